@@ -17,20 +17,14 @@ from search_spaces.validation import plain_params, show
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
-from .control.outcome_policy import OutcomePolicy
 from .control.plugins import Plugins, SuggesterLike
 from .control.space_change import with_known_space
+from .control.writer import SweepWriter
 from .core import (
-    Begun,
     Constraint,
     Goal,
-    Moved,
-    Noted,
-    Proposed,
-    SweepEvent,
     SweepSpec,
     Trial,
-    TrialIndex,
     TrialState,
     arguments,
     parse_constraints,
@@ -39,11 +33,11 @@ from .core import (
 from .core.environment import describe
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
-from .errors import FAILURE_KINDS, AutomlError, SpaceExhausted, UsageError
+from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
-from .suggesters.proposer import Proposal, Proposer
+from .suggesters.proposer import Proposer
 from .suggesters.user_prior import check_prior
 
 
@@ -98,48 +92,45 @@ class Optimizer:
             parse_goals(goals),
             parse_constraints(constraints),
             seed=arguments.whole("seed", seed),
+            max_retries=0,
             beliefs=prior,
             metrics=arguments.metrics(metrics),
             **plugins.settings(),
         )
-        self._spec = spec
-        self._policy = OutcomePolicy(spec.goals, max_retries=0)
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
-        self._begun: dict[int, float] = {}
-        self._clock = time.monotonic()
-        if name not in {info.name for info in self._ledger.sweeps()}:
+        if not self._ledger.exists(name):
             self._ledger.create_sweep(spec, describe() if location else {})
         self._recorder = self._ledger.acquire(name)
+        began = self._recorder.seconds - time.monotonic()
+        self._writer = SweepWriter(self._recorder, lambda: began + time.monotonic())
         try:
-            self._spec = spec = with_known_space(self._ledger, self._recorder, spec)
+            self._spec = spec = with_known_space(self._writer, spec)
         except UsageError:
             self._ledger.close()
             raise
-        self._ledger.replace_spec(name, spec)
-        self._index = TrialIndex(self._recorder.trials)
         make = partial(plugins.make_suggester, spec)
         self._proposer = Proposer(make, spec.suggester, Domain.of(spec))
-        for trial in self._index.running:
+        for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
-            self._apply(Moved(trial.number, TrialState.WAITING, reason))
-        self._recorder.commit()
+            self._writer.move(trial, TrialState.WAITING, reason)
+        self._commit()
 
     @property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return self._valued(self._recorder.trials)
+        return self._valued(self._writer.trials)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal, or None."""
-        found = best(self._recorder.trials, self._spec.goals, self._spec.constraints)
+        found = best(self._writer.trials, self._spec.goals, self._spec.constraints)
         return None if found is None else self._valued([found])[0]
 
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals so far, by number."""
-        return self._valued(pareto(self._recorder.trials, self._spec.goals, self._spec.constraints))
+        return self._valued(pareto(self._writer.trials, self._spec.goals, self._spec.constraints))
 
     def _valued(self, trials: Iterable[Trial]) -> list[Trial]:
         return valued(trials, self._spec.goals, self._spec.constraints)
@@ -152,10 +143,9 @@ class Optimizer:
             AutomlError: the suggester keeps failing.
         """
         with self._lock:
-            trial = self._index.next_waiting or self._propose()
-            running = self._apply(Begun(trial.number, trial.attempts + 1, self._now()))
-            self._recorder.commit(self._now())
-            self._begun[trial.number] = time.monotonic()
+            trial = self._writer.state.index.next_waiting or self._propose()
+            running = self._writer.begin(trial)
+            self._commit()
             return running
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
@@ -167,12 +157,13 @@ class Optimizer:
             current = self._running(trial)
             step = arguments.whole("a step", step)
             numbers = _numbers(metrics)
-            seconds = numbers.get("seconds", time.monotonic() - self._begun[current.number])
+            seconds = numbers.get("seconds", self._writer.seconds_running(current))
             last = current.reports[-1] if current.reports else None
             again = last is not None and last.attempt == current.attempts
             sequence = last.sequence + 1 if last is not None and again else 0
-            self._apply(Report(current.number, current.attempts, sequence, step, numbers, seconds))
-            self._recorder.commit(self._now())
+            event = Report(current.number, current.attempts, sequence, step, numbers, seconds)
+            self._writer.apply(event)
+            self._commit()
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | float | None = None) -> Trial:
         """Complete a trial, with these metrics added to the reported ones.
@@ -234,9 +225,7 @@ class Optimizer:
                 f"metrics given: {', '.join(sorted(numbers)) or 'none'}"
             )
         with self._lock:
-            number = len(self._recorder.trials)
-            self._apply(Proposed(number, plain, "added", self._now()))
-            trial = self._apply(Begun(number, 1, self._now()))
+            trial = self._writer.begin(self._writer.propose(plain, "added"), slots=0)
             ending = Ending.COMPLETED if failure is None else Ending.FAILED
             return self._end(trial, ending, numbers, failure)
 
@@ -257,18 +246,17 @@ class Optimizer:
         self.close()
 
     def _propose(self) -> Trial:
-        number = len(self._recorder.trials)
+        writer = self._writer
         default = self._spec.space.default()
-        if default is not None and all(t.source == "added" for t in self._recorder.trials):
-            proposal = Proposal(default, "default")
-        else:
-            batch = self._proposer.propose(self._index.known, self._index.pending, 1)
-            if batch.note:
-                self._recorder.apply(Noted("fallback", batch.note, number, self._now()))
-            if not batch.proposals:
-                raise SpaceExhausted("the space has no more configurations")
-            proposal = batch.proposals[0]
-        return self._apply(Proposed(number, proposal.params, proposal.source, self._now()))
+        if default is not None and all(trial.source == "added" for trial in writer.trials):
+            return writer.propose(default, "default")
+        index = writer.state.index
+        batch = self._proposer.propose(index.known, index.pending, 1)
+        if batch.note:
+            writer.note("fallback", batch.note, len(writer.trials))
+        if not batch.proposals:
+            raise SpaceExhausted("the space has no more configurations")
+        return writer.propose(batch.proposals[0].params, batch.proposals[0].source)
 
     def _end(
         self,
@@ -278,8 +266,8 @@ class Optimizer:
         failure: str | None = None,
         message: str = "",
     ) -> Trial:
-        now = time.monotonic()
-        seconds = metrics.get("seconds", now - self._begun.get(trial.number, now))
+        running = 0.0 if trial.source == "added" else self._writer.seconds_running(trial)
+        seconds = metrics.get("seconds", running)
         peak = metrics.get("peak_memory_bytes", math.nan)
         outcome = Outcome(
             trial.number,
@@ -291,20 +279,12 @@ class Optimizer:
             seconds if math.isfinite(seconds) else 0.0,
             int(peak) if math.isfinite(peak) else None,
         )
-        ended = self._policy.decide(trial, outcome, self._now())
+        ended = self._writer.ended(trial, outcome)
         if ended.failure == "missing_metric" and ending is Ending.COMPLETED:
             raise UsageError(ended.message)
-        after = self._apply(ended)
-        self._recorder.commit(self._now())
-        self._begun.pop(trial.number, None)
-        return after
-
-    def _apply(self, event: SweepEvent) -> Trial:
-        trial = self._recorder.apply(event)
-        if trial is None:
-            raise AutomlError(f"{event} changes nothing")
-        self._index.update(trial)
-        return trial
+        self._writer.apply(ended)
+        self._commit()
+        return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
         """Metrics as a user gives them: by name, or the bare value of the only goal."""
@@ -319,17 +299,17 @@ class Optimizer:
 
     def _running(self, trial: Trial | int) -> Trial:
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
-        if not 0 <= number < len(self._recorder.trials):
-            raise UsageError(f"there is no trial {number}: there are {len(self._recorder.trials)}")
-        current = self._recorder.trials[number]
+        if not 0 <= number < len(self._writer.trials):
+            raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")
+        current = self._writer.trials[number]
         if current.state is not TrialState.RUNNING:
             raise UsageError(
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
 
-    def _now(self) -> float:
-        return time.monotonic() - self._clock
+    def _commit(self) -> None:
+        self._recorder.commit(self._writer.now)
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

@@ -61,6 +61,8 @@ class Context:
         self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
+        self.worker_spent = False  # the worker takes no attempt after this one
+        self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
@@ -207,6 +209,11 @@ class Context:
     def seed(self) -> int:
         """Seed of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
+
+    def note_failure(self) -> None:
+        """This rank has failed: of several ranks, the one that was first is the cause."""
+        if self.failed_at is None:
+            self.failed_at = time.time()
 
     def accept_stop(self, request: StopRequest | None) -> None:
         """Let the attempt end by this request; None if it ends by itself after all."""

@@ -19,10 +19,6 @@ Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
-OUT_OF_MEMORY_ON = "out_of_memory_on"  # key there: the GPUs that a rank without memory saw
-FAILED_AT: Final = "failed_at"  # key in the details of a rank: by the clock of its machine
-GPU_LOST = "gpu_lost"  # key there: why the worker's GPU cannot be used any more
-WORKER_SPENT = "worker_leaves"  # key in an outcome's details: its worker takes no further attempt
 
 
 @dataclass(frozen=True)
@@ -210,7 +206,19 @@ class Outcome:
         message: describes the outcome to a person.
         seconds: wall-clock seconds of this attempt.
         peak_memory_bytes: the largest of the ranks; None if it was not measured.
-        details: further facts for the report (memory by module, skipped steps); JSON.
+        details: further facts for the report (memory by module, skipped steps); JSON. Nothing is
+            decided by them.
+        worker_lost: the worker is gone; the attempt did not end by its own code.
+        worker_spent: the worker takes no further attempt.
+        gpu_lost: why the worker's GPU cannot be used any more; "" if it can.
+        gpus_full: the GPUs that a rank without memory saw, as CUDA_VISIBLE_DEVICES names them; None
+            if none ran out of memory.
+        failed_at: when a rank failed, by the clock of its machine; None if it did not.
+        exception: class of the exception that the objective raised; "" if it raised none.
+        node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
+        held: a person has paused the trial, so only a person resumes it.
+        estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
+        artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
     """
 
     trial: int
@@ -222,6 +230,16 @@ class Outcome:
     seconds: float = 0.0
     peak_memory_bytes: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    worker_lost: bool = False
+    worker_spent: bool = False
+    gpu_lost: str = ""
+    gpus_full: str | None = None
+    failed_at: float | None = None
+    exception: str = ""
+    node_kind: str = ""
+    held: bool = False
+    estimated_memory_bytes: int | None = None
+    artifact_bytes: int = 0
 
 
 Event = Started | Report | Outcome
@@ -268,10 +286,5 @@ def lost(
         failure=failure,
         message=message,
         seconds=seconds,
-        details={"worker_lost": True},
+        worker_lost=True,
     )
-
-
-def was_lost(outcome: Outcome) -> bool:
-    """Whether the attempt ended because its worker was lost, not by its own code."""
-    return outcome.details.get("worker_lost") is True

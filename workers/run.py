@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 
 from .context import MAX_NAME, Context, Stopped, numbers_of, shown
-from .protocol import FAILED_AT, GPU_LOST, OUT_OF_MEMORY_ON, WORKER_SPENT, Ending, Outcome, lost
+from .protocol import Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
 MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
@@ -50,6 +50,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
     begun, a = time.monotonic(), context.assignment
     facts: dict[str, Any] = {}
+    typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
     gpu_lost = unreachable = ""
     try:
@@ -69,12 +70,12 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        facts["exception"] = type(error).__name__[:MAX_NAME]
+        typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             shown = getattr(error, "shown_traceback", None)
             facts["traceback"] = _traceback(error) if shown is None else shown
         if context.device.startswith("cuda") and _is_torch_out_of_memory(error):
-            facts[OUT_OF_MEMORY_ON] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if isinstance(error, _GpuLost):
             gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
@@ -87,14 +88,26 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return lost(a, unreachable, seconds=seconds)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
-        outcome = lost(a, message, seconds=seconds)
-        return replace(outcome, details={**outcome.details, **_gone(gpu_lost)})
+        return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
     peak = context.memory.bytes() if context.memory else None
     facts |= context.memory.details() if context.memory else {}
-    facts |= _leave_gpu(context.device)
+    typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | context.warmup.details() | notes.details
     message = notes.add_to(message)
-    return Outcome(a.trial, a.attempt, ending, metrics, failure, message, seconds, peak, details)
+    return Outcome(
+        a.trial,
+        a.attempt,
+        ending,
+        metrics,
+        failure,
+        message,
+        seconds,
+        peak,
+        details,
+        failed_at=context.failed_at,
+        artifact_bytes=notes.artifact_bytes,
+        **typed,
+    )
 
 
 class _GpuLost(Exception):
@@ -102,8 +115,8 @@ class _GpuLost(Exception):
 
 
 def _gone(problem: str) -> dict[str, Any]:
-    """The details of an outcome whose worker has a GPU with this problem ("" for none)."""
-    return {GPU_LOST: problem, WORKER_SPENT: True} if problem else {}
+    """The fields of an outcome whose worker has a GPU with this problem ("" for none)."""
+    return {"gpu_lost": problem, "worker_spent": True} if problem else {}
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
@@ -181,29 +194,29 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
                 outcome.details.get("state_bytes") for outcome in outcomes
             ]
     worst = min(failed, key=_place_among_causes, default=first)
-    details.pop(FAILED_AT, None)
-    if worst is not first:
-        kept = ("exception", "traceback", OUT_OF_MEMORY_ON)
-        details |= {key: value for key, value in worst.details.items() if key in kept}
+    if "traceback" in worst.details:
+        details["traceback"] = worst.details["traceback"]
     seconds = max(outcome.seconds for outcome in outcomes)
     peak = max(peaks, default=None)
     metrics: Mapping[str, float] = {} if failed else first.metrics
-    return Outcome(
-        first.trial,
-        first.attempt,
-        worst.ending,
-        metrics,
-        worst.failure,
-        worst.message,
-        seconds,
-        peak,
-        details,
+    return replace(
+        first,
+        ending=worst.ending,
+        metrics=metrics,
+        failure=worst.failure,
+        message=worst.message,
+        seconds=seconds,
+        peak_memory_bytes=peak,
+        details=details,
+        exception=worst.exception or first.exception,
+        gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
+        failed_at=None,
     )
 
 
 def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
     """Of failures of one kind the earliest is the cause: it broke the connections of the others."""
-    at = float(outcome.details.get(FAILED_AT, math.inf))
+    at = math.inf if outcome.failed_at is None else outcome.failed_at
     return _CAUSES.index(outcome.failure or "crashed"), at
 
 
@@ -290,7 +303,7 @@ def _met(context: Context, objective: Objective | None) -> Any:
             return _called(context, objective)
         except BaseException:
             if context.world_size > 1:
-                context.details.setdefault(FAILED_AT, time.time())
+                context.note_failure()
             raise
 
 

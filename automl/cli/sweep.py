@@ -206,7 +206,7 @@ def _import_trials(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
         say(f"{source}: {found}", err=True)
     if total and spec.budget.trials is not None:
         budget = replace(spec.budget, trials=spec.budget.trials + total)
-        ledger.replace_spec(name, replace(spec, budget=budget))
+        ledger.change_spec(name, replace(spec, budget=budget))
     return total
 
 

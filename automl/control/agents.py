@@ -7,28 +7,22 @@ at which it was sent, so nobody loses a trial because its answer took long.
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from automl.core import Begun, Command, Leased, Trial, TrialState
-from automl.core.trial import AGENT, HELD
-from automl.dispatch.base import Dispatcher
+from automl.core import Command, Trial, TrialState
+from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
-from workers.protocol import Ending, Metrics, Outcome, Report, Started, lost
+from workers.protocol import Ending, Metrics, Outcome, Report, Started
 
 from .assignments import Assigner
+from .ending import EndOfSweep
 from .journal import Journal
-from .outcome_policy import OutcomePolicy
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
 TakeIn = Callable[[Report | Outcome], None]
-_ENDINGS: Final = {
-    "": Ending.COMPLETED,
-    "stop": Ending.STOPPED,
-    "pause": Ending.PAUSED,
-    HELD: Ending.PAUSED,
-}
 
 
 class Agents:
@@ -42,7 +36,7 @@ class Agents:
         scheduler: decides which trial an agent gets.
         shutdown: knows which trials should stop.
         assigner: knows the parameters of an attempt.
-        policy: decides what an outcome leads to.
+        ending: knows why the sweep gives no trial.
     """
 
     def __init__(
@@ -51,15 +45,15 @@ class Agents:
         scheduler: Scheduler,
         shutdown: Shutdown,
         assigner: Assigner,
-        policy: OutcomePolicy,
+        ending: EndOfSweep,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
         self._shutdown = shutdown
         self._assigner = assigner
-        self._policy = policy
+        self._ending = ending
 
-    def ask(self, command: Command, dispatcher: Dispatcher) -> Mapping[str, Any] | None:
+    def ask(self, command: Command) -> Mapping[str, Any] | None:
         """A trial with its lease; None if it is not known yet.
 
         The trial is None, with a reason, if the sweep gives no more.
@@ -69,25 +63,20 @@ class Agents:
             raise AutomlError("nobody waits for this answer any more")
         trial = None
         if self._shutdown.request is None:
-            trial = self._scheduler.next_for_agent(dispatcher)
+            trial = self._scheduler.next_for_agent()
             if trial is None and self._shutdown.request is None and not self._scheduler.is_done:
                 return None
         if trial is None:
-            reason = self._shutdown.reason or self._scheduler.reason_for_none
+            reason = self._shutdown.reason or self._ending.reason_for_none(journal.now)
             return {"trial": None, "reason": f"{reason}{self._still_running()}"}
-        begun = journal.apply(Begun(trial.number, trial.attempts + 1, journal.now))
-        if begun is None:
-            raise AutomlError(f"trial {trial.number} was begun twice")
+        begun = journal.begin(trial)
         seconds = command.content["seconds"] or journal.spec.timeout or LEASE_SECONDS
-        number, attempt, agent = begun.number, begun.attempts, command.by
-        journal.apply(Started(number, attempt, f"{AGENT}{agent}"))
-        until = journal.clock() + seconds
-        journal.apply(Leased(number, attempt, agent, seconds, until, at=journal.now))
-        journal.budget.begin(number, journal.now, 1)
+        journal.apply(Started(begun.number, begun.attempts, f"{AGENT}{command.by}"))
+        journal.lease(begun, AgentLease(command.by, seconds, journal.clock() + seconds))
         assignment = self._assigner.assignment(begun)
         return {
-            "trial": number,
-            "attempt": attempt,
+            "trial": begun.number,
+            "attempt": begun.attempts,
             "params": assignment.params,
             "lease_seconds": seconds,
             "resumed": assignment.resume,
@@ -103,16 +92,17 @@ class Agents:
         step, metrics = content["step"], _numbers(content["metrics"])
         if last is not None and step < last.step:
             raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
-        self._renew(trial)
+        lease = _lease(trial)
+        journal.lease(trial, replace(lease, until=journal.clock() + lease.seconds))
         if last is None or (last.step, last.metrics) != (step, metrics):
             sequence = last.sequence + 1 if last else 0
             seconds = metrics.get("seconds", math.nan)
             if not math.isfinite(seconds):
-                seconds = self._trained(trial) + journal.now - journal.begun(trial)
+                seconds = self._trained(trial) + journal.seconds_running(trial)
             take_in(Report(number, attempt, sequence, step, metrics, seconds))
-        lease = journal.trials[number].lease
-        request, reason = (lease.asked, lease.reason) if lease else ("stop", "")
-        return {"trial": number, "attempt": attempt, "stop": request != "", "reason": reason}
+        now = journal.trials[number].lease
+        stop, reason = (now.asked is not None, now.reason) if now else (True, "")
+        return {"trial": number, "attempt": attempt, "stop": stop, "reason": reason}
 
     def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Ends an attempt with its metrics. The same once more changes nothing."""
@@ -129,7 +119,7 @@ class Agents:
                 f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
             )
         trial = self._leased(command)
-        return self._end(trial, _ENDINGS[_lease(trial).asked], metrics, take_in)
+        return self._end(trial, _ending(_lease(trial)), metrics, take_in)
 
     def fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Ends an attempt with a failure. The same once more changes nothing."""
@@ -143,21 +133,22 @@ class Agents:
     def expire(self, take_in: TakeIn) -> None:
         """Give back the trials whose agents have not shown any sign of life for too long."""
         journal, clock = self._journal, self._journal.clock()
-        for trial in journal.index.leased:
+        for trial in journal.state.index.leased:
             lease = _lease(trial)
             if clock <= lease.until:
                 continue
-            seconds = max(0.0, journal.now - journal.begun(trial))
-            if lease.asked:
-                ending = _ENDINGS[lease.asked]
-                reason = f"{lease.reason}; its agent {lease.agent} was lost"
-                outcome = Outcome(
-                    trial.number, trial.attempts, ending, message=reason, seconds=seconds
-                )
-            else:
-                message = f"its agent {lease.agent} was lost: no report for {lease.seconds:g} s"
-                assignment = self._assigner.assignment(trial)
-                outcome = lost(assignment, message, seconds=seconds)
+            reason = f"{lease.reason}; its agent {lease.agent} was lost"
+            message = f"its agent {lease.agent} was lost: no report for {lease.seconds:g} s"
+            outcome = Outcome(
+                trial.number,
+                trial.attempts,
+                _ending(lease) if lease.asked else Ending.FAILED,
+                failure=None if lease.asked else "crashed",
+                message=reason if lease.asked else message,
+                seconds=journal.seconds_running(trial),
+                worker_lost=lease.asked is None,
+                held=lease.held,
+            )
             take_in(outcome)
 
     def _end(
@@ -178,11 +169,11 @@ class Agents:
             metrics,
             failure,
             message or lease.reason,
-            max(0.0, journal.now - journal.begun(trial)),
+            journal.seconds_running(trial),
             int(peak) if math.isfinite(peak) else None,
-            {HELD: True} if lease.asked == HELD else {},
+            held=lease.held,
         )
-        ended = self._policy.decide(trial, outcome, journal.now)
+        ended = journal.ended(trial, outcome)
         if ended.failure == "missing_metric" and failure is None:
             raise UsageError(ended.message)
         take_in(outcome)
@@ -225,11 +216,6 @@ class Agents:
             )
         return trial
 
-    def _renew(self, trial: Trial) -> None:
-        lease, journal = _lease(trial), self._journal
-        renewed = {**vars(lease), "until": journal.clock() + lease.seconds}
-        journal.apply(Leased(trial.number, trial.attempts, **renewed, at=journal.now))
-
     def _trained(self, trial: Trial) -> float:
         """Training seconds of earlier attempts, if this one goes on from a checkpoint."""
         spec = self._journal.spec
@@ -239,13 +225,18 @@ class Agents:
         return next(earlier, 0.0)
 
     def _still_running(self) -> str:
-        running = self._journal.index.num_running
+        running = self._journal.state.index.num_running
         return f"; {running} trial{'s' * (running != 1)} still run" if running else ""
 
 
-def _lease(trial: Trial) -> Any:
+def _lease(trial: Trial) -> AgentLease:
     assert trial.lease is not None
     return trial.lease
+
+
+def _ending(lease: AgentLease) -> Ending:
+    """The ending of an attempt whose agent did what it was asked to do."""
+    return lease.asked.ending if lease.asked else Ending.COMPLETED
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

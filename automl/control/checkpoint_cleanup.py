@@ -14,7 +14,6 @@ from workers.protocol import CHECKPOINTS
 
 from .artifacts import ArtifactRemover
 
-ARTIFACT_BYTES: Final = "artifact_bytes"  # in a trial's details: the size of its snapshots
 FREE_SHARE: Final = 0.5  # of the free disk, if the spec sets no limit
 
 
@@ -124,7 +123,7 @@ class CheckpointCleanup:
     def _size(self, trial: Trial) -> int:
         """Bytes of the trial's checkpoints; at a location, of all files of its snapshots."""
         if self._elsewhere:
-            return int(trial.details.get(ARTIFACT_BYTES, 0))
+            return trial.artifact_bytes
         try:
             return self._checkpoints(trial.number).size()
         except (OSError, StoreError):  # a link is in its place: nothing is read or deleted

@@ -3,18 +3,17 @@
 from collections.abc import Callable
 from typing import Final
 
-from automl.core import Moved, Snapshot, Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.stopping._probes import Probes
 from automl.stopping.base import Decision, Stopper
 from workers.protocol import Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
+from .ending import EndOfSweep
 from .gpu_share import GpuShare
 from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
-from .outcome_policy import OutcomePolicy
-from .repeated_error import RepeatedError
 from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
@@ -33,7 +32,7 @@ class Controller:
         guard: adds the estimated memory to outcomes.
         gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
-        policy: decides what an outcome leads to.
+        ending: knows why the sweep must end.
         requests: of agents and people.
     """
 
@@ -46,7 +45,7 @@ class Controller:
         guard: MemoryGuard,
         gpus: GpuShare,
         checkpoints: CheckpointCleanup,
-        policy: OutcomePolicy,
+        ending: EndOfSweep,
         requests: Requests,
     ) -> None:
         self._journal = journal
@@ -56,9 +55,8 @@ class Controller:
         self._guard = guard
         self._gpus = gpus
         self._checkpoints = checkpoints
-        self._policy = policy
+        self._ending = ending
         self._requests = requests
-        self._repeated_error = RepeatedError(journal.trials)
         self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
@@ -77,10 +75,11 @@ class Controller:
                 with self._gpus.visible():
                     dispatcher = start()
                 self._journal.attach(dispatcher)
-                self._loop(dispatcher)
+                self._loop()
             self._shutdown.finish()
         except BaseException as error:
-            self._shutdown.abandon("failed" if isinstance(error, Exception) else "interrupted")
+            state = "failed" if isinstance(error, Exception) else "interrupted"
+            self._shutdown.abandon(state, str(error))
             raise
         finally:
             if dispatcher is not None:
@@ -100,79 +99,78 @@ class Controller:
             if finished:
                 self._shutdown.stay()
             self._scheduler.prepare()
-            if stop:
-                self._shutdown.end(stop, dispatcher)
-            while self._serve(dispatcher):
+            self._shutdown.end(stop)
+            while self._serve():
                 self._journal.flush()
-                self._shutdown.check(dispatcher)
+                self._shutdown.check()
             ends = bool(finished or stop) and self._shutdown.request is not None
-            if ends or self._is_over(dispatcher):
+            if ends or self._is_over():
                 self._shutdown.finish()
             else:
                 self._journal.close("interrupted")
-        except BaseException:
-            self._shutdown.abandon("interrupted")
+        except BaseException as error:
+            self._shutdown.abandon("interrupted", str(error))
             raise
         finally:
             dispatcher.close()
         return self._journal.snapshot()
 
-    def _loop(self, dispatcher: Dispatcher) -> None:
+    def _loop(self) -> None:
+        dispatcher = self._journal.dispatcher
         while True:
-            self._shutdown.check(dispatcher)
-            self._scheduler.fill(dispatcher)
-            self._serve(dispatcher)
+            self._shutdown.check()
+            self._scheduler.fill()
+            self._serve()
             self._journal.flush()
-            if self._is_over(dispatcher):
+            if self._is_over():
                 return
-            dispatcher.poll(
-                lambda event: self._handle(event, dispatcher), self._timeout(dispatcher)
-            )
+            dispatcher.poll(self._handle, self._timeout())
 
-    def _is_over(self, dispatcher: Dispatcher) -> bool:
+    def _is_over(self) -> bool:
         if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
-            return all(trial.lease is not None for trial in self._journal.index.running)
-        if self._journal.index.num_running:
+            return all(trial.lease is not None for trial in self._journal.state.index.running)
+        if self._journal.state.index.num_running:
             return False
         if self._shutdown.request is not None or not self._scheduler.is_done:
             return self._shutdown.request is not None
         # Without slots nobody has tried yet to resume a paused trial.
-        return dispatcher.num_slots > 0 or self._scheduler.next_for_agent(dispatcher) is None
+        slots = self._journal.dispatcher.num_slots
+        return slots > 0 or self._scheduler.next_for_agent() is None
 
-    def _serve(self, dispatcher: Dispatcher) -> bool:
+    def _serve(self) -> bool:
         """Answer agents and people; whether there were any."""
-        return self._requests.serve(dispatcher, lambda event: self._take_in(event, dispatcher))
+        return self._requests.serve(self._take_in)
 
-    def _timeout(self, dispatcher: Dispatcher) -> float:
-        if self._scheduler.wants_proposals(dispatcher) or self._requests.waiting:
+    def _timeout(self) -> float:
+        if self._scheduler.wants_proposals() or self._requests.waiting:
             return MIN_POLL_SECONDS
-        left = self._journal.budget.seconds_left(self._journal.now)
-        return min(dispatcher.patience, max(left, MIN_POLL_SECONDS))
+        left = self._journal.state.use.seconds_left(self._journal.now)
+        return min(self._journal.dispatcher.patience, max(left, MIN_POLL_SECONDS))
 
-    def _handle(self, event: Event | None, dispatcher: Dispatcher) -> None:
+    def _handle(self, event: Event | None) -> None:
         """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
         if event is None:
-            if self._serve(dispatcher):
+            if self._serve():
                 self._journal.flush()
             self._journal.keep_up()
             return
-        self._shutdown.check(dispatcher)  # it changes the meaning of an outcome
-        self._take_in(event, dispatcher)
-        if dispatcher.serial:
-            self._shutdown.check(dispatcher)
+        self._shutdown.check()  # it changes the meaning of an outcome
+        self._take_in(event)
+        if self._journal.dispatcher.serial:
+            self._shutdown.check()
             # The outcome of a short attempt is committed together with the next trial.
             self._journal.settle(
                 at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
             )
 
-    def _take_in(self, event: Event, dispatcher: Dispatcher) -> None:
+    def _take_in(self, event: Event) -> None:
         """Apply an event of a worker or an agent, and decide what follows."""
         if isinstance(event, Outcome):
-            self._on_outcome(event, dispatcher)
+            self._on_outcome(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
-            self._on_report(trial, dispatcher)
+            self._on_report(trial)
 
-    def _on_outcome(self, outcome: Outcome, dispatcher: Dispatcher) -> None:
+    def _on_outcome(self, outcome: Outcome) -> None:
         journal = self._journal
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
@@ -180,39 +178,31 @@ class Controller:
         self._scheduler.ended(trial.number)
         outcome = self._gpus.explain(self._shutdown.explain(outcome))
         outcome = self._guard.add_estimate(outcome, trial.params)
-        ended = self._policy.decide(trial, outcome, journal.now, sweep_stop=self._shutdown.request)
-        after = journal.apply(ended)
-        journal.budget.end(after or trial, outcome.seconds)
+        after = journal.end(trial, outcome, sweep_stop=self._shutdown.request)
         if after is None:
             return
         self._guard.observe(after)
-        if reason := self._repeated_error.reason_to_end(after, journal.index.each_running()):
-            self._shutdown.end(reason, dispatcher)
+        self._shutdown.end(self._ending.reason_after(after))
         journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:
         """Delete checkpoints; a paused trial without its checkpoint cannot go on."""
         journal = self._journal
         for number in self._checkpoints.clean(trial, journal.trials):
-            journal.apply(
-                Moved(number, TrialState.STOPPED, "no room for its checkpoint", journal.now)
-            )
+            journal.move(journal.trials[number], TrialState.STOPPED, "no room for its checkpoint")
         for problem in self._checkpoints.problems():
             journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
 
-    def _on_report(self, trial: Trial, dispatcher: Dispatcher) -> None:
+    def _on_report(self, trial: Trial) -> None:
         journal = self._journal
-        journal.budget.check_target(trial)
         if trial.number == 0 or self._shutdown.is_stopping(trial):
             return
         self._scheduler.update_stopper()
         if reason := self._probes.stop_reason(trial, journal.trials):
             decision = Decision("stop", reason)
         else:
-            trials = journal.visible_trials()
-            decision = dispatcher.charged(lambda: self._stopper.decide(trial, trials))
+            trials = journal.state.visible_trials()
+            decision = journal.dispatcher.charged(lambda: self._stopper.decide(trial, trials))
         if decision.action != "continue":
             journal.note(decision.action, decision.reason, trial.number)
-            self._shutdown.stop_trial(
-                trial, StopRequest(decision.action), decision.reason, dispatcher
-            )
+            self._shutdown.stop_trial(trial, StopRequest(decision.action), decision.reason)

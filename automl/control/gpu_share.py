@@ -12,7 +12,7 @@ from automl.dispatch._make import local_slots
 from automl.dispatch.gpus import SharedGpu, gpu_users, shared_gpus
 from automl.dispatch.leases import MachineLeases
 from automl.errors import UsageError
-from workers.protocol import OUT_OF_MEMORY_ON, Outcome
+from workers.protocol import Outcome
 from workers.runtime.devices import VARIABLE, gpus_of_slots
 
 from .journal import Journal
@@ -64,7 +64,7 @@ class GpuShare:
         most, least = self._needed(gpus)
         while not self._take(most, least, gpus, journal):
             journal.flush()
-            if shutdown.ends_before_it_begins():
+            if shutdown.ends():
                 return False
             time.sleep(ASK_SECONDS)
             if time.monotonic() - looked > LOOK_SECONDS:
@@ -90,12 +90,10 @@ class GpuShare:
 
     def explain(self, outcome: Outcome) -> Outcome:
         """The outcome; one that ran out of memory beside others' processes was preempted."""
-        if outcome.failure != "out_of_memory" or OUT_OF_MEMORY_ON not in outcome.details:
+        full = outcome.gpus_full if outcome.failure == "out_of_memory" else None
+        if full is None or not self._chosen:
             return outcome
-        if not self._chosen:
-            return outcome
-        seen = str(outcome.details[OUT_OF_MEMORY_ON]).split(",")
-        devices = set(self._chosen).intersection(seen) or set(self._chosen)
+        devices = set(self._chosen).intersection(full.split(",")) or set(self._chosen)
         users = gpu_users(EXPLAIN_SECONDS)
         blamed = [
             SharedGpu(gpu, tuple(users[gpu]))

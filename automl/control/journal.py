@@ -1,20 +1,18 @@
-"""The state of a sweep: events change it at once, are committed together, then take effect."""
+"""Events change a sweep at once, are committed together, then take effect."""
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
-from automl.core import Activity, Budget, Noted, Snapshot, SweepEvent, SweepSpec, Trial, TrialIndex
+from automl.core import Activity, Snapshot, SweepEvent, Trial
 from automl.core.trial import without_held
-from automl.core.worker_range import WorkerRange
 from automl.dispatch.base import Dispatcher
 from automl.ledger import SweepRecorder
 from automl.suggesters.queue import SuggestionQueue
 
-from .budget_tracker import BudgetTracker
+from .writer import SweepWriter
 
 COMMIT_SECONDS: Final = 0.25  # how long a report of an attempt inside `poll` waits at most
 HEARTBEAT_SECONDS: Final = 1.0
@@ -22,14 +20,13 @@ SHOW_SECONDS: Final = 0.5
 NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit
 
 
-class Journal:
-    """The state of a sweep, and the only way to change it.
+class Journal(SweepWriter):
+    """Commits what a controller has decided, runs the effects, and shows the sweep.
 
     A decision takes effect only after it and the events that led to it are committed. So a
     controller that is killed at any instant has done nothing that the ledger does not know.
 
     Args:
-        spec: of the sweep.
         recorder: writes the events of the sweep to the ledger.
         suggestions: their state is part of the sweep's status.
         seconds: wall-clock seconds of the sweep's earlier runs.
@@ -38,16 +35,11 @@ class Journal:
         brief: whether the sweep is held for a moment only.
 
     Attributes:
-        index: of the trials by state.
-        held: numbers of the trials that people have paused.
-        budget: tracks the sweep's budget.
-        stop_requested: somebody has asked the sweep to stop (`automl stop`).
         waits_for: for whom the sweep waits before it begins a trial; "" if it does not.
     """
 
     def __init__(
         self,
-        spec: SweepSpec,
         recorder: SweepRecorder,
         suggestions: SuggestionQueue,
         *,
@@ -56,77 +48,46 @@ class Journal:
         on_change: Callable[[Snapshot], None] | None = None,
         brief: bool = False,
     ) -> None:
-        self.spec = spec
+        super().__init__(recorder, self._seconds)
+        self._earlier_seconds = seconds
         self._brief = brief
-        self._recorder = recorder
         self._suggestions = suggestions
         self._observe = observe
         self._on_change = on_change
-        self.index = TrialIndex(recorder.trials)
-        self.held = {trial.number for trial in recorder.trials if without_held(trial) is not trial}
-        self.budget = BudgetTracker(spec, seconds)
-        self.stop_requested = False
         self.waits_for = ""
         self._dispatcher: Dispatcher | None = None
-        self._state = "running"
+        self._shown_state = "running"
         self._effects: list[Callable[[], None]] = []
         self._committed = self._shown = -math.inf
         self._num_commits, self._commit_seconds = 0, 0.0
         self._oldest = math.inf  # when the oldest event that is not committed came
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The dispatcher of the sweep, once it has started."""
+        assert self._dispatcher is not None
+        return self._dispatcher
+
     def attach(self, dispatcher: Dispatcher) -> None:
         """The dispatcher has started: its clock is the sweep's from now on."""
         self._dispatcher = dispatcher
 
-    @property
-    def trials(self) -> list[Trial]:
-        """Every trial by number; do not change this list."""
-        return self._recorder.trials
-
-    @property
-    def now(self) -> float:
-        """Seconds of the sweep, including its earlier runs."""
-        return self.budget.earlier_seconds + (self._dispatcher.now() if self._dispatcher else 0.0)
-
     def apply(self, event: SweepEvent) -> Trial | None:
-        """The trial after the event; None if the event changes nothing."""
-        trial = self._recorder.apply(event)
+        """The trial after the event; None if the event changes none."""
+        trial = super().apply(event)
         if self._recorder.uncommitted:
             self._oldest = min(self._oldest, time.monotonic())
         if trial is not None:
-            self.index.update(trial)
-            seen = without_held(trial)
-            if seen is not trial:
-                self.held.add(trial.number)
-            else:
-                self.held.discard(trial.number)
-            self._observe(seen)
+            self._observe(without_held(trial))
         return trial
-
-    def visible_trials(self) -> Sequence[Trial]:
-        """Every trial by number, as stoppers see it."""
-        return [without_held(trial) for trial in self.trials] if self.held else self.trials
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store."""
         return self._recorder.clock()
 
     def look(self) -> None:
-        """Look for commands and for a request to stop, without waiting for the next commit."""
-        self.stop_requested |= self._recorder.look()
-
-    def limit(self, budget: Budget) -> None:
-        """Go on with another budget."""
-        self.spec = replace(self.spec, budget=budget)
-        self.budget.limit(budget)
-
-    def scale(self, workers: WorkerRange) -> None:
-        """Go on with another number of workers."""
-        self.spec = self.spec.with_workers(workers)
-
-    def note(self, kind: str, message: str, trial: int | None = None) -> None:
-        """Record a note, about a trial or the sweep."""
-        self.apply(Noted(kind, message, trial, self.now))
+        """Take in what others have sent to the sweep, without waiting for the next commit."""
+        self._recorder.look()
 
     def then(self, effect: Callable[[], None]) -> None:
         """Call `effect` once all events so far are committed."""
@@ -158,44 +119,37 @@ class Journal:
         if now - self._oldest > COMMIT_SECONDS or now - self._committed > HEARTBEAT_SECONDS:
             self._commit()
 
-    def close(self, state: str) -> None:
+    def close(self, state: str, reason: str = "") -> None:
         """Commit for the last time, with the final state of the sweep; drops pending effects."""
-        self._state = state
+        self._shown_state = state
         self._effects.clear()
-        self._commit(state)
+        if not self._brief or state != self.state.closed:
+            self._closed(state, reason)
+        self._commit()
         self._show(True)
-
-    def begun(self, trial: Trial) -> float:
-        """When the trial's last attempt began."""
-        begun = self.budget.begun(trial.number)
-        return self._recorder.begun(trial) if begun is None else begun
 
     def snapshot(self) -> Snapshot:
         """The sweep as it is now."""
-        spec = self.spec
-        return Snapshot(
-            spec.name,
-            self._state,
-            tuple(self.trials),
-            spec.goals,
-            spec.constraints,
-            spec.budget,
+        suggestions = self._suggestions
+        return Snapshot.of(
+            self.state,
+            self._shown_state,
             self.now,
-            spec=spec,
             activity=Activity(
-                self._suggestions.num_made,
-                len(self._suggestions.ready),
+                suggestions.num_made,
+                len(suggestions.ready),
                 self._num_commits,
                 self._commit_seconds,
             ),
-            **self._status(len(self._suggestions.seconds)),
+            **self._status(len(suggestions.seconds)),
         )
 
-    def _commit(self, state: str | None = None) -> None:
+    def _seconds(self) -> float:
+        return self._earlier_seconds + (self._dispatcher.now() if self._dispatcher else 0.0)
+
+    def _commit(self) -> None:
         self._committed = time.monotonic()
-        self.stop_requested |= self._recorder.commit(
-            self.now, state=state, status=self._status(NUM_STORED_SECONDS)
-        )
+        self._recorder.commit(self.now, status=self._status(NUM_STORED_SECONDS))
         self._oldest = math.inf
         self._num_commits += 1
         self._commit_seconds += time.monotonic() - self._committed
@@ -208,11 +162,11 @@ class Journal:
 
     def _status(self, num_seconds: int) -> dict[str, Any]:
         """State that is not in the events, with the durations of the latest suggestions."""
-        num_agents = len(self.index.leased)
+        num_agents = len(self.state.index.leased)
         latest = tuple(islice(reversed(self._suggestions.seconds), num_seconds))[::-1]
         return {
             "num_slots": (self._dispatcher.num_slots if self._dispatcher else 0) + num_agents,
-            "busy_slots": self.budget.busy_slots,
+            "busy_slots": self.state.use.busy_slots,
             "suggesting": self._suggestions.state,
             "waits_for": self.waits_for,
             "suggestion_seconds": latest,

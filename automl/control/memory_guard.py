@@ -123,20 +123,22 @@ class MemoryGuard:
             return int(min(gpus) * min(1.0, resources.gpus)) if gpus else None
         return memory_limit() // max(1, ranks)
 
-    def details(self, params: Params) -> dict[str, Any]:
-        """The estimate as the ledger stores it; empty if there is none."""
+    def facts(self, params: Params) -> dict[str, Any]:
+        """The estimate as fields of an outcome; empty if there is none."""
         found = self.estimate(params)
         if found is None:
             return {}
         return {
             "estimated_memory_bytes": found.peak_bytes,
-            "estimated_memory_by_module_bytes": dict(found.modules),
+            "details": {"estimated_memory_by_module_bytes": dict(found.modules)},
         }
 
     def add_estimate(self, outcome: Outcome, params: Params) -> Outcome:
-        """The outcome with the estimate among its details."""
-        found = self.details(params)
-        return replace(outcome, details={**found, **outcome.details}) if found else outcome
+        """The outcome with the estimate."""
+        facts = self.facts(params)
+        if not facts:
+            return outcome
+        return replace(outcome, **{**facts, "details": {**facts["details"], **outcome.details}})
 
     def close(self) -> None:
         """Kill the process."""

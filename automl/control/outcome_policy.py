@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from automl.core import Ended, Goal, Trial, TrialState
 from automl.core.events import final_metrics
-from workers.protocol import Outcome, StopRequest, was_lost
+from workers.protocol import Outcome, StopRequest
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,18 @@ class OutcomePolicy:
         self, trial: Trial, outcome: Outcome, sweep_stop: StopRequest | None
     ) -> tuple[TrialState, str | None, str]:
         failure = outcome.failure or "crashed"
-        if sweep_stop is not None and was_lost(outcome):
+        if sweep_stop is not None and outcome.worker_lost:
             if sweep_stop is StopRequest.INTERRUPT:
                 return TrialState.INTERRUPTED, None, outcome.message
             return TrialState.STOPPED, None, outcome.message
-        if failure == "preempted" or (failure == "crashed" and was_lost(outcome)):
+        if failure == "preempted" or (failure == "crashed" and outcome.worker_lost):
             return self._retry(trial, outcome, failure)
         return TrialState.FAILED, failure, outcome.message
 
     def _retry(
         self, trial: Trial, outcome: Outcome, failure: str
     ) -> tuple[TrialState, str | None, str]:
-        retries = int(trial.details.get("retries", 0))
+        retries = trial.retries
         if retries < self.max_retries:
             message = f"{outcome.message} (retry {retries + 1} of {self.max_retries})"
             return TrialState.WAITING, failure, message

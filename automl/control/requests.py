@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from automl.core import Answered, Command
-from automl.core.text import json_data
-from automl.dispatch.base import Dispatcher
+from automl.core import Command
 from automl.errors import AutomlError, UsageError
 
 from .agents import Agents, TakeIn
@@ -19,11 +17,8 @@ class Requests:
 
     Args:
         journal: of the sweep.
-        commands: have the new requests.
-        agents, steering: answer them.
-
-    Attributes:
-        waiting: requests that have no answer yet: agents that wait for a proposal.
+        commands: obeys those that need no answer.
+        agents, steering: answer the others.
     """
 
     def __init__(
@@ -33,50 +28,47 @@ class Requests:
         self._commands = commands
         self._agents = agents
         self._steering = steering
-        self.waiting: list[tuple[int, Command]] = []
 
-    def serve(self, dispatcher: Dispatcher, take_in: TakeIn) -> bool:
-        """Answer what can be answered; whether anything has changed.
+    @property
+    def waiting(self) -> bool:
+        """Whether requests have no answer yet: agents that wait for a proposal."""
+        return bool(self._journal.state.requests)
+
+    def serve(self, take_in: TakeIn) -> bool:
+        """Answer what can be answered; whether there was any.
 
         Args:
             take_in: takes a report or an outcome as if a worker had sent it.
         """
         self._commands.execute()
-        found = [*self.waiting, *self._commands.take_requests()]
-        self.waiting = []
+        found = list(self._journal.state.requests.items())
         # Agents that report go first, then those that are lost give their trials back.
-        others = [one for one in found if one[1].kind != "ask"]
-        asks = [one for one in found if one[1].kind == "ask"]
-        changed = self._answer_all(others, dispatcher, take_in)
+        others = [self._serve(*one, take_in) for one in found if one[1].kind != "ask"]
         self._agents.expire(take_in)
-        return self._answer_all(asks, dispatcher, take_in) or changed
+        asks = [self._serve(*one, take_in) for one in found if one[1].kind == "ask"]
+        return any(others + asks)
 
-    def _answer_all(
-        self, requests: list[tuple[int, Command]], dispatcher: Dispatcher, take_in: TakeIn
-    ) -> bool:
-        journal, changed = self._journal, False
-        for identity, command in requests:
-            answer = self._answer(identity, command, dispatcher, take_in)
-            if answer is None:
-                self.waiting.append((identity, command))
-                continue
-            changed = True
-            journal.apply(Answered(identity, json_data(answer), command.trial, journal.now))
-        return changed
-
-    def _answer(
-        self, identity: int, command: Command, dispatcher: Dispatcher, take_in: TakeIn
-    ) -> Mapping[str, Any] | None:
+    def _serve(self, number: int, command: Command, take_in: TakeIn) -> bool:
+        """Answer a request, if only by why it cannot be done; False if it has to wait."""
         try:
-            match command.kind:
-                case "ask":
-                    return self._agents.ask(command, dispatcher)
-                case "report":
-                    return self._agents.report(command, take_in)
-                case "tell":
-                    return self._agents.tell(command, take_in)
-                case "fail":
-                    return self._agents.fail(command, take_in)
-            return self._steering.answer(identity, command, dispatcher)
+            answer = self._answer(number, command, take_in)
         except AutomlError as error:
-            return {"error": str(error), "usage": isinstance(error, UsageError)}
+            answer = {"error": str(error), "usage": isinstance(error, UsageError)}
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            text = f"the request {command.kind!r} is malformed: {type(error).__name__}: {error}"
+            answer = {"error": text, "usage": True}
+        if answer is not None:
+            self._journal.answer(number, answer, command.trial)
+        return answer is not None
+
+    def _answer(self, number: int, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
+        match command.kind:
+            case "ask":
+                return self._agents.ask(command)
+            case "report":
+                return self._agents.report(command, take_in)
+            case "tell":
+                return self._agents.tell(command, take_in)
+            case "fail":
+                return self._agents.fail(command, take_in)
+        return self._steering.answer(number, command)

@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from automl.core import Budget, Command, Moved, Proposed, Trial, TrialState
+from automl.core import Command, SweepSpec, Trial, TrialState
 from automl.core.budget import checked_budget
 from automl.core.ranks import check_room
-from automl.core.worker_range import WorkerRange, read_workers
-from automl.dispatch.base import Dispatcher
+from automl.core.worker_range import read_workers
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
 from workers.protocol import StopRequest
@@ -24,8 +23,7 @@ class Steering:
         journal: of the sweep.
         shutdown: asks trials to stop.
         stopper: knows whether trials can pause.
-        limit: goes on with another budget, and stores it.
-        scale: goes on with another number of workers, and stores it.
+        respecify: tells the suggester of another specification.
     """
 
     def __init__(
@@ -33,20 +31,18 @@ class Steering:
         journal: Journal,
         shutdown: Shutdown,
         stopper: Stopper,
-        limit: Callable[[Budget], None],
-        scale: Callable[[WorkerRange], None],
+        respecify: Callable[[SweepSpec], None],
     ) -> None:
         self._journal = journal
         self._shutdown = shutdown
         self._stopper = stopper
-        self._limit = limit
-        self._scale_to = scale
+        self._respecify = respecify
 
-    def answer(self, identity: int, command: Command, dispatcher: Dispatcher) -> Mapping[str, Any]:
+    def answer(self, number: int, command: Command) -> Mapping[str, Any]:
         """What has been done, in words.
 
         Args:
-            identity: of the command.
+            number: of the command.
 
         Raises:
             UsageError: there is no such trial, or no such command.
@@ -55,7 +51,7 @@ class Steering:
         if command.kind == "budget":
             return {"done": self._set_budget(command.content)}
         if command.kind == "scale":
-            return {"done": self._scale(command.content, dispatcher)}
+            return {"done": self._scale(command.content)}
         actions = {
             "stop_trial": self._stop,
             "pause_trial": self._pause,
@@ -68,18 +64,18 @@ class Steering:
         if command.trial is None or not 0 <= command.trial < len(trials):
             raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
         trial = trials[command.trial]
-        return {"done": actions[command.kind](trial, command.by, identity, dispatcher)}
+        return {"done": actions[command.kind](trial, command.by, number)}
 
-    def _stop(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+    def _stop(self, trial: Trial, by: str, command: int) -> str:
         if trial.state.finished:
             raise AutomlError(f"trial {trial.number} is {trial.state} already")
         if trial.state is TrialState.RUNNING:
-            self._shutdown.stop_trial(trial, StopRequest.STOP, f"stopped by {by}", dispatcher)
+            self._shutdown.stop_trial(trial, StopRequest.STOP, f"stopped by {by}")
             return f"trial {trial.number} stops at its next report"
-        self._move(trial, TrialState.STOPPED, f"stopped by {by}")
+        self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
         return f"trial {trial.number} is stopped"
 
-    def _pause(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+    def _pause(self, trial: Trial, by: str, command: int) -> str:
         if trial.state is not TrialState.RUNNING:
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a running one can pause"
@@ -89,19 +85,19 @@ class Steering:
                 f"trial {trial.number} cannot pause: its objective does not go on from a "
                 "checkpoint (resumable: true). Stop it instead"
             )
-        self._shutdown.hold(trial, f"paused by {by}", dispatcher)
+        self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
         return f"trial {trial.number} pauses at its next report"
 
-    def _resume(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+    def _resume(self, trial: Trial, by: str, command: int) -> str:
         if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
             )
         self._check_open()
-        self._move(trial, TrialState.WAITING, f"resumed by {by}")
+        self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
         return f"trial {trial.number} goes on next"
 
-    def _retry(self, trial: Trial, by: str, identity: int, dispatcher: Dispatcher) -> str:
+    def _retry(self, trial: Trial, by: str, command: int) -> str:
         if not trial.state.finished:
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a finished one can be tried again"
@@ -109,25 +105,24 @@ class Steering:
         self._check_open()
         journal = self._journal
         journal.spec.space.check(trial.params)
-        number = len(journal.trials)
-        params = dict(trial.params)
-        journal.apply(Proposed(number, params, "retried", journal.now, command=identity))
-        return f"trial {number} tries the configuration of trial {trial.number} again"
+        new = journal.propose(trial.params, "retried", command)
+        return f"trial {new.number} tries the configuration of trial {trial.number} again"
 
     def _set_budget(self, content: Mapping[str, Any]) -> str:
         budget = checked_budget(replace(self._journal.spec.budget, **content))
         self._shutdown.reopen()
         self._check_open()
-        self._limit(budget)
+        self._journal.specify(replace(self._journal.spec, budget=budget))
+        self._respecify(self._journal.spec)
         shown = [f"{name} {value:g}" for name, value in vars(budget).items() if value is not None]
         return f"the budget is now: {', '.join(shown) or 'without end'}"
 
-    def _scale(self, content: Mapping[str, Any], dispatcher: Dispatcher) -> str:
+    def _scale(self, content: Mapping[str, Any]) -> str:
         workers = read_workers(dict(content))
         assert workers is not None, "a mapping is a range"
         check_room(self._journal.spec, workers.max)
-        dispatcher.scale(workers)
-        self._scale_to(workers)
+        self._journal.dispatcher.scale(workers)
+        self._journal.specify(self._journal.spec.with_workers(workers))
         return f"the sweep has {workers} workers from now on"
 
     def _check_open(self) -> None:
@@ -136,6 +131,3 @@ class Steering:
             raise AutomlError(
                 f"the sweep begins no more trials: {self._shutdown.reason}. Raise its budget first"
             )
-
-    def _move(self, trial: Trial, state: TrialState, reason: str) -> None:
-        self._journal.apply(Moved(trial.number, state, reason, self._journal.now))

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
-from automl.core import Budget, Noted, Snapshot, SweepSpec
-from automl.core.worker_range import WorkerRange
+from automl.core import Snapshot, SweepSpec
 from automl.dispatch._make import local_slots, make_leases
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
@@ -19,10 +18,10 @@ from .assignments import Assigner
 from .checkpoint_cleanup import CheckpointCleanup
 from .commands import SweepCommands
 from .controller import Controller
+from .ending import EndOfSweep
 from .gpu_share import GpuShare
 from .journal import Journal
 from .memory_guard import MemoryGuard
-from .outcome_policy import OutcomePolicy
 from .plugins import Plugins
 from .requests import Requests
 from .scheduler import Scheduler
@@ -30,6 +29,7 @@ from .shutdown import Shutdown
 from .signals import StopSignals
 from .space_change import with_known_space
 from .steering import Steering
+from .writer import SweepWriter
 
 
 def conduct(
@@ -52,14 +52,14 @@ def conduct(
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
     try:
-        if recorder.trials and not resume:
+        state = recorder.state
+        if state.trials and not resume:
             raise UsageError(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
-        seconds = recorder.seconds if recorder.trials else 0.0
-        spec = with_artifacts(spec, ledger.spec(spec.name))
-        spec = with_known_space(ledger, recorder, spec, seconds)
-        ledger.replace_spec(spec.name, spec)
+        writer = SweepWriter(recorder, lambda: recorder.seconds if state.trials else 0.0)
+        spec = with_known_space(writer, with_artifacts(spec, state.spec))
+        recorder.commit()
         with (
             StopSignals(interrupts=kind.serial) as signals,
             _wired(
@@ -71,7 +71,7 @@ def conduct(
                 dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
                 if text := tell_unshared(spec, ledger.files(spec.name), dispatcher):
-                    recorder.apply(Noted("artifacts", text, at=seconds))
+                    writer.note("artifacts", text)
                 return dispatcher
 
             return controller.run(start_dispatcher)
@@ -140,19 +140,12 @@ def _wired(
     # A controller for a moment trains nothing, so it uses no location that the ledger names.
     artifacts = None if brief else artifacts_of(spec)
     assigner = Assigner(spec, files, artifacts)
-    policy = OutcomePolicy(spec.goals, spec.max_retries)
 
     def note(message: str) -> None:
         journal.note("fallback", message)
 
-    def limit(budget: Budget) -> None:
-        journal.limit(budget)
-        ledger.replace_spec(spec.name, journal.spec)
-        suggestions.remake(partial(plugins.make_suggester, journal.spec))
-
-    def scale(workers: WorkerRange) -> None:
-        journal.scale(workers)
-        ledger.replace_spec(spec.name, journal.spec)
+    def respecify(changed: SweepSpec) -> None:
+        suggestions.remake(partial(plugins.make_suggester, changed))
 
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
@@ -161,7 +154,6 @@ def _wired(
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
-            spec,
             recorder,
             suggestions,
             seconds=_seconds(recorder),
@@ -169,13 +161,14 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
-        commands = SweepCommands(journal, recorder, suggestions, stopper)
-        shutdown = Shutdown(journal, assigner, signals)
+        ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
+        commands = SweepCommands(journal, suggestions, stopper)
+        shutdown = Shutdown(journal, ending, signals)
         scheduler = Scheduler(
-            journal, suggestions, stopper, assigner, guard, commands, shutdown, leases
+            journal, suggestions, stopper, assigner, guard, commands, ending, shutdown, leases
         )
-        agents = Agents(journal, scheduler, shutdown, assigner, policy)
-        steering = Steering(journal, shutdown, stopper, limit, scale)
+        agents = Agents(journal, scheduler, shutdown, assigner, ending)
+        steering = Steering(journal, shutdown, stopper, respecify)
         yield Controller(
             journal,
             scheduler,
@@ -184,14 +177,15 @@ def _wired(
             guard,
             GpuShare(spec, leases, serial=kind.serial),
             cleanup,
-            policy,
+            ending,
             Requests(journal, commands, agents, steering),
         )
 
 
 def _seconds(recorder: SweepRecorder) -> float:
     """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
-    if not recorder.trials:
+    state = recorder.state
+    if not state.trials:
         return 0.0
-    ends = (trial.lease.until for trial in recorder.trials if trial.lease is not None)
+    ends = (trial.lease.until for trial in state.trials if trial.lease is not None)
     return recorder.seconds + recorder.absence(max(ends, default=0.0))

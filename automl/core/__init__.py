@@ -4,12 +4,15 @@ from .budget import Budget, read_budget
 from .events import (
     Answered,
     Begun,
+    Closed,
     Command,
+    Created,
     Ended,
     Leased,
     Moved,
     Noted,
     Proposed,
+    SpecChanged,
     SweepEvent,
     TrialEvent,
 )
@@ -18,6 +21,7 @@ from .reports import ReportLog, ReportPoint
 from .resources import Resources, read_resources
 from .snapshot import Activity, Snapshot
 from .spec import SweepSpec
+from .state import SweepState
 from .trial import Trial, TrialState
 from .trial_index import TrialIndex
 
@@ -26,8 +30,10 @@ __all__ = [
     "Answered",
     "Begun",
     "Budget",
+    "Closed",
     "Command",
     "Constraint",
+    "Created",
     "Ended",
     "Goal",
     "Leased",
@@ -38,8 +44,10 @@ __all__ = [
     "ReportPoint",
     "Resources",
     "Snapshot",
+    "SpecChanged",
     "SweepEvent",
     "SweepSpec",
+    "SweepState",
     "Trial",
     "TrialEvent",
     "TrialIndex",

@@ -29,6 +29,19 @@ class Budget:
     target: float | None = None
     gain: float | None = None
 
+    def spent(self, trials: float = 0, time: float = 0, worker_time: float = 0) -> float | None:
+        """The share that is spent of the limit that ends first, or more than 1; None without one.
+
+        Args:
+            trials, time, worker_time: that are used, in the units of the limits.
+        """
+        limits = (
+            (time, self.time),
+            (worker_time, self.worker_time),
+            (trials, self.trials),
+        )
+        return max((used / limit for used, limit in limits if limit), default=None)
+
 
 def read_budget(
     budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None

@@ -20,8 +20,9 @@ def is_mistake(trial: Trial) -> bool:
     """
     if trial.state is not TrialState.FAILED or trial.failure in _NOT_MISTAKES:
         return False
-    raised = trial.details.get("exception")
-    return raised != "TrialFailure" if raised else trial.failure == "missing_metric"
+    if trial.exception:
+        return trial.exception != "TrialFailure"
+    return trial.failure == "missing_metric"
 
 
 def error_key(trial: Trial) -> tuple[str, str]:

@@ -1,13 +1,19 @@
 """A sweep at one moment, as the live view, `automl status` and the report show it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from . import ranking
 from .budget import Budget
 from .goals import Constraint, Goal
 from .spec import SweepSpec
 from .trial import AGENT, Trial, TrialState
+
+if TYPE_CHECKING:  # `state` needs the texts, which need `Snapshot`
+    from .state import SweepState
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,27 @@ class Snapshot:
     dashboard: str = ""
     spec: SweepSpec | None = None
 
+    @classmethod
+    def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
+        """The sweep of a state.
+
+        Args:
+            shown: state that people see.
+            seconds: of the sweep so far; status: further fields.
+        """
+        spec = state.spec
+        return cls(
+            spec.name,
+            shown,
+            tuple(state.trials),
+            spec.goals,
+            spec.constraints,
+            spec.budget,
+            seconds,
+            spec=spec,
+            **status,
+        )
+
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal; None if none has succeeded."""
@@ -75,7 +102,7 @@ class Snapshot:
     def for_agents(self) -> bool:
         """Whether agents have run the newest trials, or alone know what a trial is."""
         if self.trials:
-            return str(self.trials[-1].details.get("worker", "")).startswith(AGENT)
+            return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
         return spec is not None and spec.workload is None and not spec.command
 

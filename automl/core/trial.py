@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from automl.errors import AutomlError
-from workers.protocol import Metrics, Params
+from workers.protocol import Metrics, Params, StopRequest
 
 from .reports import ReportLog
 
@@ -47,9 +47,6 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
-LEASE: Final = "lease"  # keys in the details of a trial
-HELD: Final = "held"
-NODE_KIND: Final = "node_kind"  # of the GPUs of the nodes on which the newest attempt ran
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
 
 
@@ -60,8 +57,9 @@ class AgentLease:
     agent: str
     seconds: float
     until: float
-    asked: str = ""
+    asked: StopRequest | None = None
     reason: str = ""
+    held: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -86,7 +84,15 @@ class Trial:
         source: of the configuration: a suggester's name, "default", "enqueued", "added" or
             "transferred".
         started, ended: seconds since the sweep began, on the dispatcher's clock; None before.
-        details: further facts (memory by module, why it was stopped, `traceback` of an exception).
+        details: further facts (memory by module, `traceback` of an exception); they decide nothing.
+        worker: host and process of the newest attempt; begins with `AGENT` if an agent runs it.
+        retries: attempts that were begun because a worker was lost.
+        held: a person has paused it, so only a person resumes it.
+        lease: of the agent that runs it; None if it does not run, or a worker runs it.
+        exception: class of the exception that the objective raised; "" if it raised none.
+        node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
+        estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
+        artifact_bytes: of its files at the location of the sweep's artifacts.
     """
 
     number: int
@@ -103,6 +109,14 @@ class Trial:
     started: float | None = None
     ended: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    worker: str = ""
+    retries: int = 0
+    held: bool = False
+    lease: AgentLease | None = None
+    exception: str = ""
+    node_kind: str = ""
+    estimated_memory_bytes: int | None = None
+    artifact_bytes: int = 0
     value: float | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,12 +128,6 @@ class Trial:
     def traceback(self) -> str:
         """The traceback of the objective's exception; "" if it raised none."""
         return str(self.details.get("traceback", ""))
-
-    @property
-    def lease(self) -> AgentLease | None:
-        """The agent that runs the trial; None if the trial does not run, or a worker runs it."""
-        found = self.details.get(LEASE) if self.state is TrialState.RUNNING else None
-        return None if found is None else AgentLease(**found)
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""
@@ -147,7 +155,7 @@ def without_held(trial: Trial) -> Trial:
 
     So no rule resumes it, until the person does.
     """
-    if trial.state is TrialState.PAUSED and trial.details.get(HELD):
+    if trial.state is TrialState.PAUSED and trial.held:
         return replace(trial, state=TrialState.INTERRUPTED)
     return trial
 

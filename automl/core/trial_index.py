@@ -15,6 +15,7 @@ class TrialIndex:
         self._numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
         self._leased: dict[int, Trial] = {}
+        self.held: set[int] = set()  # numbers of those that people have paused
         self._waiting: dict[int, Trial] = {}
         self._queue: list[int] = []  # a heap of waiting numbers; some may no longer wait
         for trial in trials:
@@ -65,6 +66,10 @@ class TrialIndex:
     def update(self, trial: Trial) -> None:
         """Add a new trial, or replace one that has changed."""
         number = trial.number
+        if trial.held and trial.state is TrialState.PAUSED:
+            self.held.add(number)
+        else:
+            self.held.discard(number)
         if trial.state is TrialState.RUNNING:
             self._waiting.pop(number, None)
             self._running[number] = trial

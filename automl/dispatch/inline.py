@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final
 
 from automl.errors import AutomlError
 from search_spaces.errors import StoreError
-from workers.protocol import GPU_LOST, Assignment, Event, Outcome, Started, StopRequest, lost
+from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
 from .base import Dispatcher
 
@@ -103,10 +103,10 @@ class InlineDispatcher(Dispatcher):
                 raise self._error
             handle(outcome)
         self._freeze()  # what the attempt has imported
-        if problem := outcome.details.get(GPU_LOST):
+        if outcome.gpu_lost:
             raise AutomlError(
-                f"this process cannot use its GPU any more: {problem}. Resume the sweep in a new "
-                "process; the dispatcher 'local' would have replaced a worker instead"
+                f"this process cannot use its GPU any more: {outcome.gpu_lost}. Resume the sweep "
+                "in a new process; the dispatcher 'local' would have replaced a worker instead"
             )
 
     def now(self) -> float:

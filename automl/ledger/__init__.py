@@ -1,9 +1,17 @@
-"""The ledger: events of every sweep, and the trials, attempts and reports that follow from them."""
+"""The ledger: the log of every sweep, and the views that follow from it."""
 
 from .ledger import Ledger
 from .memory import MemoryLedger
-from .protocol import SweepLedger, SweepRecorder
+from .protocol import Record, SweepLedger, SweepRecorder
 from .reader import SweepInfo
 from .recorder import Recorder
 
-__all__ = ["Ledger", "MemoryLedger", "Recorder", "SweepInfo", "SweepLedger", "SweepRecorder"]
+__all__ = [
+    "Ledger",
+    "MemoryLedger",
+    "Record",
+    "Recorder",
+    "SweepInfo",
+    "SweepLedger",
+    "SweepRecorder",
+]

@@ -1,6 +1,6 @@
 """Backups of a SQLite ledger while it is used: the three newest.
 
-Every row of a new backup is verified before it takes its place, so damage replaces none.
+The chains of a new backup are verified before it takes its place, so damage replaces none.
 """
 
 import contextlib
@@ -12,19 +12,21 @@ from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from automl.errors import AutomlError
+from automl.errors import AutomlError, StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import audit
+from . import database
+from .check import damage
 from .drafts import exclusive_draft
-from .newest import Acknowledged, NewestCommits
+from .head import HEAD, Head
+from .records import Place
+from .schema import VERSION
 from .sqlite_files import check_files, connect, mode
-from .store_errors import backups_of, existing_backups
+from .store_errors import backups_of, existing_backups, translate_errors
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
@@ -86,27 +88,31 @@ def back_up(file: Path) -> None:
     folder = Folder(file.parent, newest.parent.name)
     folder.make()
     with exclusive_draft(newest) as draft:
-        acknowledged = NewestCommits(file).read()
+        known = Head(file).read()
         copy(file, draft)
         with contextlib.suppress(FileNotFoundError):
-            flush(file.with_name(f"{file.name}-newest"))
-        if damage := damage_of(draft, acknowledged):
+            flush(file.with_name(f"{file.name}{HEAD}"))
+        if damage := damage_of(draft, known):
             raise sqlite3.DatabaseError(f"it is damaged: {damage[0]}")
         for old, new in ((older, oldest), (newest, older), (draft, newest)):
             if old.exists():
                 folder.rename(old.name, new.name)
 
 
-def damage_of(file: Path, acknowledged: Mapping[int, Acknowledged]) -> audit.Damage:
-    """What is damaged in a SQLite file that nobody uses.
+def damage_of(file: Path, known: Mapping[int, Place | None] | None = None) -> list[str]:
+    """What is damaged in a SQLite file that nobody uses, a sentence each.
 
     Args:
-        acknowledged: what must be in it, by id of sweep.
+        known: the newest records that must be in it, by id of sweep.
     """
-    url = f"sqlite:///file:{quote(str(file))}?mode=ro&immutable=1&uri=true"
-    engine = sa.create_engine(url, poolclass=sa.pool.NullPool)
-    with engine.connect() as connection:
-        return audit.whole(connection, acknowledged)
+    try:
+        engine = database.plain_engine(lambda: connect(file, "mode=ro&immutable=1"))
+        if database.checked_version(engine, str(file)) < VERSION:
+            engine = database.open_file(file, readonly=True)
+        with translate_errors(str(file)), engine.connect() as connection:
+            return damage(connection, str(file), known or {})
+    except StoreError as error:
+        return [str(error)]
 
 
 def copy(file: Path, target: Path, *, readonly: bool = False) -> None:

@@ -20,13 +20,13 @@ from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import migrations, store_errors, wal
+from . import migrations, store_errors
 from .drafts import exclusive_draft
+from .head import HEAD
+from .records import check_seal, seal
 from .schema import META, METADATA, VERSION
-from .sealing import seal_all
 from .sqlite_files import BESIDE, FileConnection, check_files, connect, mode, newer
-from .store_errors import damaged, translate_errors
-from .sums import META_ROW
+from .store_errors import damaged, translate_decoding_errors, translate_errors
 
 IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
@@ -34,7 +34,12 @@ _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
-    """URL of a store, its SQLite file (None for a server or memory) and folder (None in memory)."""
+    """Where a store is.
+
+    Returns:
+        The URL of a server or of memory, "" for a file; the SQLite file, None for the others; the
+        folder, None in memory.
+    """
     text = os.fspath(store)
     if text == IN_MEMORY:
         return text, None, None
@@ -42,13 +47,13 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
         raise StoreError(f"a store's path must have no NUL character, got {text!r}")
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
-        return f"sqlite:///{file}", file, file.parent
+        return "", file, file.parent
     url = _parsed(text)
     if url.get_backend_name() == "sqlite":
         if not url.database:
             raise StoreError(f"a SQLite store is a folder or sqlite:///FILE, got {text!r}")
         file = Path(url.database).absolute()
-        return f"sqlite:///{file}", file, file.parent
+        return "", file, file.parent
     if url.drivername == "postgresql":
         url = url.set(drivername="postgresql+psycopg")  # older SQLAlchemy has another default
     return url.render_as_string(hide_password=False), None, Path(".automl").absolute()
@@ -92,13 +97,18 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
     name = str(file) if file else shown(store)
     with translate_errors(name):
         if file is not None:
-            return _open_file(file, create=create, readonly=readonly)
+            return open_file(file, create=create, readonly=readonly)
         memory = url == IN_MEMORY
         engine = _sqlite_engine(StaticPool) if memory else _server_engine(url)
         if create or memory:
             _create_tables(engine)
         if checked_version(engine, name) < VERSION:
-            _upgrade_server(engine, name, readonly=readonly)
+            if readonly:
+                raise StoreError(
+                    f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
+                    "brings it up to date"
+                )
+            migrations.upgrade_server(engine, name)
         return engine
 
 
@@ -114,12 +124,13 @@ def checked_version(engine: sa.Engine, name: str) -> int:
             f"{name} is no ledger of automl: it has no schema version. It was left as it is"
         )
     text = str(row["value"])
-    if "sum" in row and not META_ROW.holds(row):
-        raise damaged(name, f"its schema version {text[:20]!r} has another checksum")
+    if text.isdecimal() and int(text) > VERSION:
+        raise newer(name, text)
+    with translate_decoding_errors(name):
+        if "sum" in row and text != "3":  # `migrations` checks the sums of schema 3
+            check_seal("meta", row, f"its schema version {text[:20]!r}")
     if not text.isdecimal():
         raise damaged(name, f"its schema version is {text[:20]!r}")
-    if int(text) > VERSION:
-        raise newer(name, text)
     return int(text)
 
 
@@ -145,12 +156,14 @@ def _version(engine: sa.Engine) -> Mapping[str, Any] | None:
 
 
 def is_ledger(store: str) -> bool:
-    """Whether a server holds a ledger already.
+    """Whether a store holds a ledger already.
 
     Raises:
         StoreError: the server does not answer.
     """
-    url, _, _ = locate(store)
+    url, file, _ = locate(store)
+    if file is not None:
+        return file.exists()
     with translate_errors(shown(store)):
         engine = _server_engine(url)
         try:
@@ -159,7 +172,12 @@ def is_ledger(store: str) -> bool:
             engine.dispose()
 
 
-def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
+def open_file(file: Path, *, create: bool = False, readonly: bool) -> sa.Engine:
+    """Open a SQLite file, which may come from a stranger, and check its schema.
+
+    Raises:
+        StoreError: as `open_engine`.
+    """
     facts = check_files(file, written=not readonly)
     if facts is None:
         if not create:
@@ -167,9 +185,8 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         _create_file(file)
     elif facts.st_size == 0:
         raise damaged(str(file), "it is empty, it holds no ledger")
-    if reason := wal.find_damage(file):
-        raise damaged(str(file), reason)
-    engine = _file_engine(file, mode(file, readonly=readonly))
+    options = mode(file, readonly=readonly)
+    engine = plain_engine(lambda: connect(file, options, timeout=store_errors.BUSY_SECONDS))
     version = checked_version(engine, str(file))
     if version == VERSION:
         return engine
@@ -178,7 +195,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
             migrations.upgrade_file(file, version)
             return engine
         memory = _sqlite_engine(StaticPool)
-        migrations.in_memory(file, version, memory)
+        migrations.in_memory(file, memory)
     except sqlite3.Error as error:
         raise StoreError(
             f"{file}: it has schema version {version} and could not be migrated: {error}"
@@ -196,7 +213,7 @@ def _create_file(file: Path) -> None:
             if file.exists():
                 return  # another process was faster
             write_empty(draft)
-            for end in (*BESIDE, "-newest"):  # of a deleted ledger: SQLite would replay its log
+            for end in (*BESIDE, HEAD):  # of a deleted ledger: SQLite would replay its log
                 Folder(file.parent).unlink(f"{file.name}{end}")
             draft.replace(file)
             flush(file.parent)
@@ -208,40 +225,30 @@ def write_empty(draft: Path) -> None:
     """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
     with closing(sqlite3.connect(draft)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-    engine = _sqlite_engine(NullPool, lambda: sqlite3.connect(draft))
-    _create_tables(engine)
-    engine.dispose()
+    _create_tables(plain_engine(lambda: sqlite3.connect(draft)))
     flush(draft)
+
+
+def plain_engine(creator: Callable[[], sqlite3.Connection]) -> sa.Engine:
+    """An engine of a SQLite file that `creator` opens, for each transaction anew."""
+    return _sqlite_engine(NullPool, creator)
+
+
+def create_tables(connection: sa.Connection) -> None:
+    """Make the tables of an empty ledger."""
+    METADATA.create_all(connection)
+    connection.execute(META.insert(), seal("meta", {"key": "schema_version", "value": str(VERSION)}))
 
 
 def _create_tables(engine: sa.Engine) -> None:
     with engine.connect().execution_options(write=True) as connection, connection.begin():
         migrations.lock_schema(connection)
-        if sa.inspect(connection).has_table(META.name):
-            return
-        METADATA.create_all(connection)
-        connection.execute(META.insert(), {"key": "schema_version", "value": str(VERSION)})
-        seal_all(connection)
-
-
-def _upgrade_server(engine: sa.Engine, name: str, *, readonly: bool) -> None:
-    if readonly:
-        raise StoreError(
-            f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
-            "brings it up to date"
-        )
-    migrations.upgrade_server(engine, name)
+        if not sa.inspect(connection).has_table(META.name):
+            create_tables(connection)
 
 
 def _server_engine(url: str) -> sa.Engine:
     return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
-
-
-def _file_engine(file: Path, options: str) -> sa.Engine:
-    """An engine of a file that may come from a stranger; `options` are those of SQLite's URI."""
-    return _sqlite_engine(
-        NullPool, lambda: connect(file, options, timeout=store_errors.BUSY_SECONDS)
-    )
 
 
 def _sqlite_engine(

@@ -1,14 +1,15 @@
-"""The lease on a sweep: the row of `holders` that says which controller holds it, and until when.
+"""The lease on a sweep: the row of `leases` that says which process holds it, and until when.
 
 The functions with a `connection` run in its transaction.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,14 +18,23 @@ import sqlalchemy as sa
 
 from automl.errors import StoreError
 
-from .rows import Row, dumps
-from .schema import HOLDERS
-from .statements import RENEW, keyed
-from .sums import HOLDER
+from .records import check_seal, dumps, seal
+from .schema import LEASES
+from .store_errors import DamageError, HeldError
 
 STALE_SECONDS: Final = 60.0
 FUTURE_SECONDS: Final = 5.0
-TOTALS: Final = ("num_trials", "trials_total", "num_events", "last_event")
+WATCH_SECONDS: Final = 5.0
+LeaseRow = dict[str, Any]  # of `leases`, with `now`, the time on the clock of its `heartbeat`
+_RENEW: Final = (
+    LEASES.update()
+    .where(
+        LEASES.c.sweep == sa.bindparam("_sweep"),
+        LEASES.c.fence == sa.bindparam("_fence"),
+        LEASES.c.held == 1,
+    )
+    .values({name: sa.bindparam(name) for name in LEASES.c.keys() if name != "sweep"})
+)  # built once: to build it takes longer than to run it
 
 
 def process_started(pid: int) -> float | None:
@@ -53,14 +63,19 @@ def alive(host: str, pid: int, started: float | None, age: float) -> bool:
     return -FUTURE_SECONDS < age < STALE_SECONDS
 
 
-def holder_alive(holder: Mapping[str, Any]) -> bool:
-    """`alive` for a row of `holders` with `now`, the time on the clock of its `heartbeat`."""
-    return alive(
-        holder["host"],
-        holder["pid"],
-        holder["process_started"],
-        holder["now"] - holder["heartbeat"],
-    )
+def holder_alive(lease: LeaseRow | None) -> bool:
+    """Whether a process holds the sweep and still runs."""
+    if lease is None or not lease["held"]:
+        return False
+    age = lease["now"] - lease["heartbeat"]
+    return alive(lease["host"], lease["pid"], lease["process_started"], age)
+
+
+def shown_state(lease: LeaseRow | None, closed: str) -> str:
+    """The state of a sweep that people see; `closed` is how its last controller ended its run."""
+    if lease is not None and lease["held"]:
+        return "running" if holder_alive(lease) else "interrupted"
+    return closed
 
 
 def clock(connection: sa.Connection) -> float:
@@ -71,106 +86,172 @@ def clock(connection: sa.Connection) -> float:
     return float(connection.scalar(sa.select(now)) or 0.0)
 
 
-def take(
-    connection: sa.Connection,
-    store: str,
-    sweep: int,
-    last: Mapping[str, Any] | None,
-    status: Mapping[str, Any],
-) -> Lease:
-    """Make this process the holder, under a fencing number that is larger than any before.
+def read_leases(
+    connection: sa.Connection, sweeps: Mapping[int, str] | None = None
+) -> dict[int, LeaseRow]:
+    """The leases of some sweeps, by id; `sweeps` has their names. None for all.
 
-    Args:
-        last: the row of the last holder; None if there was none.
-        status: of the controller until its first commit.
+    Raises:
+        DamageError: one has another checksum.
     """
-    row: Row = {
+    query = sa.select(LEASES)
+    if sweeps is not None:
+        query = query.where(LEASES.c.sweep.in_(sweeps))
+    found = {row["sweep"]: dict(row) for row in connection.execute(query).mappings()}
+    now = clock(connection) if found else 0.0
+    for sweep, row in found.items():
+        check_seal("lease", row, f"the lease of sweep {(sweeps or {}).get(sweep, sweep)!r}")
+        _check_types(row)
+        row["now"] = now
+    return found
+
+
+def new_lease(sweep: int, **values: Any) -> LeaseRow:
+    """The lease of a sweep that nobody holds, sealed."""
+    row = {
         "sweep": sweep,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "process_started": process_started(os.getpid()),
-        "heartbeat": clock(connection),
-        "fence": last["fence"] + 1 if last else 1,
-        "held": 1,
-        "status": dumps(status),
+        "host": "",
+        "pid": 0,
+        "process_started": None,
+        "heartbeat": 0.0,
+        "fence": 0,
+        "held": 0,
         "commits": 0,
-        **{name: last[name] if last else 0 for name in TOTALS},
+        "seconds": 0.0,
+        "num_trials": 0,
+        "closed": "interrupted",
+        "status": "{}",
+        **values,
     }
-    sealed = HOLDER.seal(row)
-    if last is None:
-        connection.execute(HOLDERS.insert(), sealed)
-    else:
-        connection.execute(HOLDERS.update().where(HOLDERS.c.sweep == sweep).values(sealed))
-    return Lease(store, sealed)
+    return seal("lease", row)
 
 
 class Lease:
     """A sweep that this process holds. A larger fencing number in the database ends the lease.
 
     Args:
-        store: its name, for messages; row: of `holders`, as `take` has written it.
+        store: its name, for messages; row: of `leases`, as it was stored.
     """
 
-    def __init__(self, store: str, row: Row) -> None:
-        self.store = store
+    def __init__(self, store: str, row: LeaseRow) -> None:
+        self._store = store
         self._row = row
 
-    @property
-    def sweep(self) -> int:
-        """Id of the sweep."""
-        return int(self._row["sweep"])
+    @classmethod
+    def take(
+        cls,
+        connection: sa.Connection,
+        store: str,
+        sweep: int,
+        last: LeaseRow | None,
+        status: Mapping[str, Any],
+    ) -> Lease:
+        """Make this process the holder, under a fencing number that is larger than any before.
+
+        Args:
+            last: the present lease; status: of the controller until its first commit.
+        """
+        before = {k: v for k, v in (last or new_lease(sweep)).items() if k not in ("now", "sum")}
+        changed = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "process_started": process_started(os.getpid()),
+            "heartbeat": clock(connection),
+            "fence": before["fence"] + 1,
+            "held": 1,
+            "commits": 0,
+            "status": dumps(status),
+        }
+        row = seal("lease", before | changed)
+        connection.execute(LEASES.delete().where(LEASES.c.sweep == sweep))
+        connection.execute(LEASES.insert(), row)
+        return cls(store, row)
 
     @property
     def heartbeat(self) -> float:
         """When it was taken or renewed last, on the server's `clock`."""
         return float(self._row["heartbeat"])
 
-    @property
-    def fence(self) -> int:
-        """The fencing number."""
-        return int(self._row["fence"])
-
-    def renew(
-        self,
-        connection: sa.Connection,
-        commits: int,
-        now: float,
-        status: Mapping[str, Any] | None,
-        totals: Mapping[str, int],
-    ) -> bool:
-        """Count one commit and set the heartbeat.
+    def renew(self, connection: sa.Connection, now: float, **values: Any) -> None:
+        """Set the heartbeat, count one commit, and change other columns.
 
         Args:
-            commits: number of earlier commits; now: on the server's `clock`.
-            status: of the controller, kept if it is None.
-            totals: the columns `TOTALS` after the commit.
-
-        Returns:
-            False if this commit was stored already and only the server's answer was lost.
+            now: on the server's `clock`.
 
         Raises:
-            StoreError: another controller holds the sweep.
+            StoreError: another process holds the sweep.
         """
-        changed: Row = {"heartbeat": now, "commits": commits + 1, **totals}
-        if status is not None:
-            changed["status"] = dumps(status)
-        self._row = HOLDER.seal(self._row | changed)
-        counted = keyed(HOLDERS, self._row) | {"_fence": self.fence, "_commits": commits}
-        if connection.execute(RENEW, counted).rowcount:
-            return True
-        mine = self._mine() & (HOLDERS.c.held == 1)
-        if connection.scalar(sa.select(HOLDERS.c.commits).where(mine)) == commits + 1:
-            return False
-        raise StoreError(
-            f"{self.store}: another controller has taken the sweep over; this one ends"
-        )
+        changed = {"heartbeat": now, "commits": self._row["commits"] + 1, **values}
+        row = {key: value for key, value in (self._row | changed).items() if key != "sum"}
+        row = seal("lease", row)
+        key = {"_sweep": row["sweep"], "_fence": row["fence"]}
+        found = connection.execute(_RENEW, {**row, **key})
+        if not found.rowcount:
+            raise StoreError(
+                f"{self._store}: another controller has taken the sweep over; this one ends"
+            )
+        self._row = row
 
     def give_up(self, connection: sa.Connection) -> None:
-        """Let another controller take the sweep."""
-        found = connection.execute(sa.select(HOLDERS).where(self._mine())).mappings().first()
-        if found:
-            row = HOLDER.seal({**found, "held": 0})
-            connection.execute(HOLDERS.update().where(self._mine()).values(row))
+        """Let another process take the sweep."""
+        self.renew(connection, clock(connection), held=0)
 
-    def _mine(self) -> sa.ColumnElement[bool]:
-        return (HOLDERS.c.sweep == self.sweep) & (HOLDERS.c.fence == self.fence)
+
+def refusal(sweep: str, lease: LeaseRow | None) -> HeldError:
+    """The error for who comes second; `lease` is that of who came first, if it is known."""
+    who = f"process {lease['pid']} on {lease['host']}" if lease else "another process"
+    return HeldError(
+        f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`"
+    )
+
+
+def is_brief(lease: LeaseRow | None, locked: bool) -> bool:
+    """Whether who holds a sweep does so for a moment only, or has just come.
+
+    Args:
+        locked: somebody has the lock of its folder, and writes the lease a moment later.
+    """
+    if lease is None:
+        return False
+    if locked and not holder_alive(lease):
+        return True
+    return bool(json.loads(lease["status"]).get("brief"))
+
+
+def wait_until_free(read: Callable[[], LeaseRow | None], sweep: str) -> LeaseRow | None:
+    """Check that no controller holds a sweep of a server.
+
+    A controller with an old heartbeat is watched for a new one: some clock may have been set.
+
+    Args:
+        read: the lease as it is now.
+
+    Returns:
+        The lease. If it has changed when the sweep is taken, another controller was faster.
+
+    Raises:
+        HeldError: a controller holds the sweep.
+    """
+    first = lease = read()
+    deadline = time.monotonic() + WATCH_SECONDS
+    while lease and lease["held"]:
+        if holder_alive(lease) or not is_same(lease, first):
+            raise refusal(sweep, lease)
+        if lease["host"] == socket.gethostname() or time.monotonic() > deadline:
+            break
+        time.sleep(WATCH_SECONDS / 20)
+        lease = read()
+    return first
+
+
+def is_same(one: LeaseRow | None, other: LeaseRow | None) -> bool:
+    """Whether nothing was committed between two looks at a lease."""
+    return (one and one["sum"]) == (other and other["sum"])
+
+
+def _check_types(row: LeaseRow) -> None:
+    for name, value in row.items():
+        kind = LEASES.c[name].type.python_type
+        allowed = (int, float) if kind is float else kind
+        if not isinstance(value, allowed) and not (name == "process_started" and value is None):
+            raise DamageError(f"{name} of a lease is {value!r:.40}")

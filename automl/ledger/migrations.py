@@ -1,83 +1,39 @@
-"""Migrates older schemas: a SQLite file as a copy that then replaces it, a server in place.
+"""Migrates older schemas: writes the log of each sweep from the tables of before.
 
-The old file stays in the backup folder. `tests/automl/ledger/released` has a file of every released
-schema.
+A SQLite file is replaced by a new one, and the old file stays in the backup folder; a server's
+tables are replaced in one transaction. `tests/automl/ledger/released` has files of every schema.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from automl.core import SweepState
 from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import backup
+from . import backup, database, old_tables
 from .drafts import WAIT_SECONDS, exclusive_draft
-from .lease import alive
-from .rows import dumps
-from .schema import HOLDERS, META, VERSION
-from .sealing import seal_all
+from .lease import alive, new_lease
+from .reader import advance
+from .records import BEGINNING, Place, Row, chained, decoded, seal
+from .schema import LEASES, META, RECORDS, SWEEPS, VERSION
 from .sqlite_files import connect
-from .store_errors import backups_of
-
-if TYPE_CHECKING:
-    from alembic.operations import Operations
+from .store_errors import backups_of, translate_decoding_errors
 
 _SCHEMA_LOCK: Final = 0x6175746F6D6C
-_RUNNING: Final = (
+_HELD: Final = (
     "SELECT host, pid, process_started, heartbeat FROM holders "
-    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
+    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1"
 )
-
-
-def _to_2(op: Operations) -> None:
-    """Count commits, to tell a commit whose answer was lost from one that failed."""
-    op.add_column(
-        "holders", sa.Column("commits", sa.BigInteger(), nullable=False, server_default="0")
-    )
-
-
-def _to_3(op: Operations) -> None:
-    """Add checksums; keep the parameters of a proposal with it; drop what the events hold too."""
-    numbers = {
-        "meta": ["sum"],
-        "sweeps": ["num_commands", "commands_total", "sum", "progress_sum"],
-        "trials": ["num_reports", "reports_total", "sum"],
-        "reports": ["sum"],
-        "events": ["previous", "sum"],
-        "holders": ["num_trials", "trials_total", "num_events", "last_event", "sum"],
-    }
-    for table, names in numbers.items():
-        for name in names:
-            column = sa.Column(name, sa.BigInteger(), nullable=False, server_default="0")
-            op.add_column(table, column)
-    _keep_params(op.get_bind())
-    op.drop_table("attempts")
-
-
-def _keep_params(connection: sa.Connection) -> None:
-    """Copy the parameters of each trial into the event that proposed it."""
-    query = (
-        "SELECT events.id, payload, params FROM events JOIN trials "
-        "ON trials.sweep = events.sweep AND trials.number = events.trial "
-        "WHERE events.kind = 'Proposed'"
-    )
-    change = sa.text("UPDATE events SET payload = :payload WHERE id = :id")
-    for row in connection.exec_driver_sql(query).all():
-        payload = json.loads(row.payload) | {"params": json.loads(row.params)}
-        connection.execute(change, {"id": row.id, "payload": dumps(payload)})
-
-
-STEPS: Final[Mapping[int, Callable[[Operations], None]]] = {2: _to_2, 3: _to_3}
 
 
 def lock_schema(connection: sa.Connection) -> None:
@@ -89,33 +45,19 @@ def lock_schema(connection: sa.Connection) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
 
 
-def upgrade(connection: sa.Connection, version: int) -> None:
-    """Migrate the tables from a version to the newest, in the transaction of the connection."""
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-
-    operations = Operations(MigrationContext.configure(connection))
-    for step in range(version + 1, VERSION + 1):
-        STEPS[step](operations)
-    connection.execute(
-        META.update().where(META.c.key == "schema_version").values(value=str(VERSION))
-    )
-    seal_all(connection)
-
-
 def upgrade_file(file: Path, version: int) -> None:
-    """Replace a SQLite file by a migrated copy, and keep the old file in the backup folder.
+    """Replace a SQLite file by a migrated one, and keep the old file in the backup folder.
 
     Raises:
         StoreError: a controller of an older release still uses the file, or another process has
-            locked it.
+            locked it, or it is damaged.
         OSError, sqlite3.Error, SQLAlchemyError: the copy fails; the file was left as it is.
     """
     with exclusive_draft(file) as draft, closing(connect(file, timeout=WAIT_SECONDS)) as old:
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
         if int(old.execute(query).fetchone()[0]) != version:
             return  # another process was faster
-        _refuse_users(old.execute(_RUNNING), str(file))
+        _refuse_users(old.execute(f"{_HELD} AND sweeps.state = 'running'"), str(file))
         # This succeeds only if nobody else has the file open. Then the file is complete.
         mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
         if mode != "delete":
@@ -124,38 +66,82 @@ def upgrade_file(file: Path, version: int) -> None:
                 "try again when it is idle"
             )
         old.execute("BEGIN IMMEDIATE")
-        _replace(file, version, draft)
+        kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
+        Folder(file.parent, kept.parent.name).make()
+        backup.copy(file, kept)
+        database.write_empty(draft)
+        engine = database.plain_engine(lambda: sqlite3.connect(draft))
+        with engine.execution_options(write=True).begin() as connection:
+            _copy(old_tables.read_file(kept, str(file)), connection, str(file))
+        if damage := backup.damage_of(draft):
+            raise StoreError(f"{file}: its migrated copy is not sound: {damage[0]}")
+        flush(draft)
+        draft.replace(file)
+        Folder(file.parent).unlink(f"{file.name}-newest")  # of schema 3
+        flush(file.parent)
 
 
 def upgrade_server(engine: sa.Engine, name: str) -> None:
-    """Migrate the tables of a server in one transaction.
+    """Replace the tables of a server in one transaction.
 
     Raises:
-        StoreError: a controller uses them.
+        StoreError: a controller uses them, or they are damaged.
     """
     with engine.begin() as connection:
         lock_schema(connection)
         query = sa.select(META.c.value).where(META.c.key == "schema_version")
-        version = int(connection.scalar(query) or VERSION)
-        if version >= VERSION:
+        if int(connection.scalar(query) or VERSION) >= VERSION:
             return
-        columns = (HOLDERS.c.host, HOLDERS.c.pid, HOLDERS.c.process_started, HOLDERS.c.heartbeat)
-        _refuse_users(connection.execute(sa.select(*columns).where(HOLDERS.c.held == 1)), name)
-        upgrade(connection, version)
+        _refuse_users(connection.exec_driver_sql(_HELD), name)
+        found = old_tables.read(connection, name)
+        for table in ("reports", "trials", "events", "holders", "attempts", "sweeps", "meta"):
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+        database.create_tables(connection)
+        _copy(found, connection, name)
 
 
-def in_memory(file: Path, version: int, engine: sa.Engine) -> None:
-    """Copy a file into an engine in memory and migrate the copy, for reading."""
-    with (
-        closing(connect(file, "mode=ro")) as old,
-        engine.connect() as connection,
-    ):
+def in_memory(file: Path, engine: sa.Engine) -> None:
+    """Write a migrated copy of a file into an engine in memory, for reading."""
+    with closing(connect(file, "mode=ro")) as old:
         if old.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
-        target: Any = connection.connection.dbapi_connection
-        old.backup(target)
-        with connection.begin():
-            upgrade(connection, version)
+    with engine.execution_options(write=True).begin() as connection:
+        database.create_tables(connection)
+        _copy(old_tables.read_file(file, str(file)), connection, str(file))
+
+
+def store_log(connection: sa.Connection, rows: list[Row]) -> None:
+    """Store the rows of a log, a part at a time."""
+    for begin in range(0, len(rows), 1000):
+        part = [row._asdict() for row in rows[begin : begin + 1000]]
+        connection.execute(RECORDS.insert(), part)
+
+
+def _copy(found: old_tables.OldTables, connection: sa.Connection, name: str) -> None:
+    """Write sweeps of an older schema into empty tables."""
+    with translate_decoding_errors(name):
+        for sweep in found["sweeps"]:
+            rows: list[Row] = []
+            place = BEGINNING
+            for recorded, event in old_tables.events(found, sweep):
+                rows += chained(sweep["id"], place, [event], recorded)
+                place = Place(rows[-1].number, rows[-1].sum)
+            state = SweepState()
+            advance(state, decoded(rows))
+            row = {name: sweep[name] for name in ("id", "name", "created")}
+            connection.execute(SWEEPS.insert(), seal("sweep", row))
+            store_log(connection, rows)
+            holder = next((one for one in found["holders"] if one["sweep"] == sweep["id"]), {})
+            kept = ("host", "pid", "process_started", "heartbeat", "fence", "held", "status")
+            lease = new_lease(
+                sweep["id"],
+                **{name: holder[name] for name in kept if name in holder},
+                commits=holder.get("commits", 0),
+                seconds=float(sweep["seconds"]),
+                num_trials=len(state.trials),
+                closed=state.closed,
+            )
+            connection.execute(LEASES.insert(), lease)
 
 
 def _refuse_users(holders: Iterable[Any], name: str) -> None:
@@ -166,20 +152,3 @@ def _refuse_users(holders: Iterable[Any], name: str) -> None:
                 f"{name}: its schema is older, and process {pid} on {host} still runs a sweep in "
                 "it; end that one first"
             )
-
-
-def _replace(file: Path, version: int, draft: Path) -> None:
-    kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
-    Folder(file.parent, kept.parent.name).make()
-    backup.copy(file, kept)
-    backup.copy(file, draft)
-    engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        upgrade(connection, version)
-    with closing(sqlite3.connect(draft)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")
-        if connection.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
-            raise StoreError(f"{file}: its migrated copy is not sound; the file was left as it is")
-    flush(draft)
-    draft.replace(file)
-    flush(file.parent)

@@ -1,19 +1,15 @@
-"""Applies events to the trials of a sweep before they are committed."""
+"""Applies events to the state of a sweep before they are committed."""
 
-from automl.core import SweepEvent, Trial, TrialEvent
-from automl.core.events import fold
-from automl.errors import StoreError
+from automl.core import SweepEvent, SweepState, Trial, TrialEvent
+
+from .limits import limited
 
 
 class PendingEvents:
-    """The trials of a sweep, and the events on them that wait for a commit.
+    """The state of a sweep, and the events on it that wait for a commit."""
 
-    Args:
-        trials: every trial by number; the list grows and its items are replaced as events come.
-    """
-
-    def __init__(self, trials: list[Trial]) -> None:
-        self.trials = trials
+    def __init__(self, state: SweepState) -> None:
+        self.state = state
         self._events: list[SweepEvent] = []
 
     @property
@@ -22,25 +18,12 @@ class PendingEvents:
         return len(self._events)
 
     def apply(self, event: SweepEvent) -> Trial | None:
-        """The trial after the event; None if the event changes nothing (a duplicate, or late).
+        """Queue an event for the next commit; the trial after it, None if it changes none.
 
-        Raises:
-            StoreError: the event skips a trial number.
+        An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
-        trials = self.trials
-        if not isinstance(event, TrialEvent):
+        event = limited(event)
+        after = self.state.apply(event)
+        if after is not None or not isinstance(event, TrialEvent):
             self._events.append(event)
-            return None
-        known = event.trial < len(trials)
-        if not known and event.trial != len(trials):
-            raise StoreError(f"the next trial of the sweep is {len(trials)}, got {event.trial}")
-        before = trials[event.trial] if known else None
-        after = fold(before, event)
-        if after is None or after is before:
-            return None
-        if known:
-            trials[event.trial] = after
-        else:
-            trials.append(after)
-        self._events.append(event)
         return after

@@ -1,56 +1,70 @@
 """The ledger as a controller sees it. `Ledger` is in a database, `MemoryLedger` in memory."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from automl.core import Command, Snapshot, SweepEvent, SweepSpec, Trial
+from automl.core import Command, Snapshot, SweepEvent, SweepSpec, SweepState, Trial
 from workers.files.folder import Folder
 
 
-class SweepRecorder(Protocol):
-    """The writing side of one sweep, for the one controller that holds it.
+class Record(NamedTuple):
+    """An event of a sweep's log.
 
-    Attributes:
-        trials: every trial by number; the list grows and its items are replaced as events come.
-        seconds: wall-clock seconds of the sweep, as they were last committed.
+    Args:
+        number: from 1, without gaps.
+        recorded: seconds since 1970 on the clock of the store.
     """
 
-    trials: list[Trial]
+    number: int
+    recorded: float
+    event: SweepEvent
+
+
+class SweepRecorder(Protocol):
+    """The writing side of one sweep, for the one process that holds it. Used from one thread.
+
+    Attributes:
+        state: of the sweep, with the events that were applied and those that others have recorded.
+        taken: number of the last record when the sweep was taken.
+        seconds: wall-clock seconds of the sweep, as they were last committed.
+        earlier_state: of the sweep before it was taken, as people saw it.
+    """
+
+    state: SweepState
+    taken: int
     seconds: float
+    earlier_state: str
 
     @property
     def uncommitted(self) -> int:
         """Number of events that wait for a commit."""
 
     def apply(self, event: SweepEvent) -> Trial | None:
-        """The trial after the event; None if the event changes nothing."""
+        """Queue an event for the next commit; the trial after it, None if it changes none.
+
+        An event that changes nothing about its trial (a duplicate, or late) is not queued.
+        """
 
     def commit(
-        self,
-        seconds: float | None = None,
-        *,
-        state: str | None = None,
-        status: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Store the applied events; True if somebody asked the sweep to stop."""
+        self, seconds: float | None = None, *, status: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append the queued events, renew the lease, and take in what others have recorded.
 
-    def begun(self, trial: Trial) -> float:
-        """When the trial's last attempt began, in seconds of the sweep."""
+        Act on an event only after its commit.
+
+        Raises:
+            StoreError: the store cannot be written to, or another process has taken the sweep
+                over. The events stay queued.
+        """
+
+    def look(self) -> None:
+        """Take in what others have recorded since. It takes no lock."""
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
 
     def absence(self, until: float) -> float:
         """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
-
-    def look(self) -> bool:
-        """Look for new commands; True if somebody asked the sweep to stop. It takes no lock."""
-
-    def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
-        """Commands that were not returned before: identity and command, in order."""
-
-    def executed_commands(self) -> set[int]:
-        """Identities of the commands that have become trials or were answered."""
 
 
 class SweepLedger(Protocol):
@@ -65,19 +79,22 @@ class SweepLedger(Protocol):
         """Add a sweep and return its name."""
 
     def spec(self, sweep: str) -> SweepSpec:
-        """The specification of a sweep."""
+        """The specification that the sweep has now."""
 
-    def replace_spec(self, sweep: str, spec: SweepSpec) -> None:
-        """Store another spec for a sweep."""
+    def change_spec(self, sweep: str, spec: SweepSpec) -> None:
+        """Go on with another specification; needs no lease."""
 
     def snapshot(self, sweep: str) -> Snapshot:
         """The sweep as it is now."""
 
     def events(self, sweep: str) -> Iterator[SweepEvent]:
-        """Every recorded event except reports, in order."""
+        """Every recorded event, in order."""
 
     def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs."""
+
+    def send(self, sweep: str, *commands: Command) -> list[int]:
+        """Record commands to the sweep; returns their numbers."""
 
     def acquire(self, sweep: str) -> SweepRecorder:
         """Hold a sweep for writing."""

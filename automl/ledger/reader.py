@@ -1,39 +1,52 @@
-"""Reads a database, and verifies every row that it reads."""
+"""Reads the logs of a database, and verifies every row that it reads.
 
-import json
-from collections.abc import Callable, Mapping
+The functions with a `connection` run in its transaction, which shows one state of the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import sqlalchemy as sa
 
-from automl.core import (
-    Answered,
-    Command,
-    Proposed,
-    ReportLog,
-    ReportPoint,
-    SweepSpec,
-    Trial,
-    ranking,
-)
-from automl.core.events import lineage_of
+from automl.core import SweepState
 from automl.core.garbage import no_collection
 from automl.core.names import check_name
-from automl.errors import UsageError
+from automl.errors import StoreError, UsageError
 from search_spaces.plugins import nearest
 
-from . import audit, rows
-from .audit import NONE_READ, CommandsRead
-from .follower import Follower
-from .lease import clock, holder_alive
-from .newest import NewestCommits
-from .rows import ReportRow, Row
-from .schema import SWEEPS
-from .store_errors import damaged, read_with_retry, translate_decoding_errors
+from . import snapshots
+from .head import Head, check_place
+from .lease import LeaseRow, read_leases, shown_state
+from .limits import storable
+from .protocol import Record
+from .records import BEGINNING, Place, Row, check_seal, decoded, is_sound, verify
+from .schema import RECORDS, SWEEPS
+from .store_errors import DamageError, read_with_retry, translate_decoding_errors
 
 T = TypeVar("T")
+_CHUNK: Final = 1000  # records that are decoded at once
+_AFTER: Final = (
+    sa.select(RECORDS)
+    .where(RECORDS.c.sweep == sa.bindparam("_sweep"), RECORDS.c.number > sa.bindparam("_number"))
+    .order_by(RECORDS.c.number)
+)  # built once: to build it takes longer than to run it
+_LAST: Final = (
+    sa.select(RECORDS.c.number, RECORDS.c.sum)
+    .where(RECORDS.c.sweep == sa.bindparam("_sweep"))
+    .order_by(RECORDS.c.number.desc())
+    .limit(1)
+)
+
+
+class Sweep(NamedTuple):
+    """A row of the catalogue."""
+
+    id: int
+    name: str
+    created: float
 
 
 @dataclass(frozen=True)
@@ -62,25 +75,6 @@ class SweepHead:
     pid: int
 
 
-@dataclass(frozen=True)
-class SweepContents:
-    """A sweep as its next controller needs it.
-
-    Args:
-        sweep: its row; holder: the row of its last controller, None if there was none.
-        trials: by number; trial_rows: their rows.
-        begun: when the last attempt of each trial began, in seconds of the sweep.
-        executed: identities of the commands that have become trials or were answered.
-    """
-
-    sweep: Row
-    holder: Row | None
-    trials: list[Trial]
-    trial_rows: list[Row]
-    begun: dict[int, float]
-    executed: set[int]
-
-
 class Reader:
     """Reads one database; waits for its server if that restarts.
 
@@ -89,242 +83,170 @@ class Reader:
 
     Args:
         engine: of the database; name: of the store, for messages.
-        newest: of a SQLite file; None for a server.
+        head: of a SQLite file; None for a server.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, newest: NewestCommits | None = None) -> None:
+    def __init__(self, engine: sa.Engine, name: str, head: Head | None = None) -> None:
         # A method makes several queries, which must see one state of the database.
         is_server = engine.dialect.name == "postgresql"
         level: dict[str, Any] = {"isolation_level": "REPEATABLE READ"} if is_server else {}
         self._engine = engine.execution_options(**level)
         self._name = name
-        self._newest = newest
-
-    def sweeps(self) -> list[SweepInfo]:
-        """Every sweep, the newest one last."""
-        return [entry.info for entry in self.heads()]
+        self._head = head
 
     def heads(self) -> list[SweepHead]:
         """Every sweep without its trials, the newest one last."""
-        acknowledged = self._newest.read() if self._newest else {}
+        known = self._head.read() if self._head else {}
 
-        def read(connection: sa.Connection, damage: audit.Damage) -> list[SweepHead]:
-            found = audit.sweeps(connection, damage)
-            holders, now = audit.holders(connection, found, damage), clock(connection)
-            for row in found:
-                audit.check_newest(row, holders.get(row["id"]), acknowledged, damage)
-            return [_sweep_head(row, holders.get(row["id"]), now) for row in found]
+        def read(connection: sa.Connection) -> list[SweepHead]:
+            found = sweeps(connection)
+            for sweep in known.keys() - {one.id for one in found}:
+                raise DamageError(f"sweep {sweep} is missing")
+            leases = read_leases(connection)
+            heads = []
+            for sweep in found:
+                last = last_place(connection, sweep.id)
+                check_place(known.get(sweep.id), last, sweep.name)
+                heads.append(_sweep_head(sweep, last, leases.get(sweep.id)))
+            return heads
 
-        return self._verified(read)
+        return self.verified(read)
 
-    def follower(self, name: str) -> Follower:
-        """A follower of a sweep; it reads nothing yet."""
-        return Follower(
-            lambda read: self._of_sweep(name, read),
-            lambda connection, row, holder, damage: _state(
-                row, _holder(connection, row, holder, damage)
-            ),
-            _points,
-            _condense,
-        )
+    def state(self, name: str) -> SweepState:
+        """The whole state of a sweep, with every report."""
+        return self.of_sweep(name, lambda connection, sweep: read_state(connection, sweep)[0])
 
-    def trial(self, name: str, number: int) -> Trial | None:
-        """One trial with all its reports; None if there is none of the number."""
+    def records(self, name: str, after: int = 0) -> list[Record]:
+        """The records of a sweep after the one of this number, in order."""
 
-        def read(
-            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-        ) -> list[Trial]:
-            found, points = audit.one_trial(connection, row, number, damage, _points)
-            return [] if damage else _trials(found, points)
-
-        return next(iter(self._of_sweep(name, read)), None)
-
-    def sweep(self, name: str) -> Row:
-        """The row of a sweep."""
-        return self._of_sweep(name, lambda connection, row, holder, damage: row)
-
-    def holder(self, name: str) -> Row | None:
-        """The controller that holds a sweep, or held it last; with `now` on its server's clock."""
-        return self._of_sweep(name, _holder)
-
-    def snapshot(self, name: str) -> tuple[Row, Row | None, list[Trial]]:
-        """A sweep as it is at one instant.
-
-        Returns:
-            Its row, whose state is "interrupted" if its controller is gone; the controller if it
-            runs; the trials.
-        """
-
-        def read(
-            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-        ) -> tuple[Row, Row | None, list[Trial]]:
-            state = _state(row, _holder(connection, row, holder, damage))
-            trials = _read_trials(connection, row, holder, damage)
-            return row | {"state": state}, holder if state == "running" else None, trials
-
-        return self._of_sweep(name, read)
-
-    def trials(self, name: str) -> list[Trial]:
-        """Every trial of a sweep by number, with its reports."""
-        return self._of_sweep(name, _read_trials)
-
-    def events(self, name: str) -> list[Row]:
-        """Every event and command of a sweep, in order."""
-        return self._of_sweep(name, audit.events)
-
-    def trial_events(self, name: str, number: int) -> list[Row]:
-        """The events of one trial, in order."""
-        return self._of_sweep(
-            name,
-            lambda connection, row, _, damage: audit.trial_events(connection, row, number, damage),
-        )
-
-    def commands(
-        self, name: str, after: CommandsRead = NONE_READ
-    ) -> tuple[list[tuple[int, Command]], CommandsRead]:
-        """Identity and command of every command to a sweep, in order.
-
-        Args:
-            after: how far they were read before, as an earlier call has returned it.
-
-        Returns:
-            The commands, and how far they have been read now.
-        """
-        found = self._of_sweep(
-            name, lambda connection, row, _, damage: audit.commands(connection, row, damage, after)
-        )
-        with translate_decoding_errors(self._name):
-            commands = [
-                (row["id"], Command(**json.loads(row["payload"]) | {"sent": row["recorded"]}))
-                for row in found
+        def read(connection: sa.Connection, sweep: Sweep) -> list[Record]:
+            found = [
+                record
+                for rows in chunks(connection, sweep, BEGINNING)
+                for record in decoded([row for row in rows if row.number > after])
             ]
-        return commands, after.then(found)
+            return found
 
-    def answer(self, name: str, command: int) -> tuple[Answered | None, Row | None]:
-        """The answer to a request, None if there is none yet; and the sweep's last controller."""
+        return self.of_sweep(name, read)
 
-        def read(
-            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-        ) -> tuple[Row | None, Row | None]:
-            found = audit.answer(connection, row, command, damage)
-            return found, _holder(connection, row, holder, damage)
+    def lease(self, name: str) -> LeaseRow | None:
+        """Who holds a sweep or held it last; None if nobody ever has."""
+        return self.of_sweep(name, read_lease)
 
-        found, holder = self._of_sweep(name, read)
-        if found is None:
-            return None, holder
-        with translate_decoding_errors(self._name):
-            answer = rows.event_of(found["kind"], found["payload"])
-        assert isinstance(answer, Answered)
-        return answer, holder
+    def find(self, name: str) -> Sweep:
+        """The sweep of a name."""
+        return self.of_sweep(name, lambda connection, sweep: sweep)
 
-    def contents(self, name: str) -> SweepContents:
-        """All of a sweep, after each of its rows has been verified."""
+    def of_sweep(self, name: str, read: Callable[[sa.Connection, Sweep], T]) -> T:
+        """What a function reads of a sweep, in a transaction."""
+        known = self._head.read() if self._head else {}
 
-        def read(
-            connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-        ) -> SweepContents:
-            trials, points = audit.trials(connection, row, holder, damage, _points)
-            events = audit.events(connection, row, holder, damage)
-            if damage:
-                return SweepContents(row, holder, [], [], {}, set())
-            begun = [json.loads(e["payload"]) for e in events if e["kind"] == "Begun"]
-            commands = [
-                rows.command_of(e["payload"])
-                for e in events
-                if e["kind"] in (Proposed.__name__, rows.ANSWER)
-            ]
-            return SweepContents(
-                row,
-                holder,
-                _trials(trials, points),
-                trials,
-                {event["trial"]: event["at"] for event in begun},
-                {command for command in commands if command is not None},
-            )
-
-        return self._of_sweep(name, read)
-
-    def _of_sweep(
-        self, name: str, read: Callable[[sa.Connection, Row, Row | None, audit.Damage], T]
-    ) -> T:
-        """What a function reads of a sweep, from the rows of the sweep and of its holder."""
-        acknowledged = self._newest.read() if self._newest else {}
-
-        def both(connection: sa.Connection, damage: audit.Damage) -> list[T]:
-            query = sa.select(SWEEPS).where(SWEEPS.c.name == rows.storable(name))
-            found = audit.read(connection, query)
+        def both(connection: sa.Connection) -> list[T]:
             results = []
-            for row in found:
-                check_name(row["name"])  # it names a folder
-                audit.sweep(row, damage)
-                holder = audit.holder(connection, row, damage)
-                audit.check_newest(row, holder, acknowledged, damage)
-                results.append(read(connection, row, holder, damage))
+            for sweep in sweeps(connection, storable(name)):
+                check_place(known.get(sweep.id), last_place(connection, sweep.id), name)
+                results.append(read(connection, sweep))
             return results
 
-        if found := self._verified(both):
+        if found := self.verified(both):
             return found[0]
-        known = [info.name for info in self.sweeps()]
-        hint = nearest(name, known) if known else "it has no sweeps yet"
+        names = [head.info.name for head in self.heads()]
+        hint = nearest(name, names) if names else "it has no sweeps yet"
         raise UsageError(f"there is no sweep named {name!r} in {self._name}: {hint}")
 
-    def _verified(self, read: Callable[[sa.Connection, audit.Damage], T]) -> T:
-        def once(connection: sa.Connection) -> tuple[T, audit.Damage]:
-            damage: audit.Damage = []
-            return read(connection, damage), damage
-
-        # it would scan all rows again and again
+    def verified(self, read: Callable[[sa.Connection], T]) -> T:
+        """What a function reads in a transaction; an error of what it reads is a StoreError."""
+        # a collection would scan all rows again and again
         with translate_decoding_errors(self._name), no_collection():
-            found, damage = read_with_retry(self._engine, self._name, once)
-        if damage:
-            raise damaged(self._name, damage[0])
-        return found
+            return read_with_retry(self._engine, self._name, read)
 
 
-def _sweep_head(row: Row, holder: Row | None, now: float) -> SweepHead:
-    state = _state(row, holder and holder | {"now": now})
-    num_trials = holder["num_trials"] if holder else 0
-    info = SweepInfo(row["name"], state, row["created"], row["seconds"], num_trials)
-    fence, commits = (holder["fence"], holder["commits"]) if holder else (0, 0)
-    version = (row["id"], fence, commits, row["sum"], row["progress_sum"])
-    if holder and state == "running":
-        return SweepHead(info, version, holder["host"], holder["pid"])
+def sweeps(connection: sa.Connection, name: str | None = None) -> list[Sweep]:
+    """The catalogue, or the sweep of one name."""
+    query = sa.select(SWEEPS).order_by(SWEEPS.c.id)
+    found = []
+    for row in connection.execute(query if name is None else query.where(SWEEPS.c.name == name)):
+        sealed = row._asdict()
+        check_seal("sweep", sealed, f"the name of sweep {row.name!r:.80}")
+        check_name(row.name)  # it names a folder
+        found.append(Sweep(row.id, row.name, float(row.created)))
+    return found
+
+
+def last_place(connection: sa.Connection, sweep: int) -> Place:
+    """The newest record of a log, by the database's order; its row is not verified."""
+    row = connection.execute(_LAST, {"_sweep": sweep}).first()
+    return Place(row.number, row.sum) if row else BEGINNING
+
+
+def rows_after(connection: sa.Connection, sweep: int, number: int) -> Iterator[list[Row]]:
+    """The rows of a log after a number, in chunks. They are not verified."""
+    found = connection.execute(_AFTER, {"_sweep": sweep, "_number": number})
+    for part in found.partitions(_CHUNK):
+        yield list(map(Row._make, part))
+
+
+def chunks(connection: sa.Connection, sweep: Sweep, place: Place) -> Iterator[list[Row]]:
+    """The rows of a log after a place, verified."""
+    for rows in rows_after(connection, sweep.id, place.number):
+        place = verify(rows, place, sweep.name)
+        yield rows
+
+
+def read_state(
+    connection: sa.Connection, sweep: Sweep, *, condensed: bool = False
+) -> tuple[SweepState, Place]:
+    """The state of a sweep and the place of its last record.
+
+    Args:
+        condensed: finished trials may lack reports that their values do not need. Then only what
+            is newer than the cached snapshot is read.
+    """
+    cached, place = snapshots.read(connection, sweep.id) if condensed else (None, BEGINNING)
+    state = cached or SweepState()
+    try:
+        for rows in chunks(connection, sweep, place):
+            advance(state, decoded(rows))
+            place = Place(rows[-1].number, rows[-1].sum)
+    except StoreError:
+        if cached is None:
+            raise
+        return read_state(connection, sweep)  # its reports were kept for other goals
+    return state, place
+
+
+def advance(state: SweepState, records: list[Record]) -> set[int]:
+    """Apply records to a state; the numbers of the trials that changed."""
+    changed = set()
+    for record in records:
+        trial = state.apply(record.event, record.number)
+        if trial is not None:
+            changed.add(trial.number)
+    return changed
+
+
+def read_lease(connection: sa.Connection, sweep: Sweep) -> LeaseRow | None:
+    """Who holds a sweep or held it last; None if nobody ever has."""
+    return read_leases(connection, {sweep.id: sweep.name}).get(sweep.id)
+
+
+def sound_rows(connection: sa.Connection, sweep: Sweep, query: sa.Select[Any]) -> list[Row]:
+    """Some rows of a log. Each is verified, but not that none is missing."""
+    rows = list(map(Row._make, connection.execute(query)))
+    for row in rows:
+        if not is_sound(row):
+            raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
+    return rows
+
+
+def _sweep_head(sweep: Sweep, last: Place, lease: LeaseRow | None) -> SweepHead:
+    closed, seconds, num_trials = "interrupted", 0.0, 0
+    if lease:
+        closed, seconds, num_trials = lease["closed"], lease["seconds"], lease["num_trials"]
+    state = shown_state(lease, closed)
+    info = SweepInfo(sweep.name, state, sweep.created, seconds, num_trials)
+    version = (sweep.id, last.number, last.sum, lease["fence"] if lease else 0)
+    version += (lease["commits"], lease["held"]) if lease else (0, 0)
+    if lease and state == "running":
+        return SweepHead(info, version, lease["host"], lease["pid"])
     return SweepHead(info, version, "", 0)
-
-
-def _holder(
-    connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-) -> Row | None:
-    return holder and holder | {"now": clock(connection)}
-
-
-def _state(row: Mapping[str, Any], holder: Mapping[str, Any] | None) -> str:
-    if row["state"] != "running":
-        return str(row["state"])
-    return "running" if holder and holder["held"] and holder_alive(holder) else "interrupted"
-
-
-def _read_trials(
-    connection: sa.Connection, row: Row, holder: Row | None, damage: audit.Damage
-) -> list[Trial]:
-    found, points = audit.trials(connection, row, holder, damage, _points)
-    return [] if damage else _trials(found, points)
-
-
-def _trials(found: list[Row], points: Mapping[int, ReportLog]) -> list[Trial]:
-    return [rows.trial_of(row, points.get(row["number"], ReportLog())) for row in found]
-
-
-def _condense(row: Row) -> Callable[[Trial], Trial]:
-    spec = SweepSpec.from_dict(json.loads(row["spec"]))
-    return partial(ranking.condensed, goals=spec.goals, constraints=spec.constraints)
-
-
-def _points(reports: list[ReportRow]) -> ReportLog:
-    metrics = rows.metrics_of_all([row.metrics for row in reports])
-    return lineage_of(
-        ReportPoint(step, found, seconds, attempt, sequence)
-        for (_, _, attempt, sequence, step, seconds, _, _), found in zip(
-            reports, metrics, strict=True
-        )
-    )

@@ -1,4 +1,6 @@
-"""The writing side of a sweep, for the one controller that holds it."""
+"""The writing side of a sweep, for the one process that holds it."""
+
+from __future__ import annotations
 
 import logging
 import time
@@ -7,104 +9,113 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from automl.core import Command, Trial
+from automl.core import SweepState
 from automl.errors import StoreError
 
-from .audit import NONE_READ
+from . import snapshots
 from .backup import Backups
-from .batch import Batch, Totals, make_batch
-from .lease import Lease, clock
+from .head import Head
+from .lease import Lease, LeaseRow, clock, shown_state
 from .lock import FileLock
-from .newest import NewestCommits
 from .pending import PendingEvents
-from .progress import read_progress, write_progress
-from .reader import Reader, SweepContents
-from .schema import NEW_COMMANDS, STOP_REQUESTED, TRIALS
-from .statements import INSERT_EVENTS, INSERT_REPORTS, INSERT_TRIALS, REPLACE_TRIALS, keyed
-from .store_errors import retry, translate_errors
+from .reader import Reader, Sweep, advance, chunks
+from .records import Place, Row, chained, decoded, dumps
+from .schema import RECORDS, SWEEPS
+from .store_errors import DamageError, retry, translate_decoding_errors, translate_errors
 
 _LOG = logging.getLogger(__name__)
+_INSERT = RECORDS.insert()  # built once: to build it takes longer than to run it
+_LOCK = (
+    sa.select(SWEEPS.c.id).where(SWEEPS.c.id == sa.bindparam("_sweep")).with_for_update()
+)
 
 
 class Recorder(PendingEvents):
-    """Folds events into trials at once; `commit` writes all of them in one transaction.
-
-    Act on an event only after its commit. Used from one thread.
+    """A `SweepRecorder`: `commit` appends all events to the log in one transaction.
 
     Args:
-        engine, reader: of the database.
-        lease: the sweep, and the proof that this process holds it.
-        contents: of the sweep when it was taken.
-        lock, backups, newest: of a SQLite file; None for a server.
-
-    Attributes:
-        earlier_state: of the sweep before it was taken, as it was stored.
+        engine, reader: of the database; store: its name, for messages.
+        sweep: that is held; lease: the proof.
+        state, place: of the sweep when it was taken.
+        last: the lease before this one; None if nobody has held the sweep.
+        lock, backups, head: of a SQLite file; None for a server.
     """
 
     def __init__(
         self,
         engine: sa.Engine,
         reader: Reader,
+        store: str,
+        sweep: Sweep,
         lease: Lease,
-        contents: SweepContents,
+        state: SweepState,
+        place: Place,
+        last: LeaseRow | None,
         *,
         lock: FileLock | None,
         backups: Backups | None = None,
-        newest: NewestCommits | None = None,
+        head: Head | None = None,
     ) -> None:
-        super().__init__(contents.trials)
+        super().__init__(state)
+        self.taken = place.number
+        self.seconds: float = last["seconds"] if last else state.seconds
+        self.earlier_state = shown_state(last, state.closed)
         self._reader = reader
-        self.seconds: float = contents.sweep["seconds"]
-        self._name: str = contents.sweep["name"]
+        self._store = store
+        self._sweep = sweep
         self._lease = lease
+        self._place = place
+        self._tried: list[Row] = []  # by a commit whose answer did not come
+        self._is_deleted = False
         self._lock = lock
         self._backups = backups
-        self._newest = newest
-        self._commits = 0
-        self._has_new_commands = True
-        self._commands = NONE_READ
-        self.earlier_state: str = contents.sweep["state"]
-        self._taken = time.time()
-        self._heartbeat = contents.holder["heartbeat"] if contents.holder else self._taken
-        self._clock_ahead = lease.heartbeat - self._taken  # of the server's clock, before ours
-        self._executed = contents.executed
-        self._begun = contents.begun
-        self._totals = Totals.of(contents)
-        self._batch: Batch | None = None
+        self._head = head
+        self._taken_at = time.time()
+        self._heartbeat = last["heartbeat"] if last else self._taken_at
+        self._clock_ahead = lease.heartbeat - self._taken_at  # of the server's clock, before ours
         # One connection stays open: closing SQLite's last connection takes longer than a commit.
         self._connection = engine.connect().execution_options(write=True)
-        self._acknowledge()
+        self._cached = place.number  # number of the record of the last snapshot, or nearly
+        self._note_head()
 
     def commit(
-        self,
-        seconds: float | None = None,
-        *,
-        state: str | None = None,
-        status: Mapping[str, Any] | None = None,
-    ) -> bool:
-        """Write the applied events and the heartbeat; True if somebody asked the sweep to stop.
+        self, seconds: float | None = None, *, status: Mapping[str, Any] | None = None
+    ) -> None:
+        """Append the queued events, renew the lease, and take in what others have recorded.
 
         Args:
-            seconds: of the sweep so far; state: of the sweep.
+            seconds: of the sweep so far.
             status: of the controller, for those who watch the sweep.
 
         Raises:
-            StoreError: the store cannot be written to, or another controller has taken the sweep
-                over. The events stay uncommitted.
+            StoreError: the store cannot be written to, or another process has taken the sweep
+                over. The events stay queued.
         """
-        given = (("seconds", seconds), ("state", state))
-        values = {key: value for key, value in given if value is not None}
-        stop = self._write(values, status)
-        if self._events:  # they came after a commit that had failed
-            stop = self._write(values, status)
+        values: dict[str, Any] = {"num_trials": len(self.state.trials), "closed": self.state.closed}
+        if seconds is not None:
+            values["seconds"] = float(seconds)
+        if status is not None:
+            values["status"] = dumps(status)
+        self._write(values)
+        if self._events:  # they came after a commit whose answer was lost
+            self._write(values)
         self.seconds = self.seconds if seconds is None else seconds
+        if self._place.number > 2 * self._cached + 2000:
+            self._cache()
         if self._backups:
             self._backups.tick()
-        return stop
 
-    def begun(self, trial: Trial) -> float:
-        """When the trial's last attempt began, as committed; 0 if it is not."""
-        return self._begun.get(trial.number, 0.0)
+    def look(self) -> None:
+        """Take in what others have recorded since. It takes no lock."""
+
+        if self._tried:
+            return  # the next commit tells which of these records are of this process
+        connection = self._connection.execution_options(write=False)
+        try:
+            with translate_errors(self._store), translate_decoding_errors(self._store):
+                self._take_in(retry(self._unseen))
+        finally:
+            connection.execution_options(write=True)
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -112,108 +123,91 @@ class Recorder(PendingEvents):
 
     def absence(self, until: float) -> float:
         """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
-        return max(0.0, min(self._taken + self._clock_ahead, until) - self._heartbeat)
+        return max(0.0, min(self._taken_at + self._clock_ahead, until) - self._heartbeat)
 
-    def look(self) -> bool:
-        """Look for new commands; True if somebody asked the sweep to stop. It takes no lock."""
-        flags = self._reader.sweep(self._name)["stop_requested"]
-        self._has_new_commands |= bool(flags & NEW_COMMANDS)
-        return bool(flags & STOP_REQUESTED)
-
-    def new_commands(self, *, refresh: bool = False) -> list[tuple[int, Command]]:
-        """Commands that were not returned before: identity and command, in order.
-
-        Args:
-            refresh: look into the database now, instead of relying on the last commit.
-        """
-        if not refresh and not self._has_new_commands:
-            return []
-        with translate_errors(self._lease.store):
-            # The flag goes first: a command that comes before the query sets it again.
-            self._has_new_commands |= retry(self._take_flag)
-        if not self._has_new_commands:
-            return []
-        new, self._commands = self._reader.commands(self._name, self._commands)
-        self._has_new_commands = False
-        return new
-
-    def executed_commands(self) -> set[int]:
-        """Identities of the commands that have become trials or were answered."""
-        return set(self._executed)
+    def forget(self) -> None:
+        """The sweep was deleted: `release` writes nothing."""
+        self._is_deleted = True
 
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the lease runs out."""
+        if not self._is_deleted and self._place.number > 1.05 * self._cached + 200:
+            self._cache()
         try:
-            with translate_errors(self._lease.store), self._connection.begin():
-                self._lease.give_up(self._connection)
+            if not self._is_deleted:
+                with translate_errors(self._store), self._connection.begin():
+                    self._lease.give_up(self._connection)
         except StoreError as error:
             _LOG.warning("%s", error)
         finally:
             self._connection.close()
             if self._lock:
                 self._lock.release()
-        if self._newest:
-            self._newest.flush()
+        if self._head:
+            self._head.flush()
         if self._backups:
             self._backups.close()
 
-    def _take_flag(self) -> bool:
-        """Whether there are new commands, as the flag says, which is then cleared."""
-        connection = self._connection
+    def _write(self, values: Mapping[str, Any]) -> None:
+        with translate_errors(self._store), translate_decoding_errors(self._store):
+            num_stored, others, mine = retry(lambda: self._write_once(values))
+            self._tried = []
+            del self._events[:num_stored]
+            if others:
+                self._take_in(others)
+            if mine:
+                self._place = max(self._place, Place(mine[-1].number, mine[-1].sum))
+            self.state.number = self._place.number
+        self._note_head()
+
+    def _write_once(self, values: Mapping[str, Any]) -> tuple[int, list[Row], list[Row]]:
+        """One try at a commit.
+
+        Returns:
+            How many queued events are stored now; the rows of others; the rows of this process.
+        """
+        connection, sweep = self._connection, self._sweep
         with connection.begin():
-            row = read_progress(connection, self._lease.store, self._lease.sweep)
-            flags = row["stop_requested"]
-            if flags & NEW_COMMANDS:
-                write_progress(connection, row | {"stop_requested": flags & ~NEW_COMMANDS})
-        return bool(flags & NEW_COMMANDS)
-
-    def _write(self, values: Mapping[str, Any], status: Mapping[str, Any] | None) -> bool:
-        """Store one batch. If this fails, the same batch is tried again by the next commit."""
-        if self._batch is None:
-            sweep, now = self._lease.sweep, time.time()
-            self._batch = make_batch(sweep, self._events, self.trials, self._totals, now)
-        batch = self._batch
-        with translate_errors(self._lease.store):
-            stop = retry(lambda: self._commit_once(batch, values, status))
-        self._batch = None
-        self._commits += 1
-        self._totals.holder.update(batch.totals.holder)
-        self._totals.trials.update(batch.totals.trials)
-        self._begun.update(batch.begun)
-        self._executed |= batch.executed
-        del self._events[: batch.num_events]
-        self._acknowledge()
-        return stop
-
-    def _acknowledge(self) -> None:
-        if self._newest:
-            last_event = self._totals.holder["last_event"]
-            lease = self._lease
-            self._newest.note_commit(lease.sweep, lease.fence, self._commits, last_event)
-
-    def _commit_once(
-        self, batch: Batch, values: Mapping[str, Any], status: Mapping[str, Any] | None
-    ) -> bool:
-        """One try at a commit; True if somebody asked the sweep to stop."""
-        connection, lease = self._connection, self._lease
-        with connection.begin():
-            row = read_progress(connection, lease.store, lease.sweep)
-            now, totals = clock(connection), batch.totals.holder
+            if connection.execute(_LOCK, {"_sweep": sweep.id}).first() is None:
+                raise DamageError(f"the row of sweep {sweep.name!r} is missing")
+            now = clock(connection)
             self._clock_ahead = now - time.time()
-            if lease.renew(connection, self._commits, now, status, totals):
-                self._write_events(batch)
-                if values:
-                    write_progress(connection, {**row, **values})
-            self._has_new_commands |= bool(row["stop_requested"] & NEW_COMMANDS)
-            return bool(row["stop_requested"] & STOP_REQUESTED)
+            self._lease.renew(connection, now, **values)
+            unseen = [row for rows in chunks(connection, sweep, self._place) for row in rows]
+            tried = {row.sum for row in self._tried}
+            if any(row.sum in tried for row in unseen):
+                mine = self._tried  # stored, and only the answer was lost
+            else:
+                newest = unseen[-1] if unseen else None
+                place = Place(newest.number, newest.sum) if newest else self._place
+                mine = self._tried = chained(sweep.id, place, self._events, now)
+                if mine:
+                    connection.execute(_INSERT, [row._asdict() for row in mine])
+            stored = {row.sum for row in mine}
+            return len(mine), [row for row in unseen if row.sum not in stored], mine
 
-    def _write_events(self, batch: Batch) -> None:
-        changed = [keyed(TRIALS, row) for row in batch.changed_trials]
-        for statement, rows in (
-            (INSERT_TRIALS, batch.new_trials),
-            (REPLACE_TRIALS, changed),
-            (INSERT_REPORTS, batch.reports),
-            (INSERT_EVENTS, batch.events),
-        ):
-            if rows:
-                self._connection.execute(statement, rows)
+    def _unseen(self) -> list[Row]:
+        with self._connection.begin():
+            found = chunks(self._connection, self._sweep, self._place)
+            return [row for rows in found for row in rows]
+
+    def _take_in(self, rows: list[Row]) -> None:
+        """Apply what others have recorded."""
+        if rows:
+            advance(self.state, decoded(rows))
+            self._place = max(self._place, Place(rows[-1].number, rows[-1].sum))
+
+    def _note_head(self) -> None:
+        if self._head:
+            self._head.write(self._sweep.id, self._place)
+
+    def _cache(self) -> None:
+        """Keep the state for readers. If this fails, they read the whole log."""
+        if self._events:
+            return
+        self._cached = self._place.number
+        try:
+            with translate_errors(self._store), self._connection.begin():
+                snapshots.write(self._connection, self._sweep.id, self.state, self._place)
+        except StoreError as error:
+            _LOG.warning("%s", error)

@@ -1,31 +1,45 @@
-"""Makes a sound ledger of everything that is sound in a damaged one and in its backups."""
+"""Makes a sound ledger of what is sound in a damaged one and in its backups.
+
+Of each sweep it keeps the longest log without a gap, and every later report that continues it.
+"""
+
+from __future__ import annotations
 
 import os
+import shutil
+import sqlite3
 import tempfile
 import time
 import uuid
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
-import sqlalchemy as sa
-
+from automl.core import SweepState, TrialEvent
+from automl.core.names import NAME
 from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
+from workers.protocol import Report
 
 from . import database
 from .backup import damage_of
 from .check import check
 from .drafts import exclusive_draft
+from .head import HEAD, Head
+from .lease import new_lease
 from .lock import FileLock
-from .newest import NewestCommits
-from .rebuild import rebuild
-from .salvage import Rows, first_page, sound_rows
-from .schema import METADATA
-from .sealing import seal_all
-from .sqlite_files import BESIDE, check_files
+from .migrations import store_log
+from .records import BEGINNING, Place, Row, chained, checksum, decoded, is_sound, seal
+from .schema import LEASES, SWEEPS
+from .sqlite_files import BESIDE, check_files, connect
 from .store_errors import BACKUP, existing_backups, translate_errors
+
+_MAX_STEP: Final = 1 << 40  # records that are skipped at once in search of a sound page
+_LEASE: Final = [column.name for column in LEASES.c]
 
 
 @dataclass(frozen=True)
@@ -42,8 +56,16 @@ class Repair:
     aside: Path | None
 
 
+@dataclass
+class _Sound:
+    """What is sound: rows of logs by sweep and number, and leases by sweep, the newest first."""
+
+    rows: dict[int, dict[int, list[Row]]] = field(default_factory=lambda: defaultdict(dict))
+    leases: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
+
+
 def repair(store: str | os.PathLike[str]) -> Repair:
-    """Replace a damaged ledger by one with every sound row of it, of its log and of its backups.
+    """Replace a damaged ledger by one with what is sound of it, of its -wal and of its backups.
 
     Raises:
         UsageError: the store is a server, which has backups of its own.
@@ -60,13 +82,13 @@ def repair(store: str | os.PathLike[str]) -> Repair:
         _hold_all(folder, stack)
         draft = stack.enter_context(exclusive_draft(file))
         backups = existing_backups(file)
-        current = _read(file, [*map(first_page, backups), _new_first_page()])
-        sources = [current, *(_read(one, []) for one in backups)]
-        sources.sort(key=_newest_event, reverse=True)
-        kept, lost = rebuild(sources[0], _merged(sources), NewestCommits(file).read())
-        if not kept["sweeps"]:
-            raise StoreError(f"{file}: no sweep in it or in its backups is sound")
-        _write(draft, kept)
+        found = _Sound()
+        for source in (file, *backups):
+            with suppress(OSError, ValueError, sqlite3.Error, AutomlError):
+                _collect(source, backups, found)
+        lost = _write(draft, found, Head(file).read())
+        if damage_of_draft := damage_of(draft):
+            raise StoreError(f"the repaired ledger is not sound: {damage_of_draft[0]}")
         aside = _replace(file, draft)
     return Repair(damage, lost, aside)
 
@@ -85,45 +107,159 @@ def _hold_all(folder: Path, stack: ExitStack) -> None:
             raise StoreError(f"sweep {name!r} is in use: end it, then repair the store")
 
 
-def _new_first_page() -> bytes:
-    """The first page of a new ledger."""
+def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
+    """Add what is sound in a file.
+
+    Its first page says where each table is. If that is damaged, the page of another ledger serves:
+    every ledger has the same tables.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        database.write_empty(Path(folder) / "new")
-        return first_page(Path(folder) / "new")
+        image = Path(folder) / "image"
+        for first in (None, *backups, Path(folder) / "empty"):
+            for end in ("", "-wal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{source}{end}", f"{image}{end}")
+            with suppress(sqlite3.Error), closing(sqlite3.connect(image)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            if first is not None:
+                if not first.exists():
+                    database.write_empty(first)
+                _replace_first_page(image, first)
+            with suppress(sqlite3.Error, ValueError, AutomlError):
+                with closing(connect(image, "mode=ro&immutable=1")) as opened:
+                    if _read(opened, found):
+                        return
 
 
-def _read(source: Path, schemas: list[bytes]) -> Rows:
-    try:
-        return sound_rows(source, schemas)
-    except (OSError, ValueError, AutomlError):
-        return {}
+def _replace_first_page(image: Path, other: Path) -> None:
+    with other.open("rb") as opened:
+        header = bytearray(opened.read(4096))
+    header[18:20] = b"\x01\x01"  # the file format without a -wal
+    header[28:32] = (image.stat().st_size // 4096).to_bytes(4, "big")
+    with image.open("r+b") as target:
+        target.write(header)
 
 
-def _newest_event(source: Rows) -> int:
-    """Identity of the newest event. A ledger that has lost its log is older than a backup."""
-    return max((number for (number,) in source.get("events", {})), default=0)
+def _read(connection: sqlite3.Connection, found: _Sound) -> bool:
+    """Add the sound rows of an opened file; whether there are any."""
+    connection.text_factory = lambda data: data.decode(errors="surrogateescape")
+    with suppress(sqlite3.Error, ValueError):
+        for values in connection.execute(f"SELECT {', '.join(_LEASE)} FROM leases"):
+            lease = dict(zip(_LEASE, values, strict=True))
+            if lease == new_lease(**{k: v for k, v in lease.items() if k != "sum"}):
+                found.leases[lease["sweep"]].append(lease)
+    has_any = False
+    sweep: int | None = 0
+    while sweep is not None:
+        for row in _rows(connection, sweep):
+            has_any = True
+            found.rows[sweep].setdefault(row.number, []).append(row)
+        sweep = _next_sweep(connection, sweep)
+    return has_any
 
 
-def _merged(sources: list[Rows]) -> Rows:
-    """Every row of some sources; the first source that has a row wins."""
-    found: Rows = {}
-    for source in sources:
-        for table, rows in source.items():
-            found[table] = rows | found.get(table, {})
-    return found
+def _next_sweep(connection: sqlite3.Connection, sweep: int) -> int | None:
+    query = "SELECT sweep FROM records WHERE sweep > ? ORDER BY sweep LIMIT 1"
+    for step in (0, 1, 2, 4, 8, 16, 32, 64):
+        with suppress(sqlite3.Error):
+            row = connection.execute(query, (sweep + step,)).fetchone()
+            return None if row is None else int(row[0])
+    return None
 
 
-def _write(draft: Path, kept: Rows) -> None:
+def _rows(connection: sqlite3.Connection, sweep: int) -> Iterator[Row]:
+    """The sound rows of a log, also those behind a page that is damaged."""
+    names = ", ".join(Row._fields)
+    query = f"SELECT {names} FROM records WHERE sweep = ? AND number > ? ORDER BY number"
+    last, step = 0, 1
+    while step < _MAX_STEP:
+        try:
+            for values in connection.execute(query, (sweep, last)):
+                row = Row._make(values)
+                last, step = row.number, 1
+                if is_sound(row):
+                    yield row
+            return
+        except (sqlite3.Error, OverflowError):
+            last += step
+            step *= 2
+
+
+def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> list[str]:
+    """Write a ledger of what was found; a sentence for each thing that is lost.
+
+    Args:
+        known: the newest record that each sweep had, by id.
+    """
     database.write_empty(draft)
-    engine = sa.create_engine(f"sqlite:///{draft}", poolclass=sa.pool.NullPool)
-    with engine.begin() as connection:
-        for table in METADATA.sorted_tables:
-            if rows := list(kept.get(table.name, {}).values()):
-                connection.execute(table.insert(), rows)
-        seal_all(connection)
-    if damage := damage_of(draft, {}):
-        raise StoreError(f"the repaired ledger is not sound: {damage[0]}")
+    engine = database.plain_engine(lambda: sqlite3.connect(draft))
+    lost: list[str] = []
+    names: set[str] = set()
+    with engine.execution_options(write=True).begin() as connection:
+        for sweep in sorted(found.rows.keys() | known.keys()):
+            rows, state = _log(sweep, found.rows.get(sweep, {}))
+            if not rows:
+                lost.append(f"the specification of sweep {sweep}, and so all of it")
+                continue
+            name = _free_name(state.spec.name, names)
+            lost += _losses(name, rows, found.rows[sweep], known.get(sweep))
+            row = {"id": sweep, "name": name, "created": rows[0].recorded}
+            connection.execute(SWEEPS.insert(), seal("sweep", row))
+            store_log(connection, rows)
+            lease = max(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]), default=None)
+            kept = {k: v for k, v in lease.items() if k not in ("sweep", "sum")} if lease else {}
+            kept |= {"num_trials": len(state.trials), "closed": state.closed}
+            kept["seconds"] = max(kept.get("seconds", 0.0), state.seconds)
+            connection.execute(LEASES.insert(), new_lease(sweep, **kept))
+    if not names:
+        raise StoreError(f"{draft.parent}: no sweep in it or in its backups is sound")
     flush(draft)
+    return lost
+
+
+def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepState]:
+    """The longest log without a gap, and the later reports that continue it."""
+    rows: list[Row] = []
+    state = SweepState()
+    place = BEGINNING
+    while row := next((r for r in sound.get(place.number + 1, ()) if r.previous == place.sum), None):
+        try:
+            state.apply(decoded([row])[0].event, row.number)
+        except (AutomlError, ValueError, LookupError, TypeError, AttributeError):
+            break
+        rows.append(row)
+        place = Place(row.number, row.sum)
+    for number in sorted(number for number in sound if number > place.number and rows):
+        for record in decoded(sound[number][:1]):
+            if isinstance(record.event, Report) and _continues(state, record.event):
+                rows += chained(sweep, place, [record.event], record.recorded)
+                place = Place(rows[-1].number, rows[-1].sum)
+    return rows, state
+
+
+def _continues(state: SweepState, event: TrialEvent) -> bool:
+    return event.trial < len(state.trials) and state.apply(event) is not None
+
+
+def _free_name(name: str, names: set[str]) -> str:
+    name = name if NAME.fullmatch(name) else "sweep"
+    number, free = 1, name
+    while free in names:
+        number += 1
+        free = f"{name[:60]}-{number}"
+    names.add(free)
+    return free
+
+
+def _losses(
+    name: str, kept: list[Row], sound: Mapping[int, list[Row]], known: Place | None
+) -> list[str]:
+    """What is missing of a sweep."""
+    newest = max(max(sound), known.number if known else 0)
+    lost = []
+    if newest > len(kept):
+        lost.append(f"{newest - len(kept)} records of sweep {name!r}, the last of {newest}")
+    return lost
 
 
 def _replace(file: Path, draft: Path) -> Path:
@@ -133,7 +269,7 @@ def _replace(file: Path, draft: Path) -> Path:
     aside.make()
     Folder(file.parent).copy(file.name, aside.path)
     flush(aside.path / file.name)
-    beside = [file.with_name(f"{file.name}{end}") for end in (*BESIDE, "-newest")]
+    beside = [file.with_name(f"{file.name}{end}") for end in (*BESIDE, HEAD)]
     for path in filter(Path.exists, beside):  # a log that stays would be applied to the new file
         path.rename(aside.path / path.name)
     flush(aside.path)

@@ -1,4 +1,4 @@
-"""The tables. Rows of child tables carry the id of their sweep. Every row has a checksum (`sums`).
+"""The tables. The truth about a sweep is its records; every row has a checksum (`records`).
 
 If you change a table, raise VERSION, add a step to `migrations`, and add a file to
 `tests/automl/ledger/released`.
@@ -8,107 +8,58 @@ from typing import Final
 
 import sqlalchemy as sa
 
-VERSION: Final = 3
-STOP_REQUESTED: Final = 1  # bit of `stop_requested`: end the sweep
-NEW_COMMANDS: Final = 2  # bit of `stop_requested`: the controller has not seen all commands
+VERSION: Final = 4
 METADATA: Final = sa.MetaData()
 
 _Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _Big = sa.BigInteger()
 
 
-def _sweep(primary_key: bool = True) -> sa.Column[int]:
-    return sa.Column(
-        "sweep", _Id, sa.ForeignKey("sweeps.id"), primary_key=primary_key, autoincrement=False
-    )
+def _sum() -> sa.Column[int]:
+    return sa.Column("sum", _Big, nullable=False)
 
 
-def _key(name: str) -> sa.Column[int]:
-    return sa.Column(name, _Big, primary_key=True, autoincrement=False)
-
-
-def _number(name: str) -> sa.Column[int]:
-    """A number that a migration adds: a sum, a total of sums, or a count."""
-    return sa.Column(name, _Big, nullable=False, server_default="0")
+def _sweep() -> sa.Column[int]:
+    return sa.Column("sweep", _Id, primary_key=True, autoincrement=False)
 
 
 META = sa.Table(
     "meta",
     METADATA,
     sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("value", sa.Text),
-    _number("sum"),
+    sa.Column("value", sa.Text, nullable=False),
+    _sum(),
 )
 
+# The catalogue. A name is a sweep's name for people, `id` that in the other tables.
 SWEEPS = sa.Table(
     "sweeps",
     METADATA,
     sa.Column("id", _Id, primary_key=True),
     sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("spec", sa.Text, nullable=False),
-    sa.Column("environment", sa.Text, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
     sa.Column("created", sa.Double, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False, default=0.0),
-    sa.Column("stop_requested", sa.Integer, nullable=False, default=0),
-    _number("num_commands"),
-    _number("commands_total"),
-    _number("sum"),
-    _number("progress_sum"),
+    _sum(),
 )
 
-TRIALS = sa.Table(
-    "trials",
+# The log of every sweep: rows are only added.
+RECORDS = sa.Table(
+    "records",
     METADATA,
     _sweep(),
-    _key("number"),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("params", sa.Text, nullable=False),
-    sa.Column("source", sa.Text, nullable=False),
-    sa.Column("metrics", sa.Text, nullable=False),
-    sa.Column("failure", sa.Text),
-    sa.Column("message", sa.Text, nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("peak_memory_bytes", _Big),
-    sa.Column("started", sa.Double),
-    sa.Column("ended", sa.Double),
-    sa.Column("details", sa.Text, nullable=False),
-    _number("num_reports"),
-    _number("reports_total"),
-    _number("sum"),
-    sqlite_with_rowid=False,
-)
-
-REPORTS = sa.Table(
-    "reports",
-    METADATA,
-    _sweep(),
-    _key("trial"),
-    _key("attempt"),
-    _key("sequence"),
-    sa.Column("step", _Big, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("metrics", sa.Text, nullable=False),
-    _number("sum"),
-    sqlite_with_rowid=False,
-)
-
-EVENTS = sa.Table(
-    "events",
-    METADATA,
-    sa.Column("id", _Id, primary_key=True),
-    sa.Column("sweep", _Id, sa.ForeignKey("sweeps.id"), nullable=False, index=True),
+    sa.Column("number", _Big, primary_key=True, autoincrement=False),
     sa.Column("trial", _Big),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("recorded", sa.Double, nullable=False),
     sa.Column("payload", sa.Text, nullable=False),
-    _number("previous"),
-    _number("sum"),
+    sa.Column("previous", _Big, nullable=False),
+    _sum(),
+    sa.Index("records_of_trial", "sweep", "trial"),
+    sqlite_with_rowid=False,
 )
 
-HOLDERS = sa.Table(
-    "holders",
+# Who holds a sweep or held it last. `held` and `fence` decide; the rest is for those who watch.
+LEASES = sa.Table(
+    "leases",
     METADATA,
     _sweep(),
     sa.Column("host", sa.Text, nullable=False),
@@ -117,11 +68,20 @@ HOLDERS = sa.Table(
     sa.Column("heartbeat", sa.Double, nullable=False),
     sa.Column("fence", _Big, nullable=False),
     sa.Column("held", sa.Integer, nullable=False),
+    sa.Column("commits", _Big, nullable=False),
+    sa.Column("seconds", sa.Double, nullable=False),
+    sa.Column("num_trials", _Big, nullable=False),
+    sa.Column("closed", sa.Text, nullable=False),
     sa.Column("status", sa.Text, nullable=False),
-    _number("commits"),
-    _number("num_trials"),
-    _number("trials_total"),
-    _number("num_events"),
-    _number("last_event"),
-    _number("sum"),
+    _sum(),
+)
+
+# A cache of the state of a sweep after one of its records. Anybody may delete it.
+SNAPSHOTS = sa.Table(
+    "snapshots",
+    METADATA,
+    _sweep(),
+    sa.Column("number", _Big, nullable=False),
+    sa.Column("state", sa.LargeBinary, nullable=False),
+    _sum(),
 )

@@ -41,6 +41,10 @@ _EXPLANATIONS: Final = {
 T = TypeVar("T")
 
 
+class DamageError(ValueError):
+    """What was read is damaged; the message says what."""
+
+
 class HeldError(StoreError):
     """Another process holds the sweep."""
 
@@ -67,6 +71,8 @@ def translate_decoding_errors(name: str) -> Iterator[None]:
         yield
     except StoreError:
         raise
+    except DamageError as error:
+        raise damaged(name, str(error)) from error
     except (
         AutomlError,
         ValueError,
@@ -123,11 +129,10 @@ def existing_backups(file: Path) -> list[Path]:
 def _num_trials(backup: Path) -> str:
     try:
         with closing(connect(backup, "mode=ro&immutable=1")) as connection:
-            # Not `count(*)`: it is one step, which nothing bounds.
-            (count,) = connection.execute("SELECT count(state) FROM trials").fetchone()
+            (count,) = connection.execute("SELECT total(num_trials) FROM leases").fetchone()
     except (sqlite3.Error, ValueError, StoreError):
         return "nothing that can be read"
-    return f"{count} trial{'s' * (count != 1)}"
+    return f"{count:.0f} trial{'s' * (count != 1)}"
 
 
 def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:

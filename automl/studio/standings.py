@@ -65,11 +65,5 @@ class Standings:
 
     def share(self, snapshot: Snapshot) -> float | None:
         """The share of the budget that is used; None without a limit."""
-        budget = snapshot.budget
-        used = (
-            (sum(self._finished), budget.trials),
-            (snapshot.seconds, budget.time),
-            (sum(self._seconds), budget.worker_time),
-        )
-        shares = [done / limit for done, limit in used if limit]
-        return min(max(shares), 1.0) if shares else None
+        share = snapshot.budget.spent(sum(self._finished), snapshot.seconds, sum(self._seconds))
+        return None if share is None else min(share, 1.0)

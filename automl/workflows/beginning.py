@@ -117,8 +117,7 @@ class Beginning:
             new = [params for params in new if space.key(params) != space.key(default)]
         if new:
             enqueue(ledger, spec.name, new)
-        sent = (c.content for c in ledger.commands(spec.name) if c.kind == "limits")
-        before = updated_limits(sent)
+        before = updated_limits([ledger.state(spec.name).limits])
         if any(before.get(name) != limit for name, limit in limits.items()):
             content = {name: limit.to_dict() for name, limit in limits.items()}
             ledger.send(spec.name, Command("limits", content))

@@ -15,7 +15,9 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 
-from automl.core import Begun, Ended, Goal, Proposed, Trial, TrialState
+from automl.control.outcome_policy import OutcomePolicy
+from automl.control.writer import writing
+from automl.core import Goal, Trial
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
@@ -25,6 +27,7 @@ from search_spaces.validation import show
 from workers.protocol import Ending, Outcome
 
 SOURCE = "added"
+IMPORTED = OutcomePolicy(goals=(), max_retries=0)  # an imported trial is what its source says
 
 
 @dataclass(frozen=True)
@@ -94,19 +97,12 @@ def _finished(trials: Iterable[Trial]) -> list[FinishedTrial]:
 
 def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
     """Record finished trials in a sweep that is not running; returns their number."""
-    recorder = ledger.acquire(sweep)
-    try:
-        at = recorder.seconds
-        for number, trial in enumerate(trials, start=len(recorder.trials)):
-            ending = Ending.FAILED if trial.failure else Ending.COMPLETED
-            state = TrialState.FAILED if trial.failure else TrialState.COMPLETED
-            outcome = Outcome(number, 1, ending, dict(trial.metrics), trial.failure)
-            recorder.apply(Proposed(number, dict(trial.params), SOURCE, at))
-            recorder.apply(Begun(number, 1, at))
-            recorder.apply(Ended(outcome, state, trial.failure, at=at))
-        recorder.commit(state="interrupted")
-    finally:
-        ledger.release(sweep)
+    with writing(ledger, sweep) as writer:
+        for given in trials:
+            trial = writer.begin(writer.propose(given.params, SOURCE), slots=0)
+            ending = Ending.FAILED if given.failure else Ending.COMPLETED
+            outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
+            writer.apply(IMPORTED.decide(trial, outcome, writer.now))
     return len(trials)
 
 

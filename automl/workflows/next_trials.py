@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from automl.config.limits import known_parameter
-from automl.core import Command, Proposed
+from automl.control.writer import writing
+from automl.core import Command
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.store_errors import HeldError
@@ -16,7 +17,7 @@ from .requests import whoami
 
 def limits_of(ledger: Ledger, sweep: str) -> dict[str, Limit]:
     """The limits that hold now, by parameter."""
-    return updated_limits(sent.content for sent in ledger.commands(sweep) if sent.kind == "limits")
+    return updated_limits([ledger.state(sweep).limits])
 
 
 def pin(
@@ -85,15 +86,9 @@ def try_next(
     if snapshot.state == "running":
         return params, None
     try:
-        recorder = ledger.acquire(sweep)
+        with writing(ledger, sweep) as writer:
+            if identity not in writer.state.requests:
+                return params, None
+            return params, writer.propose(params, "enqueued", identity).number
     except HeldError:  # a controller has begun meanwhile, and obeys
         return params, None
-    try:
-        number = len(recorder.trials)
-        if identity in recorder.executed_commands():
-            return params, None
-        recorder.apply(Proposed(number, params, "enqueued", snapshot.seconds, command=identity))
-        recorder.commit(state="interrupted")
-    finally:
-        ledger.release(sweep)
-    return params, number

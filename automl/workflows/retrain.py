@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from automl.control.space_change import with_known_space
-from automl.core import Budget, Proposed, SweepSpec
+from automl.control.writer import writing
+from automl.core import Budget, SweepSpec
 from automl.core.environment import describe
 from automl.core.names import companion
 from automl.errors import SpaceError, UsageError
@@ -47,14 +48,9 @@ def enqueue(
     space = ledger.spec(sweep).space
     for params in configurations:
         space.check(params)
-    recorder = ledger.acquire(sweep)
-    try:
-        seconds = ledger.snapshot(sweep).seconds
+    with writing(ledger, sweep) as writer:
         for params in configurations:
-            recorder.apply(Proposed(len(recorder.trials), dict(params), source, seconds))
-        recorder.commit(state="interrupted")
-    finally:
-        ledger.release(sweep)
+            writer.propose(params, source)
 
 
 def prepare(
@@ -96,10 +92,5 @@ def _change_space(ledger: Ledger, wanted: SweepSpec) -> None:
             f"there is another sweep {name!r} with another space: "
             f"delete it with `automl delete {name}`"
         ) from error
-    recorder = ledger.acquire(name)
-    try:
-        changed = replace(stored, space=wanted.space)
-        spec = with_known_space(ledger, recorder, changed, ledger.snapshot(name).seconds)
-        ledger.replace_spec(name, spec)
-    finally:
-        ledger.release(name)
+    with writing(ledger, name) as writer:
+        with_known_space(writer, replace(stored, space=wanted.space))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from automl.control.wiring import attend
 from automl.core import Command, arguments
-from automl.core.marks import MARK, NO_MARKS, Marks, add_marks
+from automl.core.marks import MARK, NO_MARKS, Marks
 from automl.core.worker_range import WorkerRange
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -32,9 +32,9 @@ def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
     """
     who = by or whoami()
     while True:
-        snapshot = ledger.snapshot(sweep)
+        snapshot = ledger.snapshot(sweep, condensed=True)
         if snapshot.state == "running" and not snapshot.brief:
-            ledger.request_stop(sweep, who)
+            ledger.send(sweep, Command("stop", {}, by=who))
             return f"asked {sweep} to stop; see automl status {sweep}"
         agents = sum(trial.lease is not None for trial in snapshot.trials)
         serves = agents > 0 or snapshot.for_agents
@@ -185,9 +185,7 @@ def marks(ledger: Ledger, sweep: str) -> Marks:
         `star`, `tags`, `note` and `archived` of each, with `by` and `when` of the last change
         (seconds since 1970).
     """
-    found: Marks = {}
-    add_marks(found, ledger.commands(sweep))
-    return found
+    return ledger.state(sweep).marks
 
 
 def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str:

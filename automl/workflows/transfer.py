@@ -9,7 +9,8 @@ via meta-learning", 2015; Souza et al., "Bayesian optimization with a prior for 
 from dataclasses import replace
 from typing import Final
 
-from automl.core import Noted, Proposed, Snapshot, SweepSpec, text
+from automl.control.writer import writing
+from automl.core import Snapshot, SweepSpec, text
 from automl.core.plugin_choice import PluginChoice, choose
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -52,24 +53,21 @@ def transfer(
     beliefs = prior_from_best(spec.space, good) if uses_prior else {}
     beliefs = {**beliefs, **spec.beliefs}
     spec = replace(spec, beliefs=check_prior(beliefs, spec.space, proposer))
-    ledger.replace_spec(sweep, spec)
     default = spec.space.default()
     chosen = distinct(spec.space, good, [default] if default else [])[:MAX_TRIED]
     if spec.budget.trials is not None:
         chosen = chosen[: max(0, spec.budget.trials - 1)]
-    recorder = ledger.acquire(sweep)
-    try:
+    with writing(ledger, sweep) as writer:
+        writer.specify(spec)
         note = (
             f"{len(beliefs)} beliefs and {len(chosen)} configurations "
             f"of the {len(good)} best trials of {earlier}"
         )
-        recorder.apply(Noted("transfer", note))
-        first = [("default", default)] if default else []
-        for source, params in [*first, *((SOURCE, params) for params in chosen)]:
-            recorder.apply(Proposed(len(recorder.trials), dict(params), source))
-        recorder.commit(state="interrupted")
-    finally:
-        ledger.release(sweep)
+        writer.note("transfer", note)
+        if default:
+            writer.propose(default, "default")
+        for params in chosen:
+            writer.propose(params, SOURCE)
     return spec
 
 

@@ -188,6 +188,6 @@ def test_an_event_costs_the_same_however_many_trials_run(monkeypatch: pytest.Mon
         nonlocal looks
         looks += 1
 
-    monkeypatch.setattr(Trial, "lease", property(lease))
+    monkeypatch.setattr(Trial, "lease", property(lease, lambda trial, value: None))
     simulate(trials=300, workers=300, seconds=None)
     assert looks < 300 * 40, "a few for each of ten reports; all pairs of trials are 90,000"

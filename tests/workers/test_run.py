@@ -14,13 +14,10 @@ from fake_gpu import FakeCuda
 from search_spaces.errors import TrialFailure
 from workers.context import Context
 from workers.protocol import (
-    OUT_OF_MEMORY_ON,
-    WORKER_SPENT,
     Ending,
     Limits,
     Outcome,
     StopRequest,
-    was_lost,
 )
 from workers.run import combine, failure_of, run
 
@@ -123,14 +120,14 @@ def test_details_that_are_no_mapping_are_left_out(runner):
     runner.objective = objective
     outcome = runner()
     assert outcome.message == "ValueError: a mistake"
-    assert outcome.details["exception"] == "ValueError"
+    assert outcome.exception == "ValueError"
 
 
 def test_a_name_of_any_length_is_cut(runner):
     runner.objective = raiser(type("E" * 10_000, (Exception,), {})("why"))
     outcome = runner()
     assert outcome.message == f"{'E' * 200}: why"
-    assert outcome.details["exception"] == "E" * 200
+    assert outcome.exception == "E" * 200
 
 
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
@@ -210,7 +207,7 @@ def test_out_of_memory_on_a_gpu_names_the_gpus_that_the_rank_saw(runner, monkeyp
         context = Context(runner.assignment(), print, lambda: None, device=device)
         outcome = run(context, full)
         assert outcome.failure == "out_of_memory"
-        assert outcome.details.get(OUT_OF_MEMORY_ON) == seen
+        assert outcome.gpus_full == seen
 
 
 @pytest.mark.parametrize(
@@ -260,8 +257,8 @@ def test_a_gpu_that_fails_before_the_trial_is_not_its_fault(runner, monkeypatch)
     ran = []
     outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), ran.append)
     assert not ran
-    assert was_lost(outcome)
-    assert outcome.details[WORKER_SPENT]
+    assert outcome.worker_lost
+    assert outcome.worker_spent
     assert outcome.message == (
         "the GPU of its worker cannot be used: "
         "AcceleratorError: CUDA error: uncorrectable ECC error encountered"

@@ -28,11 +28,13 @@ class ArtifactNotes:
         message: for a person; "" for nothing.
         details: of the outcome.
         seconds: how long the attempt has waited for its files.
+        artifact_bytes: of them, at the location.
     """
 
     message: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
+    artifact_bytes: int = 0
 
     def add_to(self, message: str) -> str:
         """The message of an outcome with this one."""
@@ -82,6 +84,7 @@ def _finish(mirror: ArtifactMirror, context: Context, notes: ArtifactNotes) -> N
     mirror.finish(context.stop_requested, remove=context.world_size == 1)
     notes.message, notes.seconds = mirror.message, mirror.seconds
     notes.details.update(mirror.details)
+    notes.artifact_bytes = mirror.artifact_bytes
 
 
 def moved(context: Context) -> str:

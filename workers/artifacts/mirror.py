@@ -62,6 +62,7 @@ class ArtifactMirror:
         self._resume = resume
         self.message = ""
         self.details: dict[str, Any] = {}
+        self.artifact_bytes = 0
         self.seconds = 0.0
         storage = ArtifactStorage(location)
         self._snapshots = Snapshots(storage)
@@ -120,7 +121,7 @@ class ArtifactMirror:
             self._thread.join(1.0)
             beat()
         if self._manifests:
-            self.details["artifact_bytes"] = sum(
+            self.artifact_bytes = sum(
                 {f.object: f.size for m in self._manifests for f in m.files.values()}.values()
             )
         if not self._done:

@@ -15,7 +15,6 @@ from search_spaces.errors import UsageError
 from workers.context import Context
 from workers.data.batch import BatchShare, CountedRows
 from workers.device.precision import Precision
-from workers.protocol import FAILED_AT, WORKER_SPENT
 from workers.workload import ParallelPlan
 
 from .mesh import Mesh, connect, disconnect
@@ -67,7 +66,7 @@ class ServedEmbeddings:
     def __enter__(self) -> Self:
         rank, world_size = self._trial.rank, self._trial.world_size
         address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        self._trial.details[WORKER_SPENT] = True
+        self._trial.worker_spent = True
         connect(rank, world_size, address, self._device)
         mesh = Mesh(rank, world_size, data=world_size)
         self._strategy = EmbeddingServer(mesh, self._own, self._device)
@@ -127,7 +126,7 @@ class ServedEmbeddings:
 
     def _leave(self, *, failed: bool) -> None:
         if failed:  # the other ranks fail because this one left, so theirs must be later
-            self._trial.details.setdefault(FAILED_AT, time.time())
+            self._trial.note_failure()
         self._strategy.close(failed)
         disconnect(failed=failed)
 

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from workers.protocol import (
-    GPU_LOST,
-    WORKER_SPENT,
     Assignment,
     Ending,
     Event,
@@ -23,7 +21,6 @@ from workers.protocol import (
     Started,
     StopRequest,
     lost,
-    was_lost,
 )
 from workers.run import combine
 
@@ -154,10 +151,10 @@ class Gang:
             return []
         self._outcomes[rank] = outcome
         self._hangs.ended(rank)
-        if outcome.details.get(WORKER_SPENT):
+        if outcome.worker_spent:
             self.spent.add(rank)
-        if problem := outcome.details.get(GPU_LOST):
-            self.gpu_problems[rank] = str(problem)
+        if outcome.gpu_lost:
+            self.gpu_problems[rank] = outcome.gpu_lost
         if len(self._outcomes) == len(self._workers):
             return self._conclude(self._first_cause())
         if outcome.ending is Ending.FAILED and self._deadline is None:
@@ -167,7 +164,7 @@ class Gang:
     def _first_cause(self) -> Outcome:
         """The outcome that explains the others: a lost worker explains broken connections."""
         combined = combine([self._outcomes[rank] for rank in sorted(self._outcomes)])
-        gone = [outcome for outcome in self._outcomes.values() if was_lost(outcome)]
+        gone = [outcome for outcome in self._outcomes.values() if outcome.worker_lost]
         return gone[0] if gone and combined.failure == "crashed" else combined
 
     def _conclude(self, outcome: Outcome) -> list[Event]:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import StoreError
 from workers.protocol import (
-    WORKER_SPENT,
     Assignment,
     Ending,
     Event,
@@ -117,8 +116,7 @@ class Worker:
         self._stop_requests.pop(key, None)
         if self._preempted:
             message = outcome.message or "the machine of its worker is being taken away"
-            details = {**outcome.details, WORKER_SPENT: True}
-            outcome = replace(outcome, message=message, details=details)
+            outcome = replace(outcome, message=message, worker_spent=True)
         self._post(outcome)
 
     def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
@@ -150,9 +148,9 @@ class Worker:
                 stack.enter_context(self._logged(a, context.rank))
             except StoreError as error:  # an earlier attempt has put a link into its folder
                 failure, message = failure_of(error)
-                details = {"exception": type(error).__name__}
+                kind = type(error).__name__
                 return Outcome(
-                    a.trial, a.attempt, Ending.FAILED, {}, failure, message, details=details
+                    a.trial, a.attempt, Ending.FAILED, {}, failure, message, exception=kind
                 )
             except OSError as error:  # the trial is not to blame if there is no room
                 return lost(a, f"its log cannot be opened: {error}")

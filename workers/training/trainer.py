@@ -26,7 +26,7 @@ from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect, value_of_rank_0
 from workers.parallel.transfers import own_part, parts_of
-from workers.protocol import LOGS, WORKER_SPENT
+from workers.protocol import LOGS
 from workers.workload import Trainable
 
 from .batches import BatchPosition, ahead, shares
@@ -343,7 +343,7 @@ class Trainer:
             "optimizer": sum(map(self._state_bytes, parameters)),
         }
         if self.strategy.spends_process:
-            self.context.details[WORKER_SPENT] = True
+            self.context.worker_spent = True
         table = self.strategy.memory_by_module(self._state_bytes)
         if table is not None:
             self.context.details["memory_by_module_bytes"] = table

@@ -8,7 +8,6 @@ from typing import Any
 
 import ray
 
-from automl.core.trial import NODE_KIND
 from workers.protocol import Assignment, Event, Outcome, StopRequest
 from workers.runtime.actor import NODE_FILE
 from workers.runtime.gang import TAKE_SECONDS, Gang
@@ -72,7 +71,7 @@ class RayAttempt:
         kinds = sorted({worker.kind for worker in self._workers} - {""})
         if not isinstance(event, Outcome) or not kinds:
             return event
-        return replace(event, details={**event.details, NODE_KIND: "+".join(kinds)})
+        return replace(event, node_kind="+".join(kinds))
 
     def _take(self, rank: int) -> None:
         # No task events: the dashboard's list of tasks is for attempts.

@@ -282,7 +282,7 @@ class SimulatedDispatcher(Dispatcher):
         del self._attempts[attempt.key]
         self._events.append((attempt, outcome))
         final = outcome.ending in (Ending.COMPLETED, Ending.STOPPED)
-        own_failure = outcome.ending is Ending.FAILED and not outcome.details.get("worker_lost")
+        own_failure = outcome.ending is Ending.FAILED and not outcome.worker_lost
         if final or own_failure:
             self._curves.pop(attempt.assignment.trial, None)
 

@@ -25,7 +25,7 @@ from automl.report.terminal_view import state_lines
 from automl.workflows.doctor import examine
 from tests.automl.control.shared_machine import RealDispatcher
 from tests.automl.dispatch.nvidia_smi import FakeSmi
-from workers.protocol import OUT_OF_MEMORY_ON, Assignment, Ending, Event, Outcome
+from workers.protocol import Assignment, Ending, Event, Outcome
 
 pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -187,7 +187,7 @@ class Full(InlineDispatcher):
             Ending.FAILED,
             failure="out_of_memory",
             message=message,
-            details={OUT_OF_MEMORY_ON: "GPU-aa"},
+            gpus_full="GPU-aa",
         )
 
 

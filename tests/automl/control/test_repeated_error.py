@@ -77,10 +77,9 @@ def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
 
     def reason(running: Trial) -> str | None:
         rule = RepeatedError()
-        details = {"exception": "ValueError"}
         reasons = [
             rule.reason_to_end(
-                Trial(number, {}, FAILED, failure="crashed", details=details), [running]
+                Trial(number, {}, FAILED, failure="crashed", exception="ValueError"), [running]
             )
             for number in (1, 2, 3)
         ]

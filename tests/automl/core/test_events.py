@@ -104,7 +104,7 @@ def test_a_retry_supersedes_the_reports_beyond_its_checkpoint() -> None:
     trial = folded(Begun(0, 2), report(0, 20, attempt=2, loss=0.1), trial=waiting)
     assert [(point.attempt, point.step) for point in trial.reports] == [(1, 0), (1, 10), (2, 20)]
     assert trial.metrics["loss"] == 0.1
-    assert trial.details["retries"] == 1
+    assert trial.retries == 1
 
 
 def test_a_retry_forgets_what_only_superseded_reports_said() -> None:
@@ -114,15 +114,14 @@ def test_a_retry_forgets_what_only_superseded_reports_said() -> None:
     assert trial.metrics == {"loss": 2.0}
 
 
-def test_retries_are_counted_and_a_lost_worker_is_no_property_of_the_trial() -> None:
+def test_retries_after_lost_workers_are_counted() -> None:
     trial = running()
     for number in (1, 2):
         lost = Outcome(
-            0, number, Ending.FAILED, failure="crashed", details={"worker_lost": True, "node": "a"}
+            0, number, Ending.FAILED, failure="crashed", worker_lost=True, details={"node": "a"}
         )
         trial = folded(Ended(lost, TrialState.WAITING), Begun(0, number + 1), trial=trial)
-    assert (trial.details["retries"], trial.details["node"]) == (2, "a")
-    assert "worker_lost" not in trial.details
+    assert (trial.retries, trial.details) == (2, {"node": "a"})
 
 
 def test_an_attempt_ends_in_no_state_that_cannot_follow() -> None:
@@ -284,24 +283,6 @@ def test_the_object_that_is_printed() -> None:
     }
 
 
-def test_an_attempt_that_no_worker_saw_fails_with_its_cause() -> None:
-    trial = running(2)
-    failed = Ended.failed(
-        trial, "out_of_memory", "far too large", 7.0, {"estimated_memory_bytes": 5, "why": "x"}
-    )
-    assert (failed.trial, failed.outcome.attempt, failed.outcome.ending) == (0, 2, Ending.FAILED)
-    after = folded(failed, trial=trial)
-    assert (after.state, after.failure, after.message) == (
-        TrialState.FAILED,
-        "out_of_memory",
-        "far too large",
-    )
-    assert (after.ended, after.seconds, after.peak_memory_bytes) == (7.0, trial.seconds, None)
-    assert after.details == {**trial.details, "estimated_memory_bytes": 5, "why": "x"}
-    assert after.metrics["estimated_memory_bytes"] == 5.0
-    assert Ended.failed(trial, "crashed", "", 7.0).outcome.details == {}
-
-
 def test_memory_is_the_largest_of_all_attempts() -> None:
     trial = running()
     for attempt, peak in ((1, 9), (2, 4), (3, None)):
@@ -320,6 +301,6 @@ def test_a_worker_is_remembered_and_one_without_a_name_is_not() -> None:
     trial = running()
     assert folded(Started(0, 1, ""), trial=trial) is trial
     named = folded(Started(0, 1, "host:7"), trial=trial)
-    assert named.details == {"worker": "host:7"}
+    assert named.worker == "host:7"
     assert folded(Started(0, 1, "host:7"), trial=named) is named
     assert folded(Started(0, 2, "other:8"), trial=named) is named

@@ -143,7 +143,7 @@ def test_a_worker_that_dies_is_replaced(driver: Driver, how: str, words: str) ->
     beside = driver.submit("patient")
     outcome = driver.finish(driver.submit(how))
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
-    assert outcome.details["worker_lost"]
+    assert outcome.worker_lost
     assert outcome.message.startswith("the worker (process ")
     if driver.dispatcher.name == "local":
         assert outcome.message.endswith(words)

@@ -18,7 +18,7 @@ from automl.dispatch.inline import InlineDispatcher
 from automl.dispatch.local import LocalDispatcher
 from automl.errors import AutomlError
 from search_spaces import Choice, Float, Space
-from workers.protocol import GPU_LOST, Ending
+from workers.protocol import Ending
 
 pytestmark = pytest.mark.timeout(120)
 ASSERT = "AcceleratorError: CUDA error: device-side assert triggered"
@@ -52,16 +52,16 @@ def driver(two_gpus: None, tmp_path: Path) -> Iterator[GpuDriver]:
 def test_a_poisoned_context_fails_no_later_trial(driver: GpuDriver) -> None:
     poisoned = driver.finish(driver.submit("poison"))
     assert (poisoned.failure, poisoned.message) == ("crashed", ASSERT)
-    assert poisoned.details[GPU_LOST] == ASSERT
+    assert poisoned.gpu_lost == ASSERT
     driver.rest()
     late = driver.finish(driver.submit("late"))  # the trial was over when its kernel failed
     assert (late.ending, late.metrics) == (Ending.COMPLETED, {"loss": 1.0})
-    assert late.details[GPU_LOST] == ASSERT
+    assert late.gpu_lost == ASSERT
     driver.rest()
     for _ in range(2):
         good = driver.finish(driver.submit("work"))
         assert (good.ending, good.metrics) == (Ending.COMPLETED, {"loss": 1.0})
-        assert GPU_LOST not in good.details
+        assert not good.gpu_lost
     pids, compilers = zip(*map(driver.seen, range(4)), strict=True)
     assert len(set(pids)) == 3
     assert pids[2] == pids[3]  # a healthy worker stays

@@ -66,7 +66,7 @@ def trial_events(
     outcome = Outcome(
         number, attempt, Ending.STOPPED if stopped else Ending.COMPLETED, {"loss": final},
         seconds=4.0, peak_memory_bytes=peak,
-        details={"estimated_memory_bytes": 1.1 * peak, "memory_by_module_bytes": {"head": peak}},
+        details={"memory_by_module_bytes": {"head": peak}}, estimated_memory_bytes=int(1.1 * peak),
     )  # fmt: skip
     return [*events, Ended(outcome, TrialState.STOPPED if stopped else TrialState.COMPLETED, at=at)]
 

@@ -403,7 +403,7 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
             agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)
             assert agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)["same"]
             trial = ledger.trials("test")[number]
-            assert trial.details["worker"].startswith("agent ")
+            assert trial.worker.startswith("agent ")
         snapshot = ledger.snapshot("test")
         assert (snapshot.state, snapshot.brief) == ("running", False)
         assert runs.is_alive(), "an agent has taken the sweep over"

@@ -75,7 +75,7 @@ def test_an_attempt_on_another_machine_gets_the_files_of_the_one_before(
     (first / "link").symlink_to("empty/file")
     end(mirror)
     assert mirror.message == ""
-    assert mirror.details == {"artifact_bytes": sum(map(len, FILES.values()))}
+    assert mirror.artifact_bytes == sum(map(len, FILES.values()))
     assert set(content(first)) == {"logs/attempt-1-rank-0.log", "command/params.json"}
 
     again = begin(location, second, attempt=2)

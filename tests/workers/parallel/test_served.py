@@ -10,7 +10,7 @@ from torch import nn
 
 from workers.context import Context
 from workers.parallel.served import ServedEmbeddings
-from workers.protocol import WORKER_SPENT, Ending
+from workers.protocol import Ending
 
 STEPS = 5
 
@@ -105,4 +105,4 @@ def test_one_rank_is_refused(runner: Any) -> None:
     runner.objective = trained
     outcome = runner(embeddings=["words"])
     assert "needs at least 2 ranks, this trial has 1" in outcome.message
-    assert WORKER_SPENT not in outcome.details
+    assert not outcome.worker_spent

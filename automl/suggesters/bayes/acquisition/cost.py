@@ -1,6 +1,7 @@
 """The cost of a trial in seconds, for sweeps with a budget of time."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -8,7 +9,6 @@ import torch
 from torch import Tensor
 
 from automl.core import Budget, Trial, TrialState
-from automl.core.trial import NODE_KIND
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.fit import GPFitter
@@ -56,20 +56,18 @@ class CostModel:
         if power <= 0 or len(done) < LEAST_TRIALS or np.log(seconds).std() < LEAST_SPREAD:
             return None
         unit = self._space.encode([trial.params for trial in done])
-        kinds = [str(trial.details.get(NODE_KIND, "")) for trial in done]
+        kinds = [trial.node_kind for trial in done]
         cost = LogGP.fit(self._fitter, unit, seconds, NodeKinds(np.array(kinds)))
         return lambda unit: -power * torch.from_numpy(cost(unit))
 
     def power(self, history: Sequence[Trial]) -> float:
         """The power of the seconds: the share of the budget of time that is left."""
-        budget = self._budget
-        spent = []
-        if budget.time:
-            ended = (trial.ended for trial in history if trial.ended is not None)
-            spent.append(max(ended, default=0.0) / budget.time)
-        if budget.worker_time:
-            spent.append(sum(trial.seconds for trial in history) / budget.worker_time)
-        share = max(spent, default=1.0)
-        if budget.trials is not None and len(history) / budget.trials > share:
+        budget = replace(self._budget, trials=None)
+        ended = max((t.ended for t in history if t.ended is not None), default=0.0)
+        worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
+        spent = budget.spent(time=ended, worker_time=worked)
+        share = 1.0 if spent is None else spent
+        trials = self._budget.trials
+        if trials is not None and len(history) / trials > share:
             return 0.0
         return max(0.0, 1.0 - share)

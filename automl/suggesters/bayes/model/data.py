@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from automl.core import Goal, Trial, TrialState
 from automl.core.ranking import value
-from automl.core.trial import NODE_KIND
 from search_spaces import Space
 
 from .node_kinds import NodeKinds
@@ -129,7 +128,7 @@ class TrialReader:
             (kind or "crashed") if failed else "",
             _memory(trial),
             _estimated(trial),
-            str(trial.details.get(NODE_KIND, "")),
+            trial.node_kind,
             curve_of(trial, self.goals[0]),
         )
 
@@ -154,7 +153,7 @@ def _completed(peaks: Array) -> Array:
 
 def _estimated(trial: Trial) -> float:
     """The peak that the controller expected before it dispatched the trial."""
-    found = trial.metrics.get("estimated_memory_bytes", trial.details.get("estimated_memory_bytes"))
+    found = trial.metrics.get("estimated_memory_bytes", trial.estimated_memory_bytes)
     return float(found) if isinstance(found, int | float) and 0 < found < math.inf else math.nan
 
 

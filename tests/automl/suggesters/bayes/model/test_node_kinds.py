@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from automl.core.goals import Goal
-from automl.core.trial import NODE_KIND, Trial, TrialState
+from automl.core.trial import Trial, TrialState
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
@@ -69,7 +69,7 @@ def test_each_kind_of_node_has_a_limit_of_its_own() -> None:
                 {"loss": 1.0} if fits else {},
                 None if fits else "out_of_memory",
                 peak_memory_bytes=int(peak) if fits else None,
-                details={NODE_KIND: str(kind)},
+                node_kind=str(kind),
             )
         )
     goals = [Goal("loss")]

@@ -1,40 +1,41 @@
-"""Tracks how much of a sweep's budget is spent, and whether its target is reached."""
+"""How much of a sweep's budget is spent, and whether its target is reached."""
+
+from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from automl.core import Budget, SweepSpec, Trial, TrialState, ranking
+from . import ranking
+from .spec import SweepSpec
+from .trial import Trial, TrialState
 
 
-class BudgetTracker:
-    """Tracks the budget of a sweep as trials begin, report and end; each call is O(1).
+class BudgetUse:
+    """The use of a budget, as a fold of the events of trials; each call is O(1).
 
     Args:
         spec: of the sweep.
-        seconds: wall-clock seconds of the sweep's earlier runs.
     """
 
-    def __init__(self, spec: SweepSpec, seconds: float = 0.0) -> None:
+    def __init__(self, spec: SweepSpec) -> None:
         self._spec = spec
-        self.earlier_seconds = seconds
         self.busy_slots = 0
         self._worker_seconds = 0.0  # of attempts that have ended
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
         self._begin_sum = 0.0  # over running attempts: begin times slots
         self._num_ended = 0
         self._ended_seconds = 0.0
-        self._reached: Trial | None = None
-        self._shortest = math.inf  # seconds of the shortest attempt that taught something
+        self._reached: int | None = None  # the trial that has reached the target
+        self._shortest_whole = math.inf  # seconds of the shortest attempt that was completed
+        self._shortest_cut = math.inf  # and of the shortest that was stopped or paused
 
-    def limit(self, budget: Budget) -> None:
-        """Track another budget from now on."""
-        self._spec = replace(self._spec, budget=budget)
-
-    def add_earlier(self, trial: Trial, seconds: float, slots: int) -> None:
-        """Count the seconds that an earlier run of the sweep spent on a trial."""
-        self._worker_seconds += seconds * slots
-        self._note_length(trial, seconds)
-        self.check_target(trial)
+    def specify(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
+        """Go on with another specification, whose target some of the trials may have reached."""
+        self._spec = spec
+        self._reached = None
+        for trial in trials:
+            self.check_target(trial)
 
     def begin(self, number: int, at: float, slots: int) -> None:
         """An attempt of a trial begins at this time."""
@@ -42,47 +43,50 @@ class BudgetTracker:
         self._begin_sum += at * slots
         self.busy_slots += slots
 
-    def begun(self, number: int) -> float | None:
-        """When the running attempt of a trial began; None if this run did not begin it."""
-        return self._attempts[number][0] if number in self._attempts else None
+    def begun(self, number: int) -> float:
+        """When the running attempt of a trial began; 0 if none runs."""
+        return self._attempts[number][0] if number in self._attempts else 0.0
 
     def end(self, trial: Trial, seconds: float) -> None:
-        """An attempt has ended after this many seconds."""
-        at, slots = self._attempts.pop(trial.number)
+        """The attempt of a trial has ended after this many seconds."""
+        at, slots = self._attempts.pop(trial.number, (0.0, 0))
         self._begin_sum -= at * slots
         self.busy_slots -= slots
         self._worker_seconds += seconds * slots
-        self._num_ended += 1
-        self._ended_seconds += seconds
-        self._note_length(trial, seconds)
+        if seconds > 0:  # it was not refused, and not imported
+            self._num_ended += 1
+            self._ended_seconds += seconds
+            if trial.state is TrialState.COMPLETED:
+                self._shortest_whole = min(self._shortest_whole, seconds)
+            elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
+                self._shortest_cut = min(self._shortest_cut, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
         """Check whether a trial that has reported or ended reaches the target."""
-        target = self._spec.budget.target
+        spec, target = self._spec, self._spec.budget.target
         if target is None or self._reached is not None:
             return
-        goal = self._spec.goals[0]
-        value = ranking.value(trial, goal, self._spec.constraints)
-        if value is not None and not goal.better(target, value):
-            self._reached = trial
+        value = ranking.value(trial, spec.goals[0], spec.constraints)
+        if value is not None and not spec.goals[0].better(target, value):
+            self._reached = trial.number
 
-    def reason_to_end(self, now: float) -> str | None:
-        """Why the sweep must end now, or None.
+    def reason_to_end(self, now: float) -> str:
+        """Why the sweep must end now; "" if it goes on.
 
         The number of trials is no reason: it only limits new trials (`trials_left`).
         """
         budget = self._spec.budget
         if self._reached is not None:
-            return f"trial {self._reached.number} has reached the target {budget.target:g}"
+            return f"trial {self._reached} has reached the target {budget.target:g}"
         if budget.time is not None and now >= budget.time:
             return f"the time of {budget.time:g} s is over"
         if budget.worker_time is not None and self._worker_time(now) >= budget.worker_time:
             return f"the worker time of {budget.worker_time:g} s is spent"
-        return None
+        return ""
 
-    def reason_to_begin_none(self, now: float, slots: int = 1) -> str | None:
-        """Why a new trial could not end within the budget's time, or None.
+    def reason_to_begin_none(self, now: float, slots: int = 1) -> str:
+        """Why a new trial could not end within the budget's time; "" if it could.
 
         It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
         also those that were stopped or paused. A goal with `within` needs only this many seconds.
@@ -90,10 +94,10 @@ class BudgetTracker:
         Args:
             slots: that the trial would take.
         """
+        if not math.isfinite(self._shortest):
+            return ""
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        if not math.isfinite(self._shortest):
-            return None
         budget = self._spec.budget
         if budget.time is not None and budget.time - now < needed:
             return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
@@ -104,7 +108,7 @@ class BudgetTracker:
                 left -= max(0.0, needed - (now - at)) * busy
             if left < needed * slots:
                 return f"{max(left, 0.0):.3g} s of worker time are left, and {self._needs(needed)}"
-        return None
+        return ""
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
@@ -118,13 +122,8 @@ class BudgetTracker:
 
     def spent(self, now: float, num_trials: int) -> float:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
-        budget = self._spec.budget
-        limits = (
-            (now, budget.time),
-            (self._worker_time(now), budget.worker_time),
-            (num_trials, budget.trials),
-        )
-        return min(1.0, max((used / limit for used, limit in limits if limit), default=0.0))
+        share = self._spec.budget.spent(num_trials, now, self._worker_time(now))
+        return min(1.0, share or 0.0)
 
     def trials_left(self, num_trials: int) -> int | None:
         """How many more trials may be proposed; None for no limit."""
@@ -136,12 +135,11 @@ class BudgetTracker:
         """Mean duration of an attempt; infinite before the first has ended."""
         return self._ended_seconds / self._num_ended if self._num_ended else math.inf
 
-    def _note_length(self, trial: Trial, seconds: float) -> None:
-        states = {TrialState.COMPLETED}
-        if self._spec.stopper != "none":
-            states |= {TrialState.STOPPED, TrialState.PAUSED}
-        if trial.state in states and seconds > 0:  # it has run, and was not imported
-            self._shortest = min(self._shortest, seconds)
+    @property
+    def _shortest(self) -> float:
+        """Seconds of the shortest attempt that taught something."""
+        cut = math.inf if self._spec.stopper == "none" else self._shortest_cut
+        return min(self._shortest_whole, cut)
 
     def _needs(self, needed: float) -> str:
         if needed < self._shortest:
@@ -151,3 +149,20 @@ class BudgetTracker:
     def _worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""
         return self._worker_seconds + now * self.busy_slots - self._begin_sum
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data, without the specification."""
+        facts = {name.removeprefix("_"): value for name, value in vars(self).items()}
+        del facts["spec"]
+        facts["attempts"] = [[number, *found] for number, found in self._attempts.items()]
+        return {name: None if value == math.inf else value for name, value in facts.items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], spec: SweepSpec) -> BudgetUse:
+        """The inverse of `to_dict`."""
+        use = cls(spec)
+        for name, value in data.items():
+            key = name if name == "busy_slots" else f"_{name}"
+            setattr(use, key, math.inf if value is None and name.startswith("shortest") else value)
+        use._attempts = {number: (at, slots) for number, at, slots in data["attempts"]}
+        return use

@@ -1,0 +1,72 @@
+"""Why a sweep ends, or begins no new trial: everything that says so, in one place.
+
+| reason | effect |
+|---|---|
+| a person has asked it to stop | running trials stop, the sweep is finished |
+| the target, the time or the worker time is reached | the same |
+| the same error again and again | the same |
+| the space is exhausted, all trials of the budget were begun | no new trial begins |
+| too little gain is expected | the same |
+| no trial could end in the time that is left | the same, and no waiting one begins |
+"""
+
+from typing import Final
+
+from automl.core import SweepState, Trial
+from automl.suggesters.queue import SuggestionQueue
+
+from .assignments import Assigner
+from .repeated_error import RepeatedError
+
+EXHAUSTED: Final = "every configuration of its space was tried"
+USED_UP: Final = "its budget is used up"
+
+
+class EndOfSweep:
+    """Says why a sweep must end, and why it begins no new trial.
+
+    Args:
+        state: of the sweep.
+        taken: number of the last record when the sweep was taken; an earlier request to stop it
+            does not count.
+        suggestions: know what another trial may gain, and whether the space is exhausted.
+        assigner: knows how many slots a trial takes.
+    """
+
+    def __init__(
+        self, state: SweepState, taken: int, suggestions: SuggestionQueue, assigner: Assigner
+    ) -> None:
+        self._state = state
+        self._taken = taken
+        self._suggestions = suggestions
+        self._assigner = assigner
+        self._repeated_error = RepeatedError(state.trials)
+
+    def reason_to_end(self, now: float) -> str:
+        """Why the sweep must end at this second; "" if it goes on."""
+        if self._state.stop_number > self._taken:
+            return "it was asked to stop"
+        return self._state.use.reason_to_end(now)
+
+    def reason_after(self, ended: Trial) -> str:
+        """Why it must end after this outcome, such as the same error again; "" if it goes on."""
+        running = self._state.index.each_running()
+        return self._repeated_error.reason_to_end(ended, running) or ""
+
+    def reason_for_none(self, now: float) -> str:
+        """Why no new trial begins; "" if one may."""
+        gain = self._state.spec.budget.gain
+        if self._suggestions.exhausted:
+            return EXHAUSTED
+        if not self._suggestions.worth(gain):
+            return f"another trial is expected to gain less than {gain or 0.0:g}"
+        if late := self.reason_of_time(now):
+            return late
+        return USED_UP if self._state.trials_left == 0 else ""
+
+    def reason_of_time(self, now: float) -> str:
+        """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""
+        waiting = self._state.index.next_waiting
+        slots = self._assigner.slots(waiting.params) if waiting else 1
+        reason = self._state.use.reason_to_begin_none(now, slots)
+        return f"no further trial begins: {reason}" if reason else ""

@@ -1,0 +1,155 @@
+"""Decisions about a sweep become events: each kind of event is built here, and nowhere else.
+
+Commands are built by those who send them (`workflows`), `Started` and `Report` by those who run
+an attempt, and `Ended` by the policy on outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from automl.core import (
+    Answered,
+    Begun,
+    Closed,
+    Ended,
+    Leased,
+    Moved,
+    Noted,
+    Proposed,
+    SpecChanged,
+    SweepEvent,
+    SweepSpec,
+    SweepState,
+    Trial,
+    TrialState,
+)
+from automl.core.text import json_data
+from automl.core.trial import AgentLease
+from automl.errors import AutomlError
+from automl.ledger.protocol import SweepLedger, SweepRecorder
+from workers.protocol import Ending, Outcome, Params, StopRequest
+
+from .outcome_policy import OutcomePolicy
+
+
+class SweepWriter:
+    """Applies decisions to a sweep that this process holds. Used from one thread.
+
+    Args:
+        recorder: of the sweep.
+        clock: returns the seconds of the sweep.
+    """
+
+    def __init__(self, recorder: SweepRecorder, clock: Callable[[], float]) -> None:
+        self._recorder = recorder
+        self._clock = clock
+
+    @property
+    def state(self) -> SweepState:
+        """The sweep, with everything that was applied; do not change it."""
+        return self._recorder.state
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The specification of the sweep."""
+        return self._recorder.state.spec
+
+    @property
+    def trials(self) -> list[Trial]:
+        """Every trial by number; do not change this list."""
+        return self._recorder.state.trials
+
+    @property
+    def now(self) -> float:
+        """Seconds of the sweep, including its earlier runs."""
+        return self._clock()
+
+    def apply(self, event: SweepEvent) -> Trial | None:
+        """The trial after the event; None if the event changes none."""
+        return self._recorder.apply(event)
+
+    def propose(self, params: Params, source: str, command: int | None = None) -> Trial:
+        """A configuration becomes the next trial; `command` is the number of who asked for it."""
+        return self._changed(
+            Proposed(len(self.trials), dict(params), source, self.now, command=command)
+        )
+
+    def begin(self, trial: Trial, slots: int = 1) -> Trial:
+        """The next attempt of a trial begins and takes this many slots."""
+        return self._changed(Begun(trial.number, trial.attempts + 1, self.now, slots))
+
+    def end(
+        self, trial: Trial, outcome: Outcome, *, sweep_stop: StopRequest | None = None
+    ) -> Trial | None:
+        """The running attempt of a trial ends."""
+        return self.apply(self.ended(trial, outcome, sweep_stop=sweep_stop))
+
+    def ended(
+        self, trial: Trial, outcome: Outcome, *, sweep_stop: StopRequest | None = None
+    ) -> Ended:
+        """The event that `end` applies; see `OutcomePolicy.decide`."""
+        policy = OutcomePolicy(self.spec.goals, self.spec.max_retries)
+        return policy.decide(trial, outcome, self.now, sweep_stop=sweep_stop)
+
+    def fail(self, trial: Trial, failure: str, message: str, **facts: Any) -> Trial | None:
+        """An attempt ends before a worker has it, or is lost; `facts` are of its outcome."""
+        outcome = Outcome(
+            trial.number, trial.attempts, Ending.FAILED, failure=failure, message=message, **facts
+        )
+        return self.end(trial, outcome)
+
+    def move(self, trial: Trial, state: TrialState, reason: str) -> Trial:
+        """A trial changes its state without an outcome."""
+        running = trial.state is TrialState.RUNNING
+        seconds = self.seconds_running(trial) if running else 0.0
+        return self._changed(Moved(trial.number, state, reason, self.now, seconds))
+
+    def lease(self, trial: Trial, lease: AgentLease) -> None:
+        """An agent holds the running attempt of a trial."""
+        self.apply(Leased(trial.number, trial.attempts, **vars(lease), at=self.now))
+
+    def answer(self, number: int, content: Mapping[str, Any], trial: int | None = None) -> None:
+        """Answer a request, the number of whose record this is."""
+        self.apply(Answered(number, json_data(content), trial, self.now))
+
+    def note(self, kind: str, message: str, trial: int | None = None) -> None:
+        """Record a note, about a trial or the sweep."""
+        self.apply(Noted(kind, message, trial, self.now))
+
+    def specify(self, spec: SweepSpec) -> None:
+        """Go on with another specification."""
+        if spec != self.spec:
+            self.apply(SpecChanged(spec.to_dict(), at=self.now))
+        self.state.spec = spec  # its dictionary has less
+
+    def seconds_running(self, trial: Trial) -> float:
+        """How long the running attempt of a trial has taken until now."""
+        return max(0.0, self.now - self.state.use.begun(trial.number))
+
+    def _closed(self, state: str, reason: str) -> None:
+        """A controller ends its run of the sweep."""
+        self.apply(Closed(state, reason, at=self.now))
+
+    def _changed(self, event: SweepEvent) -> Trial:
+        trial = self.apply(event)
+        if trial is None:
+            raise AutomlError(f"{event} changes nothing")
+        return trial
+
+
+@contextmanager
+def writing(ledger: SweepLedger, sweep: str) -> Iterator[SweepWriter]:
+    """Hold a sweep that no controller runs; what is written inside is committed together.
+
+    Raises:
+        StoreError: a controller holds the sweep.
+    """
+    recorder = ledger.acquire(sweep)
+    try:
+        yield SweepWriter(recorder, lambda: recorder.seconds)
+        recorder.commit()
+    finally:
+        ledger.release(sweep)

@@ -1,0 +1,290 @@
+"""The state of a sweep: the fold of its log. Pure: no file, no clock, nothing random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from automl.errors import StoreError
+from search_spaces.validation import plain_params
+from workers.protocol import Metrics, Report, StopRequest
+
+from .budget_use import BudgetUse
+from .events import (
+    Answered,
+    Begun,
+    Closed,
+    Command,
+    Created,
+    Ended,
+    Moved,
+    Proposed,
+    SpecChanged,
+    SweepEvent,
+    TrialEvent,
+    fold,
+)
+from .marks import MARK, Marks, add_marks
+from .ranking import condensed
+from .reports import ReportLog, ReportPoint
+from .spec import SweepSpec
+from .text import json_data
+from .trial import AgentLease, Trial, TrialState, without_held
+from .trial_index import TrialIndex
+
+STOP: Final = "stop"  # the kind of the command that ends the sweep
+LIMITS: Final = "limits"  # the kind of the command that narrows parameters
+ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
+_UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+_KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
+_PLAIN: Final = [
+    field
+    for field in fields(Trial)
+    if field.name not in ("state", "params", "metrics", "details", "reports", "lease", "value")
+]
+
+
+class SweepState:
+    """The state of one sweep after the events that were applied.
+
+    Attributes:
+        number: of the last record that was applied.
+        environment: where the sweep was created.
+        trials: every trial by number; the list grows and its items are replaced.
+        index: of the trials by state.
+        seconds: of the sweep, at the latest event.
+        closed: how the last controller ended its run: "finished", "interrupted" or "failed";
+            "interrupted" before the first, and if the sweep has gone on since.
+        reason: why it has ended.
+        limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
+        marks: of the sweep (None) and of its trials.
+        requests: commands that wait for an answer or a trial, by number of their record, in order.
+        stop_number: number of the latest command to stop the sweep; 0 if there is none.
+        whole: whether finished trials have all of their reports; see `from_dict`.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._spec: SweepSpec | None = None
+        self.environment: Mapping[str, Any] = {}
+        self.trials: list[Trial] = []
+        self.index = TrialIndex()
+        self._use: BudgetUse | None = None
+        self.seconds = 0.0
+        self.closed = "interrupted"
+        self.reason = ""
+        self.limits: dict[str, Any] = {}
+        self.marks: Marks = {}
+        self.requests: dict[int, Command] = {}
+        self.stop_number = 0
+        self.whole = True
+        self._rows: dict[int, dict[str, Any]] = {}  # of finished trials, see `to_dict`
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The newest specification."""
+        if self._spec is None:
+            raise StoreError("the log of the sweep does not begin with its specification")
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: SweepSpec) -> None:
+        """Go on with a specification; its dictionary may have less."""
+        if self._use is None:
+            self._use = BudgetUse(spec)
+        elif self._spec != spec:
+            self._check_goals(spec)
+            self._use.specify(spec, self.trials)
+        self._spec = spec
+
+    @property
+    def use(self) -> BudgetUse:
+        """The use of the budget."""
+        if self._use is None:
+            raise StoreError("the log of the sweep does not begin with its specification")
+        return self._use
+
+    @property
+    def trials_left(self) -> int | None:
+        """How many more trials the budget allows; None for no limit."""
+        return self.use.trials_left(len(self.trials))
+
+    def visible_trials(self) -> Sequence[Trial]:
+        """Every trial by number, as stoppers see it."""
+        return list(map(without_held, self.trials)) if self.index.held else self.trials
+
+    def apply(self, event: SweepEvent, number: int = 0) -> Trial | None:
+        """Take in the next event.
+
+        Args:
+            number: of its record; 0 if it is not recorded yet.
+
+        Returns:
+            The trial after the event; None if it changes none (a duplicate, or late).
+
+        Raises:
+            AutomlError: the event cannot follow the earlier ones.
+        """
+        self.number = max(self.number, number)
+        if not isinstance(event, Report):
+            self.seconds = max(self.seconds, getattr(event, "at", 0.0))
+        if isinstance(event, TrialEvent):
+            return self._apply_to_trial(event)
+        if isinstance(event, Created | SpecChanged):
+            self.spec = SweepSpec.from_dict(event.spec)
+            if isinstance(event, Created):
+                self.environment = event.environment
+        elif isinstance(event, Closed):
+            self.closed, self.reason = event.state, event.reason
+        elif isinstance(event, Command):
+            self._command(event, number)
+        elif isinstance(event, Answered):
+            self.requests.pop(event.command, None)
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data. Finished trials keep the reports that their values come from.
+
+        What was made of finished trials is kept, so this takes time for the others only.
+        """
+        spec, rows = self.spec, self._rows
+        for trial in self.trials:
+            if trial.state.finished and trial.number not in rows:
+                rows[trial.number] = _row(condensed(trial, spec.goals, spec.constraints))
+        return {
+            **{name: getattr(self, name) for name in _KEPT},
+            "spec": spec.to_dict(),
+            "use": self.use.to_dict(),
+            "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
+            "marks": list(self.marks.items()),
+            "requests": [[number, vars(command)] for number, command in self.requests.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SweepState:
+        """The inverse of `to_dict`, for those who look at a sweep: it is not `whole`.
+
+        Such a state cannot go on with other goals; `apply` raises StoreError then.
+        """
+        state = cls()
+        for name in _KEPT:
+            setattr(state, name, data[name])
+        spec = SweepSpec.from_dict(data["spec"])
+        state._use = BudgetUse.from_dict(data["use"], spec)
+        state._spec = spec
+        state.whole = False
+        for row in data["trials"]:
+            trial = _trial(row)
+            state.trials.append(trial)
+            state.index.update(trial)
+            if trial.state.finished:
+                state._rows[trial.number] = row
+        state.marks = dict(map(tuple, data["marks"]))
+        state.requests = {number: Command(**command) for number, command in data["requests"]}
+        return state
+
+    def _check_goals(self, spec: SweepSpec) -> None:
+        if (spec.goals, spec.constraints) == (self.spec.goals, self.spec.constraints):
+            return
+        if not self.whole:
+            raise StoreError("the reports of finished trials were kept for other goals")
+        self._rows.clear()
+
+    def _apply_to_trial(self, event: TrialEvent) -> Trial | None:
+        trials, number = self.trials, event.trial
+        known = number < len(trials)
+        if not known and number != len(trials):
+            raise StoreError(f"the next trial of the sweep is {len(trials)}, got {number}")
+        before = trials[number] if known else None
+        after = fold(before, event)
+        if after is None or after is before:
+            return None
+        if known:
+            trials[number] = after
+        else:
+            trials.append(after)
+        self.index.update(after)
+        self._count(event, before, after)
+        return after
+
+    def _count(self, event: TrialEvent, before: Trial | None, after: Trial) -> None:
+        """Take an event into account that has changed a trial."""
+        use = self.use
+        if isinstance(event, Report):
+            use.check_target(after)
+        elif isinstance(event, Begun):
+            use.begin(after.number, event.at, event.slots)
+        elif isinstance(event, Ended):
+            use.end(after, event.outcome.seconds)
+        elif isinstance(event, Moved) and before and before.state is TrialState.RUNNING:
+            use.end(after, event.seconds)
+        elif isinstance(event, Proposed) and event.command is not None:
+            self.requests.pop(event.command, None)
+        if isinstance(event, Proposed | Begun) or (
+            isinstance(event, Moved) and after.state is TrialState.WAITING
+        ):
+            self.closed, self.reason = "interrupted", ""
+
+    def _command(self, command: Command, number: int) -> None:
+        if command.kind == STOP:
+            self.stop_number = number
+        elif command.kind == LIMITS:
+            for name, limit in command.content.items():
+                self.limits.pop(name, None)
+                if limit is not None:
+                    self.limits[name] = limit
+        elif command.kind == MARK:
+            add_marks(self.marks, [command])
+        if command.kind not in _UNANSWERED:
+            self.requests[number] = command
+
+
+def _row(trial: Trial) -> dict[str, Any]:
+    """A trial as JSON data, without what has its default."""
+    row = {
+        field.name: value
+        for field in _PLAIN
+        if (value := getattr(trial, field.name)) != field.default
+    }
+    row["params"] = dict(trial.params)
+    if trial.state is not TrialState.WAITING:
+        row["state"] = str(trial.state)
+    if trial.metrics:
+        row["metrics"] = _finite(trial.metrics)
+    if trial.details:
+        row["details"] = json_data(trial.details)
+    if trial.reports:
+        row["reports"] = [[p.step, _finite(p.metrics), *p[2:]] for p in trial.reports]
+    if trial.lease is not None:
+        row["lease"] = vars(trial.lease)
+    return row
+
+
+def _trial(row: Mapping[str, Any]) -> Trial:
+    """The inverse of `_row`."""
+    found = dict(row)
+    found["params"] = plain_params(row["params"])
+    if "state" in row:
+        found["state"] = TrialState(row["state"])
+    if "metrics" in row:
+        found["metrics"] = _numbers(row["metrics"])
+    if "reports" in row:
+        found["reports"] = ReportLog(
+            ReportPoint(step, _numbers(metrics), *rest) for step, metrics, *rest in row["reports"]
+        )
+    if "lease" in row:
+        asked = row["lease"]["asked"]
+        found["lease"] = AgentLease(
+            **{**row["lease"], "asked": StopRequest(asked) if asked else None}
+        )
+    return Trial(**found)
+
+
+def _finite(metrics: Metrics) -> dict[str, float | str]:
+    return {name: v if math.isfinite(v) else repr(v) for name, v in metrics.items()}
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}

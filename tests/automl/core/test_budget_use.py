@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+from automl.core.budget import Budget
+from automl.core.budget_use import BudgetUse
+from automl.core.goals import parse_goals
+from automl.core.trial import Trial, TrialState
+
+DONE = TrialState.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("budget", "now", "reason"),
+    [
+        (Budget(time=10.0), 9.9, ""),
+        (Budget(time=10.0), 10.0, "the time of 10 s is over"),
+        (Budget(worker_time=20.0), 10.9, ""),
+        (Budget(worker_time=20.0), 11.0, "the worker time of 20 s is spent"),
+    ],
+)
+def test_time_counts_on_every_slot_that_a_trial_takes(
+    budget: Budget, now: float, reason: str
+) -> None:
+    use = BudgetUse(make_spec(budget=budget))
+    use.begin(0, 1.0, 2)
+    assert use.busy_slots == 2
+    assert use.reason_to_end(now) == reason
+
+
+def test_ended_attempts_count_with_their_slots_and_earlier_runs_count_too() -> None:
+    use = BudgetUse(make_spec(budget=Budget(worker_time=100.0)))
+    use.begin(0, 10.0, 2)
+    use.end(Trial(0, {}, DONE, seconds=7.0), 7.0)
+    use.begin(1, 50.0, 3)
+    use.end(Trial(1, {}, DONE, {"loss": 1.0}), 5.0)
+    assert use.spent(60.0, 2) == 0.29
+    assert use.busy_slots == 0
+    assert use.trial_seconds == 6.0
+
+
+@pytest.mark.parametrize(("limit", "left"), [(None, None), (3, 2), (1, 0), (0, 0)])
+def test_how_many_trials_are_left(limit: int | None, left: int | None) -> None:
+    assert BudgetUse(make_spec(budget=Budget(trials=limit))).trials_left(1) == left
+
+
+def ended(seconds: float, state: TrialState = DONE, **changes: Any) -> BudgetUse:
+    """A use that has seen one attempt of so many seconds, which ended at 50 s."""
+    use = BudgetUse(make_spec(**changes))
+    use.begin(0, 50.0 - seconds, 1)
+    use.end(Trial(0, {}, state, {"loss": 1.0}), seconds)
+    return use
+
+
+def test_a_trial_that_cannot_end_in_time_does_not_begin() -> None:
+    use = ended(20.0, budget=Budget(time=80.0))
+    assert use.reason_to_begin_none(60.0) == ""
+    assert use.reason_to_begin_none(60.1) == (
+        "19.9 s are left, and the shortest trial so far took 20 s"
+    )
+    assert BudgetUse(make_spec(budget=Budget(time=80.0))).reason_to_begin_none(79.9) == ""
+
+
+def test_running_trials_need_worker_time_too() -> None:
+    use = ended(20.0, budget=Budget(worker_time=100.0))
+    use.begin(1, 60.0, 2)  # it has used 10 s of 2 slots, and needs as much again
+    assert use.reason_to_begin_none(70.0, 2) == ""
+    assert use.reason_to_begin_none(70.0, 3) == (
+        "40 s of worker time are left, and the shortest trial so far took 20 s"
+    )
+
+
+@pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.STOPPED, TrialState.WAITING])
+def test_attempts_that_did_not_end_well_say_nothing_of_the_time_needed(state: TrialState) -> None:
+    assert ended(20.0, state, budget=Budget(time=80.0)).reason_to_begin_none(79.0) == ""
+
+
+@pytest.mark.parametrize("state", [DONE, TrialState.STOPPED])
+def test_trials_that_never_ran_say_nothing_of_it_either(state: TrialState) -> None:
+    use = BudgetUse(make_spec(budget=Budget(time=80.0), stopper="asha"))
+    for number, seconds in ((0, 0.0), (1, 20.0)):  # the first was imported, or never begun
+        use.begin(number, 0.0, 1)
+        use.end(Trial(number, {}, DONE if number else state, {"loss": 1.0}), seconds)
+    assert use.reason_to_begin_none(79.0)
+
+
+def test_with_a_stopper_the_shortest_slice_counts() -> None:
+    use = ended(2.0, TrialState.PAUSED, budget=Budget(time=80.0), stopper="asha")
+    assert use.reason_to_begin_none(77.0) == ""
+    assert use.reason_to_begin_none(79.0)
+
+
+def test_a_goal_with_a_deadline_needs_only_that() -> None:
+    goals = parse_goals("minimize loss within 5s")
+    use = ended(20.0, budget=Budget(time=80.0), goals=goals)
+    assert use.reason_to_begin_none(75.0) == ""
+    assert use.reason_to_begin_none(76.0) == "4 s are left, and the goal needs 5 s of training"
+    use = ended(3.0, budget=Budget(time=80.0), goals=goals)
+    assert use.reason_to_begin_none(76.0) == ""
+
+
+def test_another_specification_counts_for_what_has_happened() -> None:
+    use = ended(2.0, TrialState.STOPPED, budget=Budget(time=80.0), stopper="asha")
+    assert use.reason_to_begin_none(79.0)
+    use.specify(make_spec(budget=Budget(time=80.0)))
+    assert use.reason_to_begin_none(79.0) == ""
+    done = Trial(0, {}, DONE, {"loss": 1.0})
+    use.specify(make_spec(budget=Budget(target=2.0)), [done])
+    assert use.reason_to_end(0.0) == "trial 0 has reached the target 2"
