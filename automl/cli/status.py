@@ -20,7 +20,7 @@ def command(sweep: str, store: str, as_json: bool) -> None:
       automl status nmt --json
     """
     with opened(store) as ledger:
-        snapshot = ledger.snapshot(sweep)
+        snapshot = ledger.snapshot(sweep, condensed=True)
         changed = snapshot.spec is not None and snapshot.spec.explored is not None
         events = list(ledger.events(sweep)) if changed else []
     changes = [e.message for e in events if isinstance(e, Noted) and e.kind == "space"]

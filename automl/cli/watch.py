@@ -28,9 +28,9 @@ def command(sweep: str, store: str, interval: float) -> None:
 
     with opened(store) as ledger, view() as show:
         try:
-            show(snapshot := ledger.snapshot(sweep))
+            show(snapshot := ledger.snapshot(sweep, condensed=True))
             while snapshot.state == "running":
                 time.sleep(interval)
-                show(snapshot := ledger.snapshot(sweep))
+                show(snapshot := ledger.snapshot(sweep, condensed=True))
         except KeyboardInterrupt:
             return

@@ -156,12 +156,14 @@ def _version(engine: sa.Engine) -> Mapping[str, Any] | None:
 
 
 def is_ledger(store: str) -> bool:
-    """Whether a server holds a ledger already.
+    """Whether a store holds a ledger already.
 
     Raises:
         StoreError: the server does not answer.
     """
-    url, _, _ = locate(store)
+    url, file, _ = locate(store)
+    if file is not None:
+        return file.exists()
     with translate_errors(shown(store)):
         engine = _server_engine(url)
         try:

@@ -20,7 +20,7 @@ from .records import BEGINNING, COMMAND, REPORT, Place, decoded
 from .schema import RECORDS
 from .store_errors import DamageError
 
-MAX_COMMANDS: Final = 100  # the newest ones, that are kept
+MAX_COMMANDS: Final = 1000  # the newest ones, that are kept
 
 
 class Follower:
@@ -42,7 +42,7 @@ class Follower:
         self._name = name
         self._sweep: int | None = None
         self._place = BEGINNING
-        self._reports: Counter[int] = Counter()
+        self._reports: Counter[int] | None = None  # of each trial, counted once somebody asks
         self.state = SweepState()
         self.lease: LeaseRow | None = None
         self.created = 0.0
@@ -58,6 +58,11 @@ class Follower:
     def seconds(self) -> float:
         """Wall-clock seconds of the sweep, as its controller has said last."""
         return self.lease["seconds"] if self.lease else self.state.seconds
+
+    @property
+    def host(self) -> str:
+        """Where the controller runs; "" if none does."""
+        return str(self.lease["host"]) if self.lease and self.shown == "running" else ""
 
     @property
     def status(self) -> dict[str, Any]:
@@ -82,6 +87,8 @@ class Follower:
 
     def num_reports(self, number: int) -> int:
         """How many reports a trial has made, also those that are not kept."""
+        if self._reports is None:
+            self._reports = self._reader.of_sweep(self._name, self._count_reports)
         return self._reports[number]
 
     def _read(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
@@ -100,40 +107,45 @@ class Follower:
         return range(len(self.state.trials))
 
     def _read_new(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
-        changed: set[int] = set()
+        changed: set[Any] = set()
         for rows in chunks(connection, sweep, self._place):
             records = decoded(rows)
             for record in records:
-                if isinstance(record.event, Report):
+                if isinstance(record.event, Report) and self._reports is not None:
                     self._reports[record.event.trial] += 1
                 elif isinstance(record.event, Command):
                     self.commands.append(record.event)
+                    changed |= {record.event.trial} - {None}  # its marks may be others
             changed |= advance(self.state, records)
             self._place = Place(rows[-1].number, rows[-1].sum)
         if self._place != last_place(connection, sweep.id):
             raise DamageError(f"the last records of sweep {sweep.name!r} are missing")
-        self._condense(changed)
-        return sorted(changed)
+        numbers = sorted(number for number in changed if number < len(self.state.trials))
+        self._condense(numbers)
+        return numbers
 
     def _read_all(self, connection: sa.Connection, sweep: Sweep) -> None:
         self.epoch += 1
         self.state, self._place = read_state(connection, sweep, condensed=True)
         self._condense(range(len(self.state.trials)))
-        mine = RECORDS.c.sweep == sweep.id
-        query = sa.select(RECORDS.c.trial, sa.func.count()).where(mine & (RECORDS.c.kind == REPORT))
-        found = connection.execute(query.group_by(RECORDS.c.trial))
-        self._reports = Counter({trial: count for trial, count in found})
+        self._reports = None
         self.commands.clear()
         self.commands.extend(newest_commands(connection, sweep, MAX_COMMANDS))
 
-    def _condense(self, numbers: Sequence[int] | set[int]) -> None:
+    def _count_reports(self, connection: sa.Connection, sweep: Sweep) -> Counter[int]:
+        mine = (RECORDS.c.sweep == sweep.id) & (RECORDS.c.number <= self._place.number)
+        query = sa.select(RECORDS.c.trial, sa.func.count()).where(mine & (RECORDS.c.kind == REPORT))
+        found = connection.execute(query.group_by(RECORDS.c.trial))
+        return Counter({trial: count for trial, count in found})
+
+    def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""
         state, spec = self.state, self.state.spec
         for number in numbers:
             trial = state.trials[number]
-            if trial.state.finished:
+            if trial.state.finished and len(trial.reports) > len(spec.goals):
                 state.trials[number] = condensed(trial, spec.goals, spec.constraints)
-                state.whole &= state.trials[number] is trial
+                state.whole = False
 
 
 def newest_commands(

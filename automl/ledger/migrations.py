@@ -30,9 +30,9 @@ from .sqlite_files import connect
 from .store_errors import backups_of, translate_decoding_errors
 
 _SCHEMA_LOCK: Final = 0x6175746F6D6C
-_RUNNING: Final = (
+_HELD: Final = (
     "SELECT host, pid, process_started, heartbeat FROM holders "
-    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1 AND sweeps.state = 'running'"
+    "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1"
 )
 
 
@@ -57,7 +57,7 @@ def upgrade_file(file: Path, version: int) -> None:
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
         if int(old.execute(query).fetchone()[0]) != version:
             return  # another process was faster
-        _refuse_users(old.execute(_RUNNING), str(file))
+        _refuse_users(old.execute(f"{_HELD} AND sweeps.state = 'running'"), str(file))
         # This succeeds only if nobody else has the file open. Then the file is complete.
         mode = old.execute("PRAGMA journal_mode=DELETE").fetchone()[0]
         if mode != "delete":
@@ -92,7 +92,7 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         query = sa.select(META.c.value).where(META.c.key == "schema_version")
         if int(connection.scalar(query) or VERSION) >= VERSION:
             return
-        _refuse_users(connection.exec_driver_sql(_RUNNING), name)
+        _refuse_users(connection.exec_driver_sql(_HELD), name)
         found = old_tables.read(connection, name)
         for table in ("reports", "trials", "events", "holders", "attempts", "sweeps", "meta"):
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")

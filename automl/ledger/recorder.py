@@ -108,13 +108,14 @@ class Recorder(PendingEvents):
     def look(self) -> None:
         """Take in what others have recorded since. It takes no lock."""
 
-        def read(connection: sa.Connection, sweep: Sweep) -> list[Row]:
-            if sweep.id != self._sweep.id:
-                raise DamageError(f"sweep {sweep.name!r} was replaced by another one")
-            return [row for rows in chunks(connection, sweep, self._place) for row in rows]
-
-        if not self._tried:
-            self._take_in(self._reader.of_sweep(self._sweep.name, read))
+        if self._tried:
+            return  # the next commit tells which of these records are of this process
+        connection = self._connection.execution_options(write=False)
+        try:
+            with translate_errors(self._store), translate_decoding_errors(self._store):
+                self._take_in(retry(self._unseen))
+        finally:
+            connection.execution_options(write=True)
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -184,6 +185,11 @@ class Recorder(PendingEvents):
                     connection.execute(_INSERT, [row._asdict() for row in mine])
             stored = {row.sum for row in mine}
             return len(mine), [row for row in unseen if row.sum not in stored], mine
+
+    def _unseen(self) -> list[Row]:
+        with self._connection.begin():
+            found = chunks(self._connection, self._sweep, self._place)
+            return [row for rows in found for row in rows]
 
     def _take_in(self, rows: list[Row]) -> None:
         """Apply what others have recorded."""

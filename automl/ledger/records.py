@@ -60,7 +60,6 @@ _TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {  # by annotation; a uni
     "Params": dict,
     "Mapping[str, Any]": dict,
 }
-_DECODE: Final = json.JSONDecoder().raw_decode  # twice as quick as `json.loads`
 
 
 class Row(NamedTuple):
@@ -169,19 +168,17 @@ def decoded(rows: Sequence[Row]) -> list[Record]:
     Raises:
         DamageError and others: a row holds no event of ours.
     """
-    # The reports at once, in a third of the time.
-    payloads = [row.payload for row in rows if row.kind == REPORT]
-    contents = json.loads(f"[{','.join(payloads)}]") if payloads else []
-    if len(contents) != len(payloads):
-        raise DamageError("a report is not one")
-    reports = iter(contents)
+    # All at once, in a third of the time.
+    contents = json.loads(f"[{','.join([row.payload for row in rows])}]")
+    if len(contents) != len(rows):
+        raise DamageError("a payload is not one")
     return [
         Record(
             row.number,
             row.recorded,
-            _report(row, next(reports)) if row.kind == REPORT else _event(row),
+            _report(row, content) if row.kind == REPORT else _event(row, content),
         )
-        for row in rows
+        for row, content in zip(rows, contents, strict=True)
     ]
 
 
@@ -201,10 +198,9 @@ def _report(row: Row, content: list[Any]) -> Report:
     return Report(_trial(row), attempt, sequence, step, found, float(seconds))
 
 
-def _event(row: Row) -> SweepEvent:
+def _event(row: Row, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS.get(row.kind)
-    content, end = _DECODE(row.payload)
-    if kind is None or end != len(row.payload) or not isinstance(row.recorded, _NUMBER):
+    if kind is None or not isinstance(row.recorded, _NUMBER):
         raise DamageError(f"record {row.number} is no event: {row.kind!r:.40}")
     _check_types(row, kind, content)
     if kind is Ended:

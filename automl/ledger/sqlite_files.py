@@ -88,7 +88,9 @@ class FileConnection(sqlite3.Connection):
         return self._work > FREE_WORK and self._work > WORK_PER_BYTE * self._size()
 
     def _count(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        self._bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+        for value in row:
+            if value.__class__ is str or value.__class__ is bytes:
+                self._bytes += len(value)
         if self._bytes > FREE_BYTES and self._bytes > TIMES_READ * self._size():
             raise sqlite3.DatabaseError(_ENDLESS)
         return row

@@ -2,63 +2,40 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Command
-from automl.core.marks import NO_MARKS, Marks, add_marks
+from automl.core.marks import NO_MARKS
 from automl.core.text import configuration
-from automl.suggesters.domain import Limit, updated_limits
+from automl.suggesters.domain import updated_limits
 
 if TYPE_CHECKING:
-    from automl.ledger import Ledger
+    from automl.ledger.follower import Follower
 
 MOST_SHOWN: Final = 30  # commands
 OF_AGENTS: Final = frozenset({"ask", "report", "tell", "fail"})
 
 
 class CommandLog:
-    """The commands to one sweep; each is read once.
+    """The commands to one sweep, as a follower of its log has read them."""
 
-    Args:
-        ledger: open for reading; sweep: its name.
-    """
-
-    def __init__(self, ledger: Ledger, sweep: str) -> None:
-        self._ledger = ledger
-        self._sweep = sweep
-        self._read: Any = None
-        self._marks: Marks = {}
-        self._limits: dict[str, Limit] = {}
-        self._latest: deque[Command] = deque(maxlen=MOST_SHOWN)
-
-    def refresh(self, num_commands: int) -> set[int]:
-        """Read what is new; return the numbers of the trials whose marks have changed.
-
-        Args:
-            num_commands: that the sweep has been given, as its row says.
-        """
-        if num_commands == (self._read.num if self._read else 0):
-            return set()
-        after = {} if self._read is None else {"after": self._read}
-        found, self._read = self._ledger.new_commands(self._sweep, **after)
-        commands = [command for _, command in found]
-        limits = (command.content for command in commands if command.kind == "limits")
-        self._limits = updated_limits(limits, self._limits)
-        self._latest.extend(one for one in commands if one.kind not in OF_AGENTS)
-        return {number for number in add_marks(self._marks, commands) if number is not None}
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
 
     def marks(self, trial: int | None = None) -> Mapping[str, Any]:
         """The marks of a trial, or of the sweep."""
-        return self._marks.get(trial, NO_MARKS)
+        return self._follower.state.marks.get(trial, NO_MARKS)
 
     def limits(self) -> dict[str, str]:
         """The limit of each parameter that has one, in words."""
-        return {name: str(limit) for name, limit in self._limits.items()}
+        limits = updated_limits([self._follower.state.limits])
+        return {name: str(limit) for name, limit in limits.items()}
 
     def latest(self) -> list[dict[str, Any]]:
         """The latest commands of people, the newest one first; `when` in seconds since 1970."""
+        people = (one for one in reversed(self._follower.commands) if one.kind not in OF_AGENTS)
         return [
             {
                 "kind": one.kind,
@@ -67,7 +44,7 @@ class CommandLog:
                 "when": one.sent,
                 "words": in_words(one),
             }
-            for one in reversed(self._latest)
+            for one in islice(people, MOST_SHOWN)
         ]
 
 

@@ -47,7 +47,7 @@ class FollowedSweep:
         self._metrics: list[str] = []
         self._params: list[str] = []
         self._warnings: tuple[int, str, list[str]] = (-1, "", [])
-        self._commands = CommandLog(ledger, name)
+        self._commands = CommandLog(self._follower)
         self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
         self._store = ""
         self.name = name
@@ -75,15 +75,12 @@ class FollowedSweep:
             if self._epoch != self._follower.epoch or before is None:
                 self._begin()
                 changed = range(len(self.snapshot.trials))
-            marked = self._commands.refresh(self._follower.row["num_commands"])
-            known = len(self.snapshot.trials)  # a mark may be of a newer one
-            for number in {*changed, *(number for number in marked if number < known)}:
+            for number in changed:
                 self._take(number)
 
     def _begin(self) -> None:
         self._epoch = self._follower.epoch
         self._changes, self._standings = [], Standings()
-        self._commands = CommandLog(self._ledger, self.name)
         goals = [goal.metric for goal in self.snapshot.goals]
         self._metrics = list(dict.fromkeys(goals))
         spec = self.snapshot.spec
@@ -241,9 +238,9 @@ class FollowedSweep:
             "version": self.version,
             "epoch": self.epoch,
             "state": snapshot.state,
-            "created": self._follower.row["created"],
+            "created": self._follower.created,
             "seconds": snapshot.seconds,
-            "host": self._follower.holder["host"] if self._follower.holder else "",
+            "host": self._follower.host,
             "goals": [_goal(goal) for goal in snapshot.goals],
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),

@@ -32,7 +32,7 @@ def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
     """
     who = by or whoami()
     while True:
-        snapshot = ledger.snapshot(sweep)
+        snapshot = ledger.snapshot(sweep, condensed=True)
         if snapshot.state == "running" and not snapshot.brief:
             ledger.send(sweep, Command("stop", {}, by=who))
             return f"asked {sweep} to stop; see automl status {sweep}"

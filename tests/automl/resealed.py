@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
-from automl.ledger.audit import SWEEPS_TOTAL
-from automl.ledger.schema import HOLDERS, META
-from automl.ledger.sums import HOLDER, META_ROW
+from automl.ledger.records import seal
+from automl.ledger.schema import LEASES, META
 
 
-def change_holders(engine: sa.Engine, **values: Any) -> None:
-    """Change every row of `holders`."""
+def change_leases(engine: sa.Engine, **values: Any) -> None:
+    """Change every row of `leases`."""
     with engine.execution_options(write=True).begin() as connection:
-        found = connection.execute(sa.select(HOLDERS).with_for_update()).mappings().all()
-        for row in found:
-            sealed = HOLDER.seal({**row, **values})
-            where = HOLDERS.c.sweep == row["sweep"]
-            connection.execute(HOLDERS.update().where(where).values(sealed))
+        for row in connection.execute(sa.select(LEASES).with_for_update()).mappings().all():
+            plain = {key: value for key, value in row.items() if key != "sum"}
+            sealed = seal("lease", plain | values)
+            where = LEASES.c.sweep == row["sweep"]
+            connection.execute(LEASES.update().where(where).values(sealed))
 
 
 def change_version(engine: sa.Engine, value: str) -> None:
     """Give the schema another version."""
     with engine.execution_options(write=True).begin() as connection:
-        row = META_ROW.seal({"key": "schema_version", "value": value})
+        row = seal("meta", {"key": "schema_version", "value": value})
         connection.execute(META.update().where(META.c.key == "schema_version").values(row))
 
 
-def make_version_1(connection: sa.Connection) -> None:
-    """Turn the tables of a server into those of the first schema."""
-    connection.execute(META.delete().where(META.c.key == SWEEPS_TOTAL))
-    connection.execute(META.update().values(value="1"))
-    new = {
-        "meta": ["sum"],
-        "sweeps": ["num_commands", "commands_total", "sum", "progress_sum"],
-        "trials": ["num_reports", "reports_total", "sum"],
-        "reports": ["sum"],
-        "events": ["previous", "sum"],
-        "holders": ["commits", "num_trials", "trials_total", "num_events", "last_event", "sum"],
-    }
-    for table, names in new.items():
-        for name in names:
-            connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {name}"))
-    connection.execute(sa.text("CREATE TABLE attempts (sweep BIGINT)"))
+def copy_tables(file: Path, connection: sa.Connection) -> None:
+    """Make the tables of a SQLite file on a server, which has none."""
+    kinds = {"TEXT": "TEXT", "DOUBLE": "DOUBLE PRECISION"}
+    with closing(sqlite3.connect(file)) as source:
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table'"
+        for (table,) in source.execute(tables).fetchall():
+            columns = source.execute(f"PRAGMA table_info({table})").fetchall()
+            made = ", ".join(f"{column[1]} {kinds.get(column[2], 'BIGINT')}" for column in columns)
+            connection.execute(sa.text(f"CREATE TABLE {table} ({made})"))
+            names = [column[1] for column in columns]
+            values = ", ".join(f":{name}" for name in names)
+            for row in source.execute(f"SELECT {', '.join(names)} FROM {table}"):
+                insert = sa.text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})")
+                connection.execute(insert, dict(zip(names, row, strict=True)))

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from objectives import make_spec
-from resealed import change_holders
+from resealed import change_leases
 
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger import holding as module
+from automl.ledger import lease as module
+from automl.ledger import ledger as ledger_module
 from automl.ledger.lock import FileLock
-from automl.ledger.reader import Reader
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Led
 
 
 def change(ledger: Ledger, **values: Any) -> None:
-    change_holders(ledger._engine, **values)
+    change_leases(ledger._engine, **values)
 
 
 def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
@@ -105,14 +105,16 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
         first.acquire("test")
         first.release("test")
     look = module.wait_until_free
+    calls: list[str] = []
 
-    def slow(reader: Reader, sweep: str) -> tuple[int, int]:
-        seen = look(reader, sweep)
-        if reader is second._reader:
+    def slow(read: Any, sweep: str) -> Any:
+        seen = look(read, sweep)
+        calls.append(sweep)
+        if len(calls) == 1:
             first.acquire("test")
         return seen
 
-    monkeypatch.setattr(module, "wait_until_free", slow)
+    monkeypatch.setattr(ledger_module, "wait_until_free", slow)
     with pytest.raises(StoreError, match="held by process"):
         second.acquire("test")
     assert "test" not in second._held

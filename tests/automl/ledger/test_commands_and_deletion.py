@@ -15,7 +15,7 @@ from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger
-from automl.ledger.schema import EVENTS, HOLDERS, REPORTS, SWEEPS, TRIALS
+from automl.ledger.schema import LEASES, RECORDS, SWEEPS
 from workers.protocol import Report
 
 COMMAND = Command("limits", {"lr": [0.1, 0.2]})
@@ -41,7 +41,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def rows(ledger: Ledger) -> dict[str, int]:
     with ledger._engine.connect() as connection:
-        tables = (SWEEPS, TRIALS, EVENTS, REPORTS, HOLDERS)
+        tables = (SWEEPS, RECORDS, LEASES)
         return {
             t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0
             for t in tables
@@ -72,7 +72,7 @@ def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
 
 
 def test_another_spec_is_kept_for_one_sweep(ledger: Ledger) -> None:
-    ledger.replace_spec("one", replace(ledger.spec("one"), budget=Budget(trials=99)))
+    ledger.change_spec("one", replace(ledger.spec("one"), budget=Budget(trials=99)))
     assert (ledger.spec("one").budget.trials, ledger.spec("two").budget.trials) == (
         99,
         make_spec().budget.trials,
@@ -89,51 +89,45 @@ def test_a_sweep_that_runs_shows_what_its_controller_does(ledger: Ledger) -> Non
 
 def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     one, two = ledger._held["one"], ledger._held["two"]
-    assert one.new_commands() == two.new_commands() == []
     second = Command("enqueue", {"lr": 0.5})
-    ledger.send("one", COMMAND, second)
+    numbers = ledger.send("one", COMMAND, second)
     assert ledger.commands("one") == [COMMAND, second]
     assert ledger.commands("two") == []
-    assert one.new_commands() == [], "nobody has looked"
-    found = one.new_commands(refresh=True)
-    assert [command for _, command in found] == [COMMAND, second]
-    assert one.new_commands(refresh=True) == []
-    ledger.send("one", COMMAND)
-    assert one.commit() is False, "a command is no request to stop"
-    assert [command for _, command in one.new_commands()] == [COMMAND]
-    assert two.new_commands(refresh=True) == []
-    assert one.executed_commands() == set()
-    number = found[1][0]
-    record(ledger, "one", Proposed(1, {"lr": 0.5}, "enqueued", command=number))
-    assert one.executed_commands() == {number}
-    assert two.executed_commands() == set()
+    assert one.state.requests == {}, "nobody has looked"
+    one.look()
+    two.look()
+    assert one.state.requests == {numbers[1]: second}
+    assert one.state.limits == {"lr": [0.1, 0.2]}
+    assert (two.state.requests, two.state.limits) == ({}, {})
+    record(ledger, "one", Proposed(1, {"lr": 0.5}, "enqueued", command=numbers[1]))
+    assert one.state.requests == {}
+    (third,) = ledger.send("one", second)
+    one.commit()
+    assert one.state.requests == {third: second}, "a commit looks too"
 
 
-def test_commands_wait_for_a_controller_and_reading_one_hides_no_other(ledger: Ledger) -> None:
+def test_commands_wait_for_a_controller(ledger: Ledger) -> None:
     ledger.release("one")
-    ledger.send("one", COMMAND)
+    enqueued = Command("enqueue", {"lr": 0.5})
+    (number,) = ledger.send("one", enqueued)
     one, two = ledger.acquire("one"), ledger._held["two"]
-    assert [command for _, command in one.new_commands()] == [COMMAND], (
-        "asked before anybody held the sweep"
-    )
-    assert two.new_commands() == []
-    ledger.send("one", COMMAND)
-    ledger.send("two", COMMAND)
-    assert len(one.new_commands(refresh=True)) == 1
-    assert [command for _, command in two.new_commands(refresh=True)] == [COMMAND]
+    assert one.state.requests == {number: enqueued}, "asked before anybody held the sweep"
+    assert one.taken == number
+    two.look()
+    assert two.state.requests == {}
 
 
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
-    ledger.send("one", COMMAND)
-    ledger.request_stop("one", by="ann")
     one, two = ledger._held["one"], ledger._held["two"]
-    assert one.commit() is True
-    stop = Command("stop", {}, by="ann")
-    assert [command for _, command in one.new_commands()] == [COMMAND, stop]
-    assert one.commit() is True, "reading the command has not cleared it"
-    assert two.commit() is False
+    ledger.request_stop("one", by="ann")
+    one.commit()
+    two.commit()
+    assert one.state.stop_number > one.taken
+    assert two.state.stop_number == 0
+    assert ledger.commands("one") == [Command("stop", {}, by="ann")]
     ledger.release("one")
-    assert ledger.acquire("one").commit() is False, "whoever resumes does not stop at once"
+    again = ledger.acquire("one")
+    assert again.state.stop_number <= again.taken, "whoever resumes does not stop at once"
 
 
 def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
@@ -141,7 +135,7 @@ def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
     assert one.files("a").path == one.files("a").path != two.files("a").path
     assert one.files("a").path.parents[1].name.startswith("automl-")
     one.create_sweep(make_spec())
-    assert one.acquire("test").commit() is False
+    one.acquire("test").commit()
 
 
 def test_a_sweep_that_cannot_be_written_is_told(ledger: Ledger) -> None:

@@ -42,8 +42,8 @@ def next_event(rng: random.Random, trials: list[Trial]) -> SweepEvent:
 
 def happen(rng: random.Random, recorder: Recorder, count: int) -> None:
     for _ in range(count):
-        recorder.apply(next_event(rng, recorder.trials))
-    recorder.commit(float(len(recorder.trials)))
+        recorder.apply(next_event(rng, recorder.state.trials))
+    recorder.commit(float(len(recorder.state.trials)))
 
 
 def check_follows(store: str | Path, seed: int) -> None:
@@ -128,8 +128,7 @@ def test_a_deleted_sweep_and_another_of_its_name_are_noticed(tmp_path: Path) -> 
     reader.close()
 
 
-@pytest.mark.parametrize("table", ["trials", "reports"])
-def test_a_damaged_change_is_not_believed(tmp_path: Path, table: str) -> None:
+def test_a_damaged_change_is_not_believed(tmp_path: Path) -> None:
     writer = Ledger.open(tmp_path, create=True)
     spec = make_spec(trials=5)
     writer.create_sweep(spec)
@@ -143,7 +142,7 @@ def test_a_damaged_change_is_not_believed(tmp_path: Path, table: str) -> None:
     recorder.apply(Report(0, 1, 0, 1, {"loss": 0.5}, 1.0))
     recorder.commit(2.0)
     with sqlite3.connect(tmp_path / "ledger.sqlite3") as connection:
-        connection.execute(f"UPDATE {table} SET metrics = '{{\"loss\":0.25}}'")
+        connection.execute("UPDATE records SET payload = replace(payload, '0.5', '0.25')")
     for _ in range(2):
         with pytest.raises(StoreError, match="checksum"):
             follower.refresh()

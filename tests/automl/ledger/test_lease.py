@@ -61,6 +61,7 @@ def test_a_holder_on_another_host_is_alive_if_its_heartbeat_is_recent(
         "host": ELSEWHERE,
         "pid": 1,
         "process_started": None,
+        "held": 1,
         "now": 1000.0,
         "heartbeat": 1000.0 - age,
     }

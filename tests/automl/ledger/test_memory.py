@@ -10,7 +10,7 @@ import pytest
 from objectives import make_spec
 
 from automl.core.budget import Budget
-from automl.core.events import Begun, Ended, Noted, Proposed
+from automl.core.events import Begun, Closed, Ended, Noted, Proposed
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger, MemoryLedger, SweepLedger
@@ -36,32 +36,26 @@ def test_committed_events_are_kept(kind: str, tmp_path: Path) -> None:
     recorder = ledger.acquire("test")
     for event in EVENTS[:2]:
         recorder.apply(event)
-    assert recorder.begun(recorder.trials[0]) == 0.0
-    assert recorder.commit(3.0, state="running") is False
-    assert recorder.begun(recorder.trials[0]) == 2.5
+    recorder.commit(3.0)
+    assert recorder.state.use.begun(0) == 2.5
     assert recorder.uncommitted == 0
     for event in EVENTS[2:]:
         recorder.apply(event)
     recorder.commit()
     found = ledger.snapshot("test")
-    assert (found.state, found.seconds, found.sweep, found.goals) == (
-        "running",
-        3.0,
-        "test",
-        make_spec().goals,
-    )
+    assert (found.seconds, found.sweep, found.goals) == (3.0, "test", make_spec().goals)
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5]
     assert [len(trial.reports) for trial in found.trials] == [1]
-    assert list(ledger.events("test")) == [
-        event for event in EVENTS if not isinstance(event, Report)
-    ]
-    assert recorder.new_commands(refresh=True) == []
-    assert recorder.executed_commands() == set()
-    recorder.commit(state="finished")
-    assert (ledger.snapshot("test").state, ledger.snapshot("test").seconds) == ("finished", 3.0)
-    ledger.replace_spec("test", replace(make_spec(), budget=Budget(trials=99)))
+    assert list(ledger.events("test"))[1:] == EVENTS
+    recorder.look()
+    assert recorder.state.requests == {}
+    recorder.apply(Closed("finished"))
+    recorder.commit()
+    assert ledger.snapshot("test").seconds == 3.0
+    ledger.change_spec("test", replace(make_spec(), budget=Budget(trials=99)))
     assert ledger.snapshot("test").budget.trials == 99
     ledger.release("test")
+    assert ledger.snapshot("test").state == "finished"
     ledger.close()
 
 

@@ -67,7 +67,7 @@ READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
         [command.kind for _, command in recorder.new_commands(refresh=True)] == ["enqueue"]
     ),
     "executed_commands": lambda ledger, recorder: recorder.executed_commands() == set(),
-    "begun": lambda ledger, recorder: recorder.begun(recorder.trials[0]) > 0,
+    "begun": lambda ledger, recorder: recorder.state.use.begun(recorder.state.trials[0]) > 0,
     "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
     "events": lambda ledger, recorder: any(
         isinstance(event, Begun) for event in ledger.events("test")

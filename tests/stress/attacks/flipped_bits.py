@@ -78,7 +78,7 @@ def flip(folder: Path, template: Path, rng: random.Random) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(template, folder)
     ledger = folder / FILE_NAME
-    beside = [folder / f"{FILE_NAME}{end}" for end in ("-wal", "-newest")]
+    beside = [folder / f"{FILE_NAME}{end}" for end in ("-wal", "-head")]
     files = [ledger, ledger, *beside, *backups_of(ledger)]  # the ledger twice as often
     file = rng.choice([path for path in files if path.exists() and path.stat().st_size])
     data = bytearray(file.read_bytes())
