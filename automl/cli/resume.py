@@ -13,6 +13,7 @@ from .common import (
     artifacts_option,
     budget_options,
     json_option,
+    live_options,
     objective_option,
     opened,
     ray_options,
@@ -20,7 +21,6 @@ from .common import (
     store_option,
     sweep_argument,
 )
-from .live import live_options
 from .program import Program, ProgramVerb, load_trained, shell_option
 from .running import check_runnable, run_sweep
 

@@ -18,11 +18,11 @@ from .common import (
     budget_options,
     emit,
     json_option,
+    live_options,
     objective_option,
     ray_options,
     say,
 )
-from .live import live_options
 from .program import Program, ProgramVerb, load_trained, shell_option
 from .running import run_sweep, wait_for_lost_controller
 

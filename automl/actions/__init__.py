@@ -1,0 +1,23 @@
+"""What can be done with sweeps: one table, from which every face of the program derives."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from .action import Action
+from .agents import AGENTS
+from .care import CARE
+from .headings import HEADINGS
+from .looking import LOOKING
+from .running import RUNNING
+from .steering import STEERING
+
+# By verb, in the order of the help text.
+ACTIONS: Final[Mapping[str, Action]] = {
+    action.name: action
+    for heading in HEADINGS
+    for action in (*RUNNING, *LOOKING, *STEERING, *AGENTS, *CARE)
+    if action.heading == heading
+}
+
+# Actions of the HTTP API.
+SERVED: Final = tuple(action for action in ACTIONS.values() if action.operations)
