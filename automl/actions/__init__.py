@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from .action import Action
+from .action import Action, Operation
 from .agents import AGENTS
 from .care import CARE
 from .headings import HEADINGS
@@ -19,5 +19,9 @@ ACTIONS: Final[Mapping[str, Action]] = {
     if action.heading == heading
 }
 
-# Actions of the HTTP API.
-SERVED: Final = tuple(action for action in ACTIONS.values() if action.operations)
+# Operations of the HTTP API, with their actions.
+OPERATIONS: Final[Mapping[str, tuple[Action, Operation]]] = {
+    operation.name: (action, operation)
+    for action in ACTIONS.values()
+    for operation in action.operations
+}

@@ -171,7 +171,7 @@ STEERING: Final = (
             Operation(
                 "enqueue",
                 "/enqueue",
-                "automl.studio.action_process.enqueue",
+                "automl.workflows.steering.enqueue",
                 "Give the sweep a configuration to try next.",
             ),
         ),
@@ -221,7 +221,7 @@ STEERING: Final = (
             Operation(
                 "pin",
                 "/pin",
-                "automl.studio.action_process.pin",
+                "automl.workflows.steering.pin",
                 "Pin or narrow parameters, or release them, from the next suggestion on.",
             ),
         ),

@@ -40,7 +40,7 @@ def _spelling(argument: Argument) -> tuple[list[str], dict[str, Any]]:
     found: dict[str, Any] = {
         "type": _type(argument),
         "metavar": argument.metavar,
-        "required": argument.required,
+        "required": argument.required and argument.type != "metrics",  # a trial may end without
         "default": argument.default,
     }
     if argument.type in _PARSERS:
