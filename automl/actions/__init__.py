@@ -7,7 +7,9 @@ from .action import Action, Operation
 from .agents import AGENTS
 from .care import CARE
 from .headings import HEADINGS
+from .jobs import JOBS
 from .looking import LOOKING
+from .machine import MACHINE
 from .running import RUNNING
 from .steering import STEERING
 
@@ -15,7 +17,7 @@ from .steering import STEERING
 ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for heading in HEADINGS
-    for action in (*RUNNING, *LOOKING, *STEERING, *AGENTS, *CARE)
+    for action in (*RUNNING, *JOBS, *MACHINE, *LOOKING, *STEERING, *AGENTS, *CARE)
     if action.heading == heading
 }
 

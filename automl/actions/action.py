@@ -96,9 +96,8 @@ class Action:
         help: more about it.
         examples: lines to type.
         arguments: what it takes.
-        run: what the command line calls: a function that gets the arguments by name and returns the
-            exit status or None, or a whole command of click. Without it, the command line performs
-            the operation.
+        run: the function of the command line: it gets the arguments by name and returns the exit
+            status or None. Without it, the command line performs the operation.
         opens: "read" or "write" if `run` gets an open `ledger` instead of the store's name.
         operations: of the HTTP API: on a sweep, on a trial, or both.
         role: who may do them.

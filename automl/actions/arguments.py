@@ -23,6 +23,10 @@ STORE: Final = Argument(
 JSON: Final = Argument(
     "as_json", bool, "Print JSON and nothing else.", "--json", default=False, on="shell"
 )
+CONFIG: Final = (
+    Argument("config", metavar="CONFIG", required=True),
+    Argument("overrides", metavar="[KEY=VALUE]...", many=True),
+)
 TRIAL: Final = Argument(
     "trial", int, "Number of the trial.", "--trial", metavar="N", required=True, min=0
 )
@@ -72,19 +76,22 @@ OBJECTIVE: Final = Argument(
 SHELL: Final = Argument(
     "shell", bool, "Run the command after -- as a line of /bin/sh.", "--shell", default=False
 )
-DISPATCHER: Final = Argument(
-    "dispatcher",
-    ("auto", "ray", "local", "inline", "agents"),
-    "Run trials on Ray, in processes of this machine, in this process for debugging, or only by "
-    "agents elsewhere (`automl ask`).",
-    "--dispatcher",
-    default="ray",
-)
-RAY_ADDRESS: Final = Argument(
-    "ray_address",
-    help="Ray cluster to use, 'auto' to find it.",
-    flag="--ray-address",
-    metavar="ADDR",
+SEED: Final = Argument("seed", str, "Seed of all random choices.", "--seed", "N")
+DISPATCHING: Final = (
+    Argument(
+        "dispatcher",
+        ("auto", "ray", "local", "inline", "agents"),
+        "Run trials on Ray, in processes of this machine, in this process for debugging, or only "
+        "by agents elsewhere (`automl ask`).",
+        "--dispatcher",
+        default="ray",
+    ),
+    Argument(
+        "ray_address",
+        help="Ray cluster to use, 'auto' to find it.",
+        flag="--ray-address",
+        metavar="ADDR",
+    ),
 )
 METRICS_ADDRESS: Final = Argument(
     "metrics",

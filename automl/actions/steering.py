@@ -65,21 +65,6 @@ STEERING: Final = (
         ),
     ),
     Action(
-        "resume",
-        EVERY_DAY,
-        "Continue an interrupted sweep, or a paused trial.",
-        arguments=(BY,),
-        run="automl.cli.resume.command",
-        operations=(
-            Operation(
-                "resume_trial",
-                "/trials/{trial}/resume",
-                "automl.workflows.steering.resume_trial",
-                "Let a paused trial go on before any new one.",
-            ),
-        ),
-    ),
-    Action(
         "retry",
         STEER,
         "Try the configuration of a finished trial again.",

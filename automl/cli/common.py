@@ -1,11 +1,11 @@
-"""Options, opening of the store and output that several verbs share."""
+"""Opening of the store and output that several verbs share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -13,29 +13,11 @@ from automl.actions import arguments
 from automl.core.text import json_data, printable
 from automl.errors import UsageError
 
-from .parameters import options
-
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
-F = TypeVar("F", bound=Callable[..., Any])
 STORE: Final = arguments.STORE_FOLDER
 WIDE: Final = 200  # columns, if there is no terminal
-
-# For the commands that are written out: `init`, `sweep`, `resume`, `space`.
-sweep_argument = options(arguments.SWEEP)
-store_option = options(arguments.STORE)
-json_option = options(arguments.JSON)
-objective_option = options(arguments.OBJECTIVE)
-artifacts_option = options(arguments.ARTIFACTS)
-budget_options = options(arguments.TRIALS_TEXT, arguments.TIME_TEXT)
-ray_options = options(arguments.DISPATCHER, arguments.RAY_ADDRESS)
-live_options = options(arguments.METRICS_ADDRESS, arguments.LOG_JSON)
-
-
-def output_option(*texts: str) -> Callable[[F], F]:
-    """Option `--output`: its default, its metavar, its help."""
-    return options(arguments.output(*texts))
 
 
 def newest_sweep(store: str) -> str:
