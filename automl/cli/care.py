@@ -34,9 +34,8 @@ def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None
 def check(store: str, as_json: bool) -> None:
     """Verify every checksum of a store and of its backups."""
     from automl.ledger.check import check
-    from automl.ledger.database import refuse_password, shown
+    from automl.ledger.database import shown
 
-    refuse_password(store)
     damage = check(store)
     name = shown(store) if "://" in store else store
     if as_json:
@@ -50,9 +49,7 @@ def check(store: str, as_json: bool) -> None:
 def backup(store: str, file: Path, as_json: bool) -> None:
     """Copy everything that was committed to a SQLite file."""
     from automl.ledger.check import back_up_to
-    from automl.ledger.database import refuse_password
 
-    refuse_password(store)
     count = back_up_to(store, file)
     if as_json:
         return emit({"file": str(file), "num_trials": count})
@@ -61,10 +58,8 @@ def backup(store: str, file: Path, as_json: bool) -> None:
 
 def repair(store: str, as_json: bool) -> None:
     """Keep everything that is sound in a damaged store."""
-    from automl.ledger.database import refuse_password
     from automl.ledger.repair import repair
 
-    refuse_password(store)
     done = repair(store)
     if as_json:
         aside = str(done.aside) if done.aside else None

@@ -34,6 +34,10 @@ def command_of(action: Action) -> click.Command:
 
 def _invoke(action: Action, /, **given: Any) -> None:
     """Run an action with the words of the command line, and end with its exit status."""
+    if given.get("store"):
+        from automl.ledger.database import refuse_password
+
+        refuse_password(given["store"])
     if "sweep" in given and given["sweep"] is None:
         given["sweep"] = newest_sweep(given["store"])
         if not given.get("as_json"):

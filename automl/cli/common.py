@@ -32,9 +32,7 @@ def newest_sweep(store: str) -> str:
 def opened(store: str, *, write: bool = False) -> closing[Ledger]:
     """Open a store that exists; leaving the context closes it."""
     from automl.ledger import Ledger
-    from automl.ledger.database import refuse_password
 
-    refuse_password(store)
     return closing(Ledger.open(store, readonly=not write))
 
 

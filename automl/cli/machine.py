@@ -13,10 +13,8 @@ from .common import draw, draw_table, emit, say
 
 def doctor(store: str, as_json: bool) -> None:
     """Show what this machine can run."""
-    from automl.ledger.database import refuse_password
     from automl.workflows.doctor import examine
 
-    refuse_password(store)
     findings = examine(store)
     return emit(findings.to_dict()) if as_json else draw(findings.render())
 
@@ -96,8 +94,8 @@ def prepare_data(
         text, valid = TextCorpus.in_folder(texts, pairs_of({"pairs": list(pairs)}))
     elif source is not None and target is not None:
         text = TextCorpus((AlignedFiles(source, target),))
-    if valid_source is not None and valid_target is not None:
-        valid = TextCorpus((AlignedFiles(valid_source, valid_target),))
+        if valid_source is not None and valid_target is not None:
+            valid = TextCorpus((AlignedFiles(valid_source, valid_target),))
     counts = prepare(text, folder, CorpusOptions(**recipe), valid)
     if as_json:
         return emit({"dir": str(folder), **asdict(counts)})

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from automl.core.names import companion
 from automl.errors import AutomlError, UsageError
+from automl.workflows.artifacts import moved_to
+from automl.workflows.retrain import derived, prepare
 
 from .common import draw, draw_table, emit, opened, say
 from .program import Program, load_trained
@@ -34,9 +36,7 @@ def confirm(
 ) -> int:
     """Train the best configurations again with other seeds; return the exit status."""
     from automl.report import confirmations
-    from automl.workflows.artifacts import moved_to
     from automl.workflows.confirm import missing
-    from automl.workflows.retrain import derived, prepare
 
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
@@ -91,9 +91,7 @@ def fit(
     **options: Any,
 ) -> int:
     """Train the best configuration on all data and export it; return the exit status."""
-    from automl.workflows.artifacts import moved_to
     from automl.workflows.export import chosen, export
-    from automl.workflows.retrain import prepare
 
     target = Path(output or f"{sweep}-fit")
     if target.exists() and any(target.iterdir()):
@@ -117,8 +115,6 @@ def fit(
 
 def _fit_spec(source: SweepSpec, train_time: float | None) -> SweepSpec:
     """The sweep of one trial without early stopping, on validation data too if there is any."""
-    from automl.workflows.retrain import derived
-
     data, goals = dict(source.data), source.goals
     if source.workload is not None:
         from workers.workloads import WORKLOADS

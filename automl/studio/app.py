@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import AsyncIterator, Callable
+from functools import reduce
+from operator import truediv
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -17,7 +18,7 @@ from automl.errors import AutomlError, StoreError, UsageError
 
 from . import stream, trial_page
 from .actions import StudioActions
-from .analysis import AnalysisRoutes
+from .analysis import analysis_routes
 from .encoding import encoded
 from .guard import LOOPBACK, Guard
 from .openapi import document
@@ -56,7 +57,7 @@ def create_app(
         store: as the user wrote it, for the shell lines that pages show.
         hosts: names under which the server may be called.
     """
-    api = _Api(watcher, surrogates, store)
+    api = _Api(watcher, store)
     static = StaticFiles()
 
     async def page(request: Request) -> Response:
@@ -75,13 +76,10 @@ def create_app(
         Route("/api/sweeps/{sweep}/trials", _json(api.trials)),
         Route("/api/sweeps/{sweep}/table", _json(api.table)),
         Route("/api/sweeps/{sweep}/curves", _json(api.curves)),
-        Route("/api/sweeps/{sweep}/insights", api.insights),
-        Route("/api/sweeps/{sweep}/predict", api.predict),
         Route("/api/sweeps/{sweep}/trials/{trial:int}", _json(api.trial)),
-        Route("/api/sweeps/{sweep}/trials/{trial:int}/why", api.why),
         Route("/api/sweeps/{sweep}/trials/{trial:int}/log", _json(api.log)),
         Route("/api/sweeps/{sweep}/trials/{trial:int}/files/{path:path}", api.file),
-        *AnalysisRoutes(surrogates).routes(),
+        *analysis_routes(surrogates.ask),
         *actions.routes(api.exists),
         Route("/api/role", _json(api.role)),
         Route("/api/events", api.events),
@@ -95,8 +93,7 @@ def create_app(
 class _Api:
     """Answers with plain data. What may read the store runs in a thread."""
 
-    def __init__(self, watcher: Watcher, surrogates: SurrogateQueries, store: str) -> None:
-        self._surrogates = surrogates
+    def __init__(self, watcher: Watcher, store: str) -> None:
         self._watcher = watcher
         self._ledger = watcher.ledger
         self._store = store
@@ -135,12 +132,9 @@ class _Api:
         """The curves of some trials: `?trials=1,2&metric=loss`."""
         view = self._watcher.view(request.path_params["sweep"])
         metrics = request.query_params.getlist("metric") or None
-        found = {}
-        for number in request.query_params.get("trials", "").split(",")[:24]:
-            trial = self._ledger.trial(view.name, int(number)) if number.isdecimal() else None
-            if trial is not None:
-                found[trial.number] = trial_page.curves(trial, metrics)
-        return found
+        numbers = request.query_params.get("trials", "").split(",")[:24]
+        trials = [self._ledger.trial(view.name, int(one)) for one in numbers if one.isdecimal()]
+        return {trial.number: trial_page.curves(trial, metrics) for trial in trials if trial}
 
     def trial(self, request: Request) -> Any:
         """The page of a trial."""
@@ -151,58 +145,27 @@ class _Api:
         """A part of the log of a rank."""
         name, number = request.path_params["sweep"], request.path_params["trial"]
         self._watcher.view(name)
+        attempt, rank = _whole(request, "attempt", 1), _whole(request, "rank", 0)
         offset = _whole(request, "offset", -1)
-        return trial_page.read_log(
-            self._ledger,
-            name,
-            number,
-            _whole(request, "attempt", 1),
-            _whole(request, "rank", 0),
-            None if offset < 0 else offset,
-        )
-
-    async def insights(self, request: Request) -> Response:
-        """Which parameters matter, and how sure that is."""
-        sweep = request.path_params["sweep"]
-        return _answer(await self._surrogates.ask({"ask": "insights", "sweep": sweep}))
-
-    async def why(self, request: Request) -> Response:
-        """Why a trial was suggested."""
-        sweep, trial = request.path_params["sweep"], request.path_params["trial"]
-        question = {"ask": "why", "sweep": sweep, "trial": trial}
-        return _answer(await self._surrogates.ask(question))
-
-    async def predict(self, request: Request) -> Response:
-        """Predictions for a configuration: `?params={"lr":0.1}`."""
-        try:
-            params = json.loads(request.query_params.get("params", ""))
-        except (ValueError, RecursionError) as error:
-            raise UsageError("params must be the JSON of a configuration") from error
-        if not isinstance(params, dict):
-            raise UsageError("params must be the JSON of a configuration")
-        question = {"ask": "predict", "sweep": request.path_params["sweep"], "params": params}
-        return _answer(await self._surrogates.ask(question))
+        begin = None if offset < 0 else offset
+        return trial_page.read_log(self._ledger, name, number, attempt, rank, begin)
 
     async def file(self, request: Request) -> Response:
         """A file of a trial, to download."""
-        parts = request.path_params["path"].split("/")
-        name, number = request.path_params["sweep"], request.path_params["trial"]
+        *folders, name = request.path_params["path"].split("/")
+        sweep, number = request.path_params["sweep"], request.path_params["trial"]
 
         def opened() -> Any:
-            self._watcher.view(name)
+            self._watcher.view(sweep)
             try:
-                folder = self._ledger.files(name) / "trials" / str(number)
-                for part in parts[:-1]:
-                    folder = folder / part
-                return folder.open(parts[-1])
+                folder = self._ledger.files(sweep) / "trials" / str(number)
+                return reduce(truediv, folders, folder).open(name)
             except (OSError, StoreError) as error:  # StoreError: a link, or a name such as ".."
-                raise UsageError(f"trial {number} has no file {'/'.join(parts)}") from error
+                path = request.path_params["path"]
+                raise UsageError(f"trial {number} has no file {path}") from error
 
         file = await run_in_threadpool(opened)
-        headers = {
-            "Content-Disposition": "attachment",
-            "Content-Type": "application/octet-stream",
-        }
+        headers = {"Content-Disposition": "attachment", "Content-Type": "application/octet-stream"}
         return StreamingResponse(_chunks(file), headers=headers)
 
     async def events(self, request: Request) -> Response:
@@ -211,10 +174,6 @@ class _Api:
         since, epoch = _whole(request, "since", 0), _whole(request, "epoch", 0)
         found = stream.events(self._watcher, sweep, since, epoch)
         return StreamingResponse(found, media_type="text/event-stream")
-
-
-def _answer(found: Any) -> Response:
-    return Response(encoded(found), media_type="application/json")
 
 
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:

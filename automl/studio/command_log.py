@@ -14,7 +14,7 @@ from automl.suggesters.domain import Limit, updated_limits
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
-MOST_SHOWN: Final = 30  # commands
+MAX_SHOWN: Final = 30  # commands
 OF_AGENTS: Final = frozenset({"ask", "report", "tell", "fail"})
 
 
@@ -31,7 +31,7 @@ class CommandLog:
         self._read: Any = None
         self._marks: Marks = {}
         self._limits: dict[str, Limit] = {}
-        self._latest: deque[Command] = deque(maxlen=MOST_SHOWN)
+        self._latest: deque[Command] = deque(maxlen=MAX_SHOWN)
 
     def refresh(self, num_commands: int) -> set[int]:
         """Read what is new; return the numbers of the trials whose marks have changed.
