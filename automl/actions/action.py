@@ -23,8 +23,9 @@ class Argument:
 
     Args:
         name: in Python and in the body of a request.
-        type: str, int, float, bool, a tuple of choices, or a type that has a name: "sweep", "path",
-            "duration", "objective", "metrics", "params", "limits", "names", "tags".
+        type: str, int, float, bool, a tuple of choices, or a type that has a name: "sweep", "file"
+            (as a text), "path", "duration", "objective", "metrics", "params", "limits", "names",
+            "tags", "failure".
         help: what it is.
         flag: its options on the command line, such as "--trial" or "--output -o"; "" if it has a
             place there.

@@ -24,7 +24,7 @@ JSON: Final = Argument(
     "as_json", bool, "Print JSON and nothing else.", "--json", default=False, on="shell"
 )
 CONFIG: Final = (
-    Argument("config", metavar="CONFIG", required=True),
+    Argument("config", "file", metavar="CONFIG", required=True),
     Argument("overrides", metavar="[KEY=VALUE]...", many=True),
 )
 TRIAL: Final = Argument(

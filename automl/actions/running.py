@@ -166,6 +166,7 @@ RUNNING: Final = (
             Argument("overrides", metavar="[space.KEY=VALUE]...", many=True, on="shell"),
             Argument(
                 "config",
+                "file",
                 help="Take the space from this configuration, which may have changed since.",
                 flag="--config",
                 metavar="FILE",

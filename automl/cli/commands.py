@@ -96,8 +96,8 @@ def _type(argument: Argument) -> Any:
     if argument.type in (int, float) and (argument.min, argument.max) != (None, None):
         ranges: Any = click.IntRange if argument.type is int else click.FloatRange
         return ranges(argument.min, argument.max)
-    if argument.type == "path":
-        return click.Path(path_type=Path)
+    if argument.type in ("file", "path"):
+        return click.Path(path_type=Path if argument.type == "path" else str)
     return argument.type if isinstance(argument.type, type) else str
 
 

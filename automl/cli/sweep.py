@@ -48,7 +48,8 @@ def sweep(
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)
     if options["dry_run"]:
-        return emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
+        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
+        return None
     from automl.core.environment import describe
     from automl.ledger import Ledger
 
@@ -66,8 +67,10 @@ def sweep(
         if options["create"]:
             location = "" if loaded.store == STORE else f" --store {shlex.quote(loaded.store)}"
             if options["as_json"]:
-                return emit({"sweep": name, "store": loaded.store})
-            return say(f"{name} is ready for agents: automl ask {name}{location}")
+                emit({"sweep": name, "store": loaded.store})
+            else:
+                say(f"{name} is ready for agents: automl ask {name}{location}")
+            return None
         run_options = {key: options[key] for key in RUN_OPTIONS}
         return run_sweep(
             ledger.spec(name).with_location(loaded.spec.artifacts),

@@ -30,8 +30,6 @@ MAX_MESSAGE: Final = 2000  # characters
 IDLE_SECONDS: Final = 3600.0
 SILENT: Final = "there was no answer in time: look whether it was done, then try again"
 
-_ABSENT: Final = object()
-
 
 class RefusedError(Exception):
     """A request that is refused with this HTTP status."""
@@ -175,18 +173,12 @@ def _message(problems: list[Any], content: bytes) -> str:
 
 def _place(problem: Any, data: Any) -> str:
     """The place of a problem; parts of it that are not in the body name alternatives of a type."""
-    found = []
+    found, last = [], problem["loc"][-1:]
     for part in problem["loc"]:
-        inner = _inside(data, part)
-        if inner is _ABSENT and (problem["type"] != "missing" or part != problem["loc"][-1]):
-            continue
-        data = inner
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            if problem["type"] != "missing" or (part,) != last:
+                continue
         found.append(str(part)[:100])
     return ".".join(found) or "the body"
-
-
-def _inside(data: Any, part: Any) -> Any:
-    if isinstance(data, dict):
-        return data.get(part, _ABSENT)
-    is_item = isinstance(data, list) and isinstance(part, int) and part < len(data)
-    return data[part] if is_item else _ABSENT

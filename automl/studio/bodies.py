@@ -71,7 +71,7 @@ def _field(argument: Argument) -> tuple[Any, Any]:
     """Type and field of an argument."""
     kind = _TYPES.get(argument.type, argument.type)
     bounds = {"ge": argument.min, "le": argument.max, "max_length": argument.max_length}
-    known = {name: bound for name, bound in bounds.items() if bound is not None}
+    known: Any = {name: bound for name, bound in bounds.items() if bound is not None}
     kind = Annotated[kind, Field(**known)] if known else kind
     words = argument.help.partition("  [default")[0]
     words += " In seconds." if argument.type == "duration" else ""
