@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from automl.errors import UsageError
 
@@ -51,27 +51,16 @@ def show_export(number: int, target: Path, files: dict[str, str], as_json: bool)
 
 def publish(ledger: Ledger, sweep: str, target: str, to: str | None) -> None:
     """Write a sweep for another tool."""
-    from automl.trackers.base import TrackedSweep, Tracker, check_trackers, write_all
+    from automl.trackers import TRACKERS
+    from automl.trackers.base import TrackedSweep, check_trackers, write_all
 
     check_trackers([target])
-    snapshot, tracked = ledger.snapshot(sweep), TrackedSweep.of(ledger, sweep)
+    make: Any = TRACKERS.get(target)
     folder = Path(to or f"{sweep}-tensorboard")
-    tracker: Tracker
-    if target == "tensorboard":
-        from automl.trackers.tensorboard import TensorBoardTracker
-
-        if folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty; name a new folder")
-        tracker = TensorBoardTracker(folder, inside=True)
-    elif target == "mlflow":
-        from automl.trackers.mlflow import MlflowTracker
-
-        tracker = MlflowTracker(to)
-    else:
-        from automl.trackers.wandb import WandbTracker
-
-        tracker = WandbTracker(to)
-    count = write_all(tracker, tracked, snapshot)
+    if target == "tensorboard" and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; name a new folder")
+    tracker = make(folder, inside=True) if target == "tensorboard" else make(to)
+    count = write_all(tracker, TrackedSweep.of(ledger, sweep), ledger.snapshot(sweep))
     say(f"wrote {count} trials to {tracker.place}")
     if target == "tensorboard":
         say(f"show them with: tensorboard --logdir {folder}")

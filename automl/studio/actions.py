@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from automl.actions import OPERATIONS
@@ -28,11 +29,12 @@ MAX_PENDING: Final = 100
 MAX_PROBLEMS: Final = 5  # that one message names
 MAX_MESSAGE: Final = 2000  # characters
 IDLE_SECONDS: Final = 3600.0
+STATUSES: Final = {TimeoutError: 504, UsageError: 400, StoreError: 503, AutomlError: 409}
 SILENT: Final = "there was no answer in time: look whether it was done, then try again"
 
 
 class RefusedError(Exception):
-    """A request that is refused with this HTTP status."""
+    """A request that is refused with this HTTP status; the application answers with it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -64,29 +66,18 @@ class StudioActions:
         return [
             Route(
                 operation.route.replace("{trial}", "{trial:int}"),
-                self._endpoint(action, operation, exists),
+                partial(self._act, action, operation, exists),
                 methods=["POST"],
             )
             for action, operation in OPERATIONS.values()
         ]
 
-    def _endpoint(
-        self, action: Action, operation: Operation, exists: Callable[[str], bool]
-    ) -> Callable[[Request], Any]:
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await self._act(action, operation, request, exists)
-            except RefusedError as error:
-                return JSONResponse({"error": str(error)}, error.status)
-
-        return endpoint
-
     async def _act(
         self,
         action: Action,
         operation: Operation,
-        request: Request,
         exists: Callable[[str], bool],
+        request: Request,
     ) -> Response:
         role = request.state.role
         if role != action.role:
@@ -108,14 +99,9 @@ class StudioActions:
         self._pending += 1
         try:
             found = await self._child.ask(question, ANSWER_SECONDS)
-        except TimeoutError as error:
-            raise RefusedError(504, str(error)) from error
-        except UsageError as error:
-            raise RefusedError(400, str(error)) from error
-        except StoreError as error:
-            raise RefusedError(503, str(error)) from error
-        except AutomlError as error:
-            raise RefusedError(409, str(error)) from error
+        except (TimeoutError, AutomlError) as error:
+            status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
+            raise RefusedError(status, str(error)) from error
         finally:
             self._pending -= 1
         return Response(encoded(found), media_type="application/json")
