@@ -24,8 +24,8 @@ def analysis_routes(ask: Ask) -> list[Route]:
 
     def route(path: str, question: Callable[[Request], Question]) -> Route:
         async def endpoint(request: Request) -> Response:
-            asked = {**request.path_params, **question(request)}
-            return Response(encoded(await ask(asked)), media_type="application/json")
+            complete = {**request.path_params, **question(request)}
+            return Response(encoded(await ask(complete)), media_type="application/json")
 
         return Route(path, endpoint)
 
