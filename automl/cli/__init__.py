@@ -1,59 +1,19 @@
-"""The command line. Each verb has a module, which is imported only if the verb is typed."""
+"""The command line. The verbs are made from `automl.actions`, each when it is typed."""
 
 import sys
-from collections.abc import Mapping
-from importlib import import_module
 from typing import Any, Final
 
 import click
 
+from automl.actions import ACTIONS
+from automl.actions.headings import HEADINGS
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
 
-FAILED, USAGE, NO_SUCCESS, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, NO_SUCCESS, SHOULD_STOP, INTERRUPTED = 1, 2, 3, 10, 130
 
-# Verb to module, in the order of the help text.
-COMMANDS: Final[Mapping[str, str]] = {
-    "init": "init",
-    "sweep": "sweep",
-    "resume": "resume",
-    "launch": "launch",
-    "status": "status",
-    "watch": "watch",
-    "trials": "trials",
-    "best": "best",
-    "report": "report",
-    "studio": "studio",
-    "dashboard": "dashboard",
-    "confirm": "confirm",
-    "export": "export",
-    "fit": "fit",
-    "compare": "compare",
-    "logs": "logs",
-    "list": "sweeps",
-    "enqueue": "enqueue",
-    "pin": "pin",
-    "publish": "publish",
-    "stop": "stop",
-    "pause": "pause",
-    "retry": "retry",
-    "budget": "budget",
-    "scale": "scale",
-    "mark": "mark",
-    "ask": "ask",
-    "report-step": "report_step",
-    "tell": "tell",
-    "fail": "fail",
-    "delete": "delete",
-    "check": "check",
-    "backup": "backup",
-    "repair": "repair",
-    "space": "space",
-    "workloads": "workloads",
-    "data": "data",
-    "doctor": "doctor",
-}
+COMMANDS: Final = tuple(name for name in ACTIONS if " " not in name)  # in the order of the help
 
 
 class Failure(click.ClickException):
@@ -73,11 +33,17 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a verb; None if there is no such verb."""
-        if cmd_name not in COMMANDS:
-            return None
-        module = import_module(f"automl.cli.{COMMANDS[cmd_name]}")
-        command: click.Command = module.command
-        return command
+        from .commands import command_of
+
+        return command_of(ACTIONS[cmd_name]) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The everyday verbs first, the others under their headings."""
+        for heading in HEADINGS:
+            with formatter.section(heading):
+                verbs = [one for one in map(ACTIONS.get, COMMANDS) if one]
+                rows = [(one.name, one.summary) for one in verbs if one.heading == heading]
+                formatter.write_dl(rows, col_spacing=4)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Suggest the nearest verb for an unknown one."""

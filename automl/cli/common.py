@@ -1,141 +1,38 @@
-"""Options, opening of the store and JSON output that several verbs share."""
+"""Opening of the store and output that several verbs share."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import closing
-from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core import Trial
-from automl.core.text import goal_value, json_data, printable
-from automl.errors import StoreError, UsageError
+from automl.actions import arguments
+from automl.core.text import json_data, printable
+from automl.errors import UsageError
 
 if TYPE_CHECKING:
-    from automl.core import Snapshot
     from automl.ledger import Ledger
 
-STORE = ".automl"
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    try:
-        with opened(ctx.params.get("store") or STORE) as ledger:
-            return [info.name for info in ledger.sweeps() if info.name.startswith(incomplete)]
-    except StoreError:
-        return []
-
-
-sweep_argument = click.argument("sweep", shell_complete=_complete_sweep)
+STORE: Final = arguments.STORE_FOLDER
+WIDE: Final = 200  # columns, if there is no terminal
 
 
 def newest_sweep(store: str) -> str:
     """The name of the sweep that was created last; raises UsageError if there is none."""
     with opened(store) as ledger:
-        found = max(ledger.sweeps(), key=lambda info: info.created, default=None)
-    if found is None:
+        newest = max(ledger.sweeps(), key=lambda info: info.created, default=None)
+    if newest is None:
         raise UsageError(f"there is no sweep in {store}: start one with automl sweep")
-    return found.name
-
-
-def sweep_or_newest(command: F) -> F:
-    """Argument SWEEP; without it, the newest sweep of the store, which standard error names."""
-
-    @wraps(command)
-    def chosen(*args: Any, sweep: str | None, store: str, **options: Any) -> Any:
-        if sweep is None:
-            sweep = newest_sweep(store)
-            if not options.get("as_json"):
-                say(f"sweep {sweep}, the newest of {store}", err=True)
-        return command(*args, sweep=sweep, store=store, **options)
-
-    argument = click.argument("sweep", required=False, shell_complete=_complete_sweep)
-    return cast(F, argument(chosen))
-
-
-store_option = click.option(
-    "--store",
-    default=STORE,
-    show_default=True,
-    metavar="URL",
-    help="Folder or database URL of the sweeps.",
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-trial_option = click.option(
-    "--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]"
-)
-
-
-def _with_function(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """FILE:NAME; the function of a FILE alone is `objective`."""
-    return f"{value}:objective" if value and ":" not in value else value
-
-
-objective_option = click.option(
-    "--objective",
-    metavar="FILE[:NAME]",
-    callback=_with_function,
-    help="Function of your own to tune instead of a workload, such as train.py:objective. "
-    "Without NAME, it is 'objective'.",
-)
-
-
-def output_option(
-    default: str, metavar: str = "DIR", help: str = "A new folder."
-) -> Callable[[F], F]:
-    """Option `--output`."""
-    return click.option("--output", "-o", metavar=metavar, help=f"{help}  [default: {default}]")
-
-
-def budget_options(command: F) -> F:
-    """Options `--trials` and `--budget`."""
-    time = click.option(
-        "--budget",
-        metavar="TIME",
-        help="End after this time, including earlier runs, such as 10m or 1h30m.",
-    )
-    trials = click.option(
-        "--trials",
-        metavar="N",
-        help="End after N trials, including failed ones and those of earlier runs.",
-    )
-    return trials(time(command))
-
-
-artifacts_option = click.option(
-    "--artifacts",
-    metavar="URL",
-    help="Folder or URL where the files of trials are kept, such as s3://bucket/prefix; "
-    "'none' for the store.",
-)
-
-
-def ray_options(command: F) -> F:
-    """Options `--dispatcher` and `--ray-address`."""
-    address = click.option(
-        "--ray-address", metavar="ADDR", help="Ray cluster to use, 'auto' to find it."
-    )
-    dispatcher = click.option(
-        "--dispatcher",
-        type=click.Choice(["auto", "ray", "local", "inline", "agents"]),
-        default="ray",
-        show_default=True,
-        help="Run trials on Ray, in processes of this machine, in this process for debugging, or "
-        "only by agents elsewhere (`automl ask`).",
-    )
-    return address(dispatcher(command))
+    return newest.name
 
 
 def opened(store: str, *, write: bool = False) -> closing[Ledger]:
     """Open a store that exists; leaving the context closes it."""
     from automl.ledger import Ledger
-    from automl.ledger.database import refuse_password
 
-    refuse_password(store)
     return closing(Ledger.open(store, readonly=not write))
 
 
@@ -149,28 +46,17 @@ def emit(data: Any) -> None:
     say(json.dumps(json_data(data), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
-    """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
-    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+def draw(*things: Any, width: int = WIDE) -> None:
+    """Print tables and texts for people."""
+    from automl.report.console import console
+
+    out = console(width=width)
+    for one in things:
+        out.print(one)
 
 
-def goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
-    """Value of a trial for each goal, as trials are ranked (`metrics` are the last report)."""
-    return {
-        goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
-    }
+def draw_table(columns: list[str], rows: list[list[str]], right: Sequence[str] = ()) -> None:
+    """Print a table; the columns that `right` names are flush right."""
+    from automl.report.console import table
 
-
-def best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
-    """The JSON object of `automl best`."""
-    found = {
-        **trial_object(snapshot, trial),
-        "sweep": snapshot.sweep,
-        "goals": [str(goal) for goal in snapshot.goals],
-        "goal_values": goal_values(snapshot, trial),
-        "baseline": snapshot.trials[0].summary(),
-        "baseline_goal_values": goal_values(snapshot, snapshot.trials[0]),
-    }
-    if len(snapshot.goals) > 1:
-        found["pareto"] = [other.summary() for other in snapshot.pareto]
-    return found
+    draw(table(columns, rows, right=right))

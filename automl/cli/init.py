@@ -6,27 +6,13 @@ import click
 
 from automl.errors import UsageError
 
-from .common import objective_option, output_option
-from .program import Program, ProgramVerb
+from .program import Program
 
 
-@click.command("init", cls=ProgramVerb, short_help="Write a first configuration.")
-@click.argument("workload", required=False)
-@objective_option
-@output_option("NAME.yaml", "FILE", "File to write, '-' to print it.")
-def command(
+def init(
     workload: str | None, objective: str | None, output: str | None, program: Program | None
 ) -> None:
-    """Write a commented configuration for a workload, a function of your own, or a COMMAND.
-
-    The numbers among the options of a command become parameters, with a range around each.
-
-    \b
-    Examples:
-      automl init translation
-      automl init --objective train.py:objective -o mine.yaml
-      automl init -- python train.py --lr 0.001 --width 64
-    """
+    """Write a commented configuration for a workload, a function, or a command."""
     from automl.config.template import for_objective, for_workload
 
     if [workload, objective, program].count(None) != 2:

@@ -4,29 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
-
-import click
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from automl.core import Snapshot
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def live_options(command: F) -> F:
-    """Options `--metrics` and `--log-json`."""
-    metrics = click.option(
-        "--metrics",
-        metavar="[HOST:]PORT",
-        help="Serve metrics for Prometheus there; without HOST, to this machine only.",
-    )
-    log = click.option(
-        "--log-json",
-        is_flag=True,
-        help="Write JSON lines to standard error instead of the live view.",
-    )
-    return metrics(log(command))
 
 
 @contextmanager

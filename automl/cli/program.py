@@ -14,10 +14,6 @@ from .objective import load_objective
 if TYPE_CHECKING:
     from automl.core import SweepSpec
 
-shell_option = click.option(
-    "--shell", is_flag=True, help="Run the command after -- as a line of /bin/sh."
-)
-
 
 @dataclass(frozen=True)
 class Program:

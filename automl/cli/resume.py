@@ -3,104 +3,24 @@
 from dataclasses import replace
 from typing import Any
 
-import click
-
 from automl.core import SweepSpec, parse_duration
 from automl.errors import UsageError
 from workers.artifacts.location import read_location
 
-from .common import (
-    artifacts_option,
-    budget_options,
-    json_option,
-    objective_option,
-    opened,
-    ray_options,
-    say,
-    store_option,
-    sweep_argument,
-)
-from .live import live_options
-from .program import Program, ProgramVerb, load_trained, shell_option
+from .common import opened, say
+from .program import Program, load_trained
 from .running import check_runnable, run_sweep
 
 
-@click.command("resume", cls=ProgramVerb, short_help="Continue an interrupted sweep.")
-@sweep_argument
-@click.argument("overrides", nargs=-1, metavar="[space.KEY=VALUE]...")
-@click.option(
-    "--config",
-    type=click.Path(),
-    metavar="FILE",
-    help="Take the space from this configuration, which may have changed since.",
-)
-@click.option(
-    "--trial",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Continue only this paused trial of a sweep that runs elsewhere.",
-)
-@store_option
-@budget_options
-@json_option
-@objective_option
-@shell_option
-@artifacts_option
-@ray_options
-@live_options
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
-    sweep: str,
-    overrides: tuple[str, ...],
-    config: str | None,
-    trial: int | None,
-    store: str,
-    trials: str | None,
-    budget: str | None,
-    objective: str | None,
-    program: Program | None,
-    artifacts: str | None,
-    **options: Any,
-) -> None:
-    """Continue an interrupted sweep with the rest of its budget, or with a larger one.
+def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
+    """Continue a sweep here, or a paused trial where its sweep runs; return the exit status."""
+    if trial is None:
+        return continue_sweep(sweep, store, **options)
+    from automl.workflows import steering
 
-    Finished trials stay. Interrupted trials continue from their newest checkpoint. The space may
-    change: wider or narrower ranges, other choices, new parameters with a default. What was learned
-    is kept; values that are left out are not tried again. A sweep that reached its budget needs a
-    larger one to go on.
-
-    \b
-    Examples:
-      automl resume nmt
-      automl resume nmt --trials 60 --budget 1h
-      automl resume nmt --trials 60 space.learning_rate.high=0.3 'space.optimizer=[adamw, lion]'
-      automl resume nmt --trials 60 --config configs/nmt.yaml
-      automl resume mine --objective train.py:objective
-      automl resume mine -- python train.py --lr={lr}
-      automl resume nmt --artifacts s3://bucket/sweeps
-      automl resume nmt --trial 12
-    """
-    if trial is not None:
-        from automl.workflows import steering
-
-        with opened(store, write=True) as ledger:
-            say(steering.resume_trial(ledger, sweep, trial))
-        return
-    status = continue_sweep(
-        sweep,
-        store,
-        trials=trials,
-        budget=budget,
-        objective=objective,
-        program=program,
-        config=config,
-        overrides=overrides,
-        artifacts=artifacts,
-        **options,
-    )
-    ctx.exit(status)
+    with opened(store, write=True) as ledger:
+        say(steering.resume_trial(ledger, sweep, trial))
+    return 0
 
 
 def continue_sweep(

@@ -12,7 +12,7 @@ from automl.errors import UsageError
 from . import FAILED, INTERRUPTED, NO_SUCCESS
 from .common import STORE, emit, opened, say
 from .live import shown
-from .status import status_object
+from .looking import status_object
 
 if TYPE_CHECKING:
     from automl.core import Snapshot, SweepSpec

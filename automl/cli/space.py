@@ -4,30 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import click
-
 from automl.core.text import number
 from search_spaces import Choice, Float, Int
 
-from .common import emit, json_option
+from .common import emit
 
 if TYPE_CHECKING:
     from automl.config import Config
     from search_spaces.parameters import Parameter
 
 
-@click.command("space", short_help="Show the search space on this hardware.")
-@click.argument("config", type=click.Path())
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@json_option
-def command(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the search space of a configuration, and what this hardware leaves out and why.
-
-    \b
-    Examples:
-      automl space configs/nmt.yaml
-      automl space configs/nmt.yaml space=auto
-    """
+def space(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the search space of a configuration, and what this hardware leaves out and why."""
     from automl.config import load
 
     loaded = load(config, overrides, objective=None)

@@ -8,22 +8,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from automl.errors import UsageError
 
-from .common import (
-    STORE,
-    artifacts_option,
-    budget_options,
-    emit,
-    json_option,
-    objective_option,
-    ray_options,
-    say,
-)
-from .live import live_options
-from .program import Program, ProgramVerb, load_trained, shell_option
+from .common import STORE, emit, say
+from .program import Program, load_trained
 from .running import run_sweep, wait_for_lost_controller
 
 if TYPE_CHECKING:
@@ -44,91 +32,24 @@ KEYS = {
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
 
 
-@click.command("sweep", cls=ProgramVerb, short_help="Run a sweep.")
-@click.argument("config", type=click.Path())
-@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--name", metavar="NAME", help="Name of the sweep; refused if it is in use.")
-@click.option(
-    "--resume",
-    is_flag=True,
-    help="Continue the sweep of that name if it exists, for jobs that are started again.",
-)
-@budget_options
-@click.option("--workers", metavar="N", help="Number of trials that run at the same time.")
-@click.option("--seed", metavar="N", help="Seed of all random choices.")
-@click.option(
-    "--store", metavar="URL", help="Folder or database URL of the sweeps.  [default: .automl]"
-)
-@artifacts_option
-@click.option(
-    "--prior",
-    "sources",
-    multiple=True,
-    metavar="SOURCE",
-    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be repeated.",
-)
-@click.option(
-    "--transfer",
-    metavar="SWEEP",
-    help="Start from the best of an earlier sweep on other data or hardware.",
-)
-@click.option(
-    "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
-)
-@click.option(
-    "--create", is_flag=True, help="Create the sweep for agents (`automl ask`), run nothing."
-)
-@json_option
-@objective_option
-@shell_option
-@click.option(
-    "--report",
-    "patterns",
-    multiple=True,
-    metavar="NAME=REGEX",
-    help="How a command prints a metric, such as loss='loss (\\S+)'; may be repeated.",
-)
-@ray_options
-@live_options
-@click.pass_context
-def command(
-    ctx: click.Context,
-    /,
+def sweep(
     config: str,
     overrides: tuple[str, ...],
     sources: tuple[str, ...],
     patterns: tuple[str, ...],
     program: Program | None,
     **options: Any,
-) -> None:
-    """Tune what a configuration describes: propose configurations, train them, learn, and repeat.
-
-    KEY=VALUE sets a value of the configuration by its dotted key. Ctrl-C interrupts the sweep;
-    `automl resume` continues it. A COMMAND is run by each trial: {NAME} becomes the value of a
-    parameter, {params} all of them as --NAME=VALUE.
-
-    \b
-    Examples:
-      automl sweep configs/nmt.yaml
-      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --trials 20
-      automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
-      automl sweep mine.yaml --objective train.py:objective
-      automl sweep mine.yaml --objective train.py:objective --prior old.csv
-      automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
-      automl sweep mine.yaml --report loss='val_loss (\\S+)' -- ./train {params}
-      automl sweep configs/nmt.yaml beliefs.learning_rate=2e-3 beliefs.precision=bf16
-      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt
-      automl sweep mine.yaml --create            for agents, see automl ask --help
-    """
+) -> int | None:
+    """Run a sweep, continue it, only create it, or only check it; return the exit status."""
     loaded = _load(config, overrides, patterns, program, options)
     objective = load_trained(loaded.spec, options["objective"], program)
     for note in loaded.notes:
         say(note, err=True)
     if options["resume"] and not options["dry_run"] and _exists(loaded):
-        ctx.exit(_continue(loaded, program, options))
+        return _continue(loaded, program, options)
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
-        return
+        return None
     from automl.core.environment import describe
     from automl.ledger import Ledger
 
@@ -149,9 +70,9 @@ def command(
                 emit({"sweep": name, "store": loaded.store})
             else:
                 say(f"{name} is ready for agents: automl ask {name}{location}")
-            return
+            return None
         run_options = {key: options[key] for key in RUN_OPTIONS}
-        status = run_sweep(
+        return run_sweep(
             ledger.spec(name).with_location(loaded.spec.artifacts),
             ledger,
             loaded.store,
@@ -159,7 +80,6 @@ def command(
             resume=imported > 0 or bool(options["transfer"]),
             **run_options,
         )
-    ctx.exit(status)
 
 
 def _exists(loaded: Config) -> bool:

@@ -5,34 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
+from automl.actions import OPERATIONS
+from automl.actions.action import Action, Operation
+from automl.actions.agents import MAX_WAIT
 from automl.errors import AutomlError, StoreError, UsageError
 
+from .bodies import body_of
 from .child import ChildProcess
 from .encoding import encoded
-from .tokens import Role
-from .verbs import MOST_WAIT, VERBS, HttpVerb
 
-MOST_BYTES: Final = 1 << 20  # of a body
+MAX_BYTES: Final = 1 << 20  # of a body
 BODY_SECONDS: Final = 10.0  # for a body to arrive
-ANSWER_SECONDS: Final = MOST_WAIT + 30.0  # without a controller, a suggester is loaded first
-MOST_PENDING: Final = 100
-MOST_PROBLEMS: Final = 5  # that one message names
-MOST_MESSAGE: Final = 2000  # characters
+ANSWER_SECONDS: Final = MAX_WAIT + 30.0  # without a controller, a suggester is loaded first
+MAX_PENDING: Final = 100
+MAX_PROBLEMS: Final = 5  # that one message names
+MAX_MESSAGE: Final = 2000  # characters
 IDLE_SECONDS: Final = 3600.0
+STATUSES: Final = {TimeoutError: 504, UsageError: 400, StoreError: 503, AutomlError: 409}
 SILENT: Final = "there was no answer in time: look whether it was done, then try again"
-
-_ABSENT: Final = object()
 
 
 class RefusedError(Exception):
-    """A request that is refused with this HTTP status."""
+    """A request that is refused with this HTTP status; the application answers with it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -56,61 +58,50 @@ class StudioActions:
         await self._child.end()
 
     def routes(self, exists: Callable[[str], bool]) -> list[Route]:
-        """The routes of every verb.
+        """The routes of every operation.
 
         Args:
             exists: whether there is a sweep of a name.
         """
         return [
             Route(
-                verb.route.replace("{trial}", "{trial:int}"),
-                self._endpoint(verb, exists),
+                operation.route.replace("{trial}", "{trial:int}"),
+                partial(self._act, action, operation, exists),
                 methods=["POST"],
             )
-            for verb in VERBS
+            for action, operation in OPERATIONS.values()
         ]
 
-    def _endpoint(self, verb: HttpVerb, exists: Callable[[str], bool]) -> Callable[[Request], Any]:
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await self._act(verb, request, exists)
-            except RefusedError as error:
-                return JSONResponse({"error": str(error)}, error.status)
-
-        return endpoint
-
     async def _act(
-        self, verb: HttpVerb, request: Request, exists: Callable[[str], bool]
+        self,
+        action: Action,
+        operation: Operation,
+        exists: Callable[[str], bool],
+        request: Request,
     ) -> Response:
-        role: Role = request.state.role
-        if role not in verb.roles:
-            wanted = " or ".join(sorted(verb.roles))
-            raise RefusedError(403, f"this needs the token of the {wanted}, not of the {role}")
-        body = _checked(verb, await _body(request))
+        role = request.state.role
+        if role != action.role:
+            raise RefusedError(403, f"this needs the token of the {action.role}, not of the {role}")
+        body = _checked(operation.name, await _body(request))
         sweep = request.path_params["sweep"]
         if not await asyncio.to_thread(exists, sweep):
             raise RefusedError(404, f"there is no sweep named {sweep!r}")
-        if Role.AGENT in verb.roles and not body.get("agent"):
+        if action.role == "agent" and not body.get("agent"):
             body["agent"] = f"agent@{request.client.host if request.client else 'unknown'}"
         question = {
-            "verb": verb.name,
+            "operation": operation.name,
             "sweep": sweep,
             "trial": request.path_params.get("trial"),
             "body": body,
         }
-        if self._pending >= MOST_PENDING:
-            raise RefusedError(503, f"{MOST_PENDING} requests wait already: try again later")
+        if self._pending >= MAX_PENDING:
+            raise RefusedError(503, f"{MAX_PENDING} requests wait already: try again later")
         self._pending += 1
         try:
             found = await self._child.ask(question, ANSWER_SECONDS)
-        except TimeoutError as error:
-            raise RefusedError(504, str(error)) from error
-        except UsageError as error:
-            raise RefusedError(400, str(error)) from error
-        except StoreError as error:
-            raise RefusedError(503, str(error)) from error
-        except AutomlError as error:
-            raise RefusedError(409, str(error)) from error
+        except (TimeoutError, AutomlError) as error:
+            status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
+            raise RefusedError(status, str(error)) from error
         finally:
             self._pending -= 1
         return Response(encoded(found), media_type="application/json")
@@ -121,16 +112,16 @@ async def _body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RefusedError(415, "the body must have Content-Type: application/json")
-    too_long = RefusedError(413, f"a body has at most {MOST_BYTES} bytes")
+    too_long = RefusedError(413, f"a body has at most {MAX_BYTES} bytes")
     length = request.headers.get("content-length", "0")
-    if length.isdecimal() and int(length[:20]) > MOST_BYTES:
+    if length.isdecimal() and int(length[:20]) > MAX_BYTES:
         raise too_long
     body = bytearray()
 
     async def read() -> None:
         async for part in request.stream():
             body.extend(part)
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 raise too_long
 
     try:
@@ -142,11 +133,11 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _checked(verb: HttpVerb, content: bytes) -> dict[str, Any]:
+def _checked(operation: str, content: bytes) -> dict[str, Any]:
     """The fields of a body that were given."""
     content = content or b"{}"
     try:
-        return verb.body.model_validate_json(content).model_dump(exclude_unset=True)
+        return body_of(operation).model_validate_json(content).model_dump(exclude_unset=True)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         raise RefusedError(400, _message(problems, content)) from error
@@ -162,24 +153,18 @@ def _message(problems: list[Any], content: bytes) -> str:
         words = one["msg"][0].lower() + one["msg"][1:]
         said.setdefault(place, []).append(words)
     found = [f"{place}: {' or '.join(dict.fromkeys(words))}" for place, words in said.items()]
-    more = f"; and {len(found) - MOST_PROBLEMS} more" if len(found) > MOST_PROBLEMS else ""
-    return "; ".join(found[:MOST_PROBLEMS])[:MOST_MESSAGE] + more
+    more = f"; and {len(found) - MAX_PROBLEMS} more" if len(found) > MAX_PROBLEMS else ""
+    return "; ".join(found[:MAX_PROBLEMS])[:MAX_MESSAGE] + more
 
 
 def _place(problem: Any, data: Any) -> str:
     """The place of a problem; parts of it that are not in the body name alternatives of a type."""
-    found = []
+    found, last = [], problem["loc"][-1:]
     for part in problem["loc"]:
-        inner = _inside(data, part)
-        if inner is _ABSENT and (problem["type"] != "missing" or part != problem["loc"][-1]):
-            continue
-        data = inner
+        try:
+            data = data[part]
+        except (KeyError, IndexError, TypeError):
+            if problem["type"] != "missing" or (part,) != last:
+                continue
         found.append(str(part)[:100])
     return ".".join(found) or "the body"
-
-
-def _inside(data: Any, part: Any) -> Any:
-    if isinstance(data, dict):
-        return data.get(part, _ABSENT)
-    is_item = isinstance(data, list) and isinstance(part, int) and part < len(data)
-    return data[part] if is_item else _ABSENT

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from dataclasses import asdict
+from functools import partial, reduce
+from operator import truediv
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -16,8 +17,8 @@ from starlette.routing import Route
 from automl.errors import AutomlError, StoreError, UsageError
 
 from . import stream, trial_page
-from .actions import StudioActions
-from .analysis import AnalysisRoutes
+from .actions import RefusedError, StudioActions
+from .analysis import analysis_routes
 from .encoding import encoded
 from .guard import LOOPBACK, Guard
 from .openapi import document
@@ -25,6 +26,11 @@ from .static_files import StaticFiles
 from .surrogates import SurrogateQueries
 from .tokens import Tokens
 from .watcher import Watcher
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+    from .followed_sweep import FollowedSweep
 
 PAGES: Final = (
     "/",
@@ -56,8 +62,7 @@ def create_app(
         store: as the user wrote it, for the shell lines that pages show.
         hosts: names under which the server may be called.
     """
-    api = _Api(watcher, surrogates, store)
-    static = StaticFiles()
+    ledger, static = watcher.ledger, StaticFiles()
 
     async def page(request: Request) -> Response:
         return static.file("index.html", request.headers.get("if-none-match", ""))
@@ -67,154 +72,86 @@ def create_app(
             return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
         return static.file("index.html", status=404)
 
+    def exists(sweep: str) -> bool:
+        return any(entry.info.name == sweep for entry in watcher.heads())
+
+    def about(answer: Callable[[FollowedSweep, Request], Any]) -> Callable[[Request], Any]:
+        """Answers about the sweep of the path."""
+        return _json(lambda request: answer(watcher.view(request.path_params["sweep"]), request))
+
+    async def file(request: Request) -> Response:
+        """A file of a trial, to download."""
+        view = await run_in_threadpool(watcher.view, request.path_params["sweep"])
+        found = await run_in_threadpool(_opened, ledger, view, request)
+        headers = {"Content-Disposition": "attachment", "Content-Type": "application/octet-stream"}
+        return StreamingResponse(_chunks(found), headers=headers)
+
+    async def events(request: Request) -> Response:
+        """A stream of server-sent events: `?sweep=NAME&since=VERSION&epoch=EPOCH`."""
+        found = stream.events(watcher, request.query_params.get("sweep", ""), *_since(request))
+        return StreamingResponse(found, media_type="text/event-stream")
+
+    sweep, trial = "/api/sweeps/{sweep}", "/api/sweeps/{sweep}/trials/{trial:int}"
+    everywhere = {"store": ledger.name, "option": store}
     routes = [
         *(Route(path, page) for path in PAGES),
-        Route("/api/sweeps", _json(api.sweeps)),
-        Route("/api/overview", _json(api.overview)),
-        Route("/api/sweeps/{sweep}", _json(api.sweep)),
-        Route("/api/sweeps/{sweep}/trials", _json(api.trials)),
-        Route("/api/sweeps/{sweep}/table", _json(api.table)),
-        Route("/api/sweeps/{sweep}/curves", _json(api.curves)),
-        Route("/api/sweeps/{sweep}/insights", api.insights),
-        Route("/api/sweeps/{sweep}/predict", api.predict),
-        Route("/api/sweeps/{sweep}/trials/{trial:int}", _json(api.trial)),
-        Route("/api/sweeps/{sweep}/trials/{trial:int}/why", api.why),
-        Route("/api/sweeps/{sweep}/trials/{trial:int}/log", _json(api.log)),
-        Route("/api/sweeps/{sweep}/trials/{trial:int}/files/{path:path}", api.file),
-        *AnalysisRoutes(surrogates).routes(),
-        *actions.routes(api.exists),
-        Route("/api/role", _json(api.role)),
-        Route("/api/events", api.events),
-        Route("/openapi.json", _json(lambda request: document())),
+        Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
+        Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
+        Route(sweep, about(lambda view, _: view.page(store))),
+        Route(f"{sweep}/trials", about(lambda view, _: [one.summary() for one in view.trials()])),
+        Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
+        Route(f"{sweep}/curves", about(partial(_curves, ledger))),
+        Route(trial, about(partial(_trial, ledger))),
+        Route(f"{trial}/log", about(partial(_log, ledger))),
+        Route(f"{trial}/files/{{path:path}}", file),
+        *analysis_routes(surrogates.ask),
+        *actions.routes(exists),
+        Route("/api/role", _json(lambda request: {"role": request.state.role})),
+        Route("/api/events", events),
+        Route("/openapi.json", _json(lambda _: document())),
         Route("/static/{path:path}", static.answer),
     ]
-    handlers: Any = {AutomlError: _refused, 404: missing}
+    handlers: Any = {AutomlError: _refused, RefusedError: _refused, 404: missing}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), tokens, hosts)
 
 
-class _Api:
-    """Answers with plain data. What may read the store runs in a thread."""
-
-    def __init__(self, watcher: Watcher, surrogates: SurrogateQueries, store: str) -> None:
-        self._surrogates = surrogates
-        self._watcher = watcher
-        self._ledger = watcher.ledger
-        self._store = store
-
-    def sweeps(self, request: Request) -> Any:
-        """The JSON of `automl list`."""
-        return [dataclasses.asdict(entry.info) for entry in self._watcher.heads()]
-
-    def exists(self, name: str) -> bool:
-        """Whether there is a sweep of the name."""
-        return any(entry.info.name == name for entry in self._watcher.heads())
-
-    def role(self, request: Request) -> Any:
-        """What the bearer of the token may do."""
-        return {"role": request.state.role}
-
-    def overview(self, request: Request) -> Any:
-        """Every sweep with its line on the first page."""
-        return {**self._watcher.overview(), "store": self._ledger.name, "option": self._store}
-
-    def sweep(self, request: Request) -> Any:
-        """The page of a sweep."""
-        return self._watcher.view(request.path_params["sweep"]).page(self._store)
-
-    def trials(self, request: Request) -> Any:
-        """The JSON of `automl trials`."""
-        view = self._watcher.view(request.path_params["sweep"])
-        return [trial.summary() for trial in view.trials()]
-
-    def table(self, request: Request) -> Any:
-        """The trials that have changed since the version that a page has."""
-        view = self._watcher.view(request.path_params["sweep"])
-        return view.table(_whole(request, "since", 0), _whole(request, "epoch", 0))
-
-    def curves(self, request: Request) -> Any:
-        """The curves of some trials: `?trials=1,2&metric=loss`."""
-        view = self._watcher.view(request.path_params["sweep"])
-        metrics = request.query_params.getlist("metric") or None
-        found = {}
-        for number in request.query_params.get("trials", "").split(",")[:24]:
-            trial = self._ledger.trial(view.name, int(number)) if number.isdecimal() else None
-            if trial is not None:
-                found[trial.number] = trial_page.curves(trial, metrics)
-        return found
-
-    def trial(self, request: Request) -> Any:
-        """The page of a trial."""
-        view = self._watcher.view(request.path_params["sweep"])
-        return trial_page.describe(self._ledger, view, request.path_params["trial"])
-
-    def log(self, request: Request) -> Any:
-        """A part of the log of a rank."""
-        name, number = request.path_params["sweep"], request.path_params["trial"]
-        self._watcher.view(name)
-        offset = _whole(request, "offset", -1)
-        return trial_page.read_log(
-            self._ledger,
-            name,
-            number,
-            _whole(request, "attempt", 1),
-            _whole(request, "rank", 0),
-            None if offset < 0 else offset,
-        )
-
-    async def insights(self, request: Request) -> Response:
-        """Which parameters matter, and how sure that is."""
-        sweep = request.path_params["sweep"]
-        return _answer(await self._surrogates.ask({"ask": "insights", "sweep": sweep}))
-
-    async def why(self, request: Request) -> Response:
-        """Why a trial was suggested."""
-        sweep, trial = request.path_params["sweep"], request.path_params["trial"]
-        question = {"ask": "why", "sweep": sweep, "trial": trial}
-        return _answer(await self._surrogates.ask(question))
-
-    async def predict(self, request: Request) -> Response:
-        """Predictions for a configuration: `?params={"lr":0.1}`."""
-        try:
-            params = json.loads(request.query_params.get("params", ""))
-        except (ValueError, RecursionError) as error:
-            raise UsageError("params must be the JSON of a configuration") from error
-        if not isinstance(params, dict):
-            raise UsageError("params must be the JSON of a configuration")
-        question = {"ask": "predict", "sweep": request.path_params["sweep"], "params": params}
-        return _answer(await self._surrogates.ask(question))
-
-    async def file(self, request: Request) -> Response:
-        """A file of a trial, to download."""
-        parts = request.path_params["path"].split("/")
-        name, number = request.path_params["sweep"], request.path_params["trial"]
-
-        def opened() -> Any:
-            self._watcher.view(name)
-            try:
-                folder = self._ledger.files(name) / "trials" / str(number)
-                for part in parts[:-1]:
-                    folder = folder / part
-                return folder.open(parts[-1])
-            except (OSError, StoreError) as error:  # StoreError: a link, or a name such as ".."
-                raise UsageError(f"trial {number} has no file {'/'.join(parts)}") from error
-
-        file = await run_in_threadpool(opened)
-        headers = {
-            "Content-Disposition": "attachment",
-            "Content-Type": "application/octet-stream",
-        }
-        return StreamingResponse(_chunks(file), headers=headers)
-
-    async def events(self, request: Request) -> Response:
-        """A stream of server-sent events: `?sweep=NAME&since=VERSION&epoch=EPOCH`."""
-        sweep = request.query_params.get("sweep", "")
-        since, epoch = _whole(request, "since", 0), _whole(request, "epoch", 0)
-        found = stream.events(self._watcher, sweep, since, epoch)
-        return StreamingResponse(found, media_type="text/event-stream")
+def _curves(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+    """The curves of some trials: `?trials=1,2&metric=loss`."""
+    metrics = request.query_params.getlist("metric") or None
+    numbers = request.query_params.get("trials", "").split(",")[:24]
+    trials = [ledger.trial(view.name, int(one)) for one in numbers if one.isdecimal()]
+    return {trial.number: trial_page.curves(trial, metrics) for trial in trials if trial}
 
 
-def _answer(found: Any) -> Response:
-    return Response(encoded(found), media_type="application/json")
+def _trial(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+    """The page of a trial."""
+    return trial_page.describe(ledger, view, request.path_params["trial"])
+
+
+def _log(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+    """A part of the log of a rank: `?attempt=1&rank=0&offset=0`; without an offset, its end."""
+    offset = _whole(request, "offset", -1)
+    attempt, rank = _whole(request, "attempt", 1), _whole(request, "rank", 0)
+    begin = None if offset < 0 else offset
+    return trial_page.read_log(
+        ledger, view.name, request.path_params["trial"], attempt, rank, begin
+    )
+
+
+def _opened(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+    """The file of a trial that the path names, open."""
+    trial, path = request.path_params["trial"], request.path_params["path"]
+    *folders, name = path.split("/")
+    try:
+        folder = ledger.files(view.name) / "trials" / str(trial)
+        return reduce(truediv, folders, folder).open(name)
+    except (OSError, StoreError) as error:  # StoreError: a link, or a name such as ".."
+        raise UsageError(f"trial {trial} has no file {path}") from error
+
+
+def _since(request: Request) -> tuple[int, int]:
+    """The version that a page has, and its epoch."""
+    return _whole(request, "since", 0), _whole(request, "epoch", 0)
 
 
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
@@ -230,7 +167,8 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """An error of ours becomes a message: 503 if the store cannot be read, else 404."""
-    return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
+    status = 503 if isinstance(error, StoreError) else getattr(error, "status", 404)
+    return JSONResponse({"error": str(error)}, status)
 
 
 async def _chunks(file: Any) -> AsyncIterator[bytes]:

@@ -22,7 +22,7 @@ from automl.errors import AutomlError, StoreError, UsageError
 from .encoding import encoded
 
 IDLE_SECONDS: Final = 300.0
-LONGEST: Final = 1 << 26  # bytes of an answer
+MAX_ANSWER: Final = 1 << 26  # bytes of an answer
 _KINDS: Final = {"usage": UsageError, "store": StoreError, "refused": AutomlError}
 Answer = dict[str, Any]
 
@@ -86,7 +86,7 @@ class ChildProcess:
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.DEVNULL,
-                    limit=LONGEST,
+                    limit=MAX_ANSWER,
                     start_new_session=True,  # Ctrl-C is the studio's
                 )
                 self._reader = asyncio.create_task(self._read(self._process))

@@ -14,7 +14,7 @@ from automl.suggesters.domain import updated_limits
 if TYPE_CHECKING:
     from automl.ledger.follower import Follower
 
-MOST_SHOWN: Final = 30  # commands
+MAX_SHOWN: Final = 30  # commands
 OF_AGENTS: Final = frozenset({"ask", "report", "tell", "fail"})
 
 
@@ -44,7 +44,7 @@ class CommandLog:
                 "when": one.sent,
                 "words": in_words(one),
             }
-            for one in islice(people, MOST_SHOWN)
+            for one in islice(people, MAX_SHOWN)
         ]
 
 

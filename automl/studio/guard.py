@@ -23,9 +23,9 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-MOST_REQUESTS: Final = 600  # of data by one client in `WINDOW_SECONDS`; a busy page makes 40
-MOST_FILES: Final = 3000  # pages and scripts, in the same time; a page has 25 scripts
-MOST_REFUSED: Final = 30  # requests without a valid token, in the same time
+MAX_REQUESTS: Final = 600  # of data by one client in `WINDOW_SECONDS`; a busy page makes 40
+MAX_FILES: Final = 3000  # pages and scripts, in the same time; a page has 25 scripts
+MAX_REFUSED: Final = 30  # requests without a valid token, in the same time
 WINDOW_SECONDS: Final = 10.0
 
 
@@ -62,12 +62,11 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-cache")
             await send(message)
 
-        refusal = self._refusal(scope)
-        if refusal is None:
-            await self._app(scope, receive, with_headers)
-        else:
+        if refusal := self._refusal(scope):
             status, error = refusal
             await JSONResponse({"error": error}, status)(scope, receive, with_headers)
+        else:
+            await self._app(scope, receive, with_headers)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -76,15 +75,14 @@ class Guard:
         if _without_port(host) not in self._hosts:
             return 421, "this server does not answer to that host name"
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin).netloc != host:
-            return 403, "requests of other sites are refused"
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        elsewhere = origin is not None and urlsplit(origin).netloc != host
+        if elsewhere or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "requests of other sites are refused"
         if not scope["path"].startswith("/api/"):
-            allowed = self._files.admits(client, MOST_FILES)
+            allowed = self._files.admits(client, MAX_FILES)
             return None if allowed else (429, "too many requests: wait 10 s")
         role = self._tokens.role(headers.get("authorization", ""))
-        if not self._data.admits(client, MOST_REQUESTS, refused=role is None):
+        if not self._data.admits(client, MAX_REQUESTS, refused=role is None):
             return 429, "too many requests: wait 10 s"
         if role is None:
             return 401, "open the address that automl studio printed: it holds the token"
@@ -108,7 +106,7 @@ class _Counter:
                 self._counts.clear()
         total, wrong = total + 1, wrong + refused
         self._counts[client] = begun, total, wrong
-        return total <= most and (not refused or wrong <= MOST_REFUSED)
+        return total <= most and (not refused or wrong <= MAX_REFUSED)
 
 
 def _without_port(host: str) -> str:

@@ -1,15 +1,18 @@
-"""The OpenAPI 3.1 document of the studio, made from the table of verbs."""
+"""The OpenAPI 3.1 document of the studio, made from the table of actions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
+from automl.actions import OPERATIONS
+
+from .bodies import answer_of, body_of
 from .tokens import Role
-from .verbs import VERBS, HttpVerb
 
 _REFERENCE: Final = "#/components/schemas/{model}"
 _ERRORS: Final = {
@@ -35,8 +38,7 @@ _READS: Final = {
 @cache
 def document() -> dict[str, Any]:
     """The document, as JSON data."""
-    models = [model for verb in VERBS for model in (verb.body, verb.answer)]
-    pairs = [(model, "validation") for model in dict.fromkeys(models)]
+    pairs = [(made(name), "validation") for name in OPERATIONS for made in (body_of, answer_of)]
     _, definitions = models_json_schema(pairs, ref_template=_REFERENCE)  # type: ignore[arg-type]
     schemas = {
         **definitions["$defs"],
@@ -48,8 +50,7 @@ def document() -> dict[str, Any]:
         },
     }
     paths: dict[str, Any] = {path: {"get": _read(path)} for path in _READS}
-    for verb in VERBS:
-        paths[verb.route] = {"post": _operation(verb)}
+    paths |= {one.route: {"post": _act(name)} for name, (_, one) in OPERATIONS.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -70,39 +71,36 @@ def document() -> dict[str, Any]:
     }
 
 
-def _operation(verb: HttpVerb) -> dict[str, Any]:
-    answers = {"200": {"description": "Done.", "content": _json(verb.answer.__name__)}}
-    errors = {
-        status: {"description": words, "content": _json("Error")}
-        for status, words in _ERRORS.items()
-    }
+def _act(name: str) -> dict[str, Any]:
+    action, operation = OPERATIONS[name]
     return {
-        "operationId": verb.name,
-        "summary": verb.words,
-        "tags": sorted(f"for the {role}" for role in verb.roles),
-        "security": [{role.value: []} for role in sorted(verb.roles)],
-        "parameters": _parameters(verb.route),
-        "requestBody": {"required": True, "content": _json(verb.body.__name__)},
-        "responses": answers | errors,
+        "operationId": name,
+        "summary": operation.help,
+        "tags": [f"for the {action.role}"],
+        "security": [{action.role: []}],
+        "parameters": _parameters(operation.route),
+        "requestBody": {"required": True, "content": _json(body_of(name).__name__)},
+        "responses": _responses("Done.", _json(answer_of(name).__name__), _ERRORS),
     }
 
 
 def _read(path: str) -> dict[str, Any]:
     name, words = _READS[path]
-    statuses = {key: _ERRORS[key] for key in ("401", "404", "429", "503")}
-    errors = {
-        status: {"description": words, "content": _json("Error")}
-        for status, words in statuses.items()
-    }
-    anything: dict[str, Any] = {"application/json": {"schema": {}}}
     return {
         "operationId": name,
         "summary": words,
         "tags": ["for everybody"],
         "security": [{role.value: []} for role in Role],
         "parameters": _parameters(path),
-        "responses": {"200": {"description": "Found.", "content": anything}} | errors,
+        "responses": _responses(
+            "Found.", {"application/json": {"schema": {}}}, ("401", "404", "429", "503")
+        ),
     }
+
+
+def _responses(words: str, content: dict[str, Any], errors: Iterable[str]) -> dict[str, Any]:
+    refused = {one: {"description": _ERRORS[one], "content": _json("Error")} for one in errors}
+    return {"200": {"description": words, "content": content}, **refused}
 
 
 def _parameters(path: str) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from .watcher import Watcher
 
 HOST: Final = "127.0.0.1"
 STORE: Final = ".automl"
-MOST_CONNECTIONS: Final = 400
+MAX_CONNECTIONS: Final = 400
 IDLE_SECONDS: Final = 10.0  # until a connection that asks for nothing is closed
 
 
@@ -70,10 +70,9 @@ class StudioServer:
         self._socket = _bound(self.listening)
         hosts = LOOPBACK | {_bracketed(self.listening.host), socket.gethostname().lower()}
         self.surrogates = SurrogateQueries(store or STORE)
-        names = frozenset(hosts)
         self.actions = StudioActions(store or STORE)
         app = create_app(
-            self.watcher, self.surrogates, self.actions, self.tokens, store=store, hosts=names
+            self.watcher, self.surrogates, self.actions, self.tokens, store=store, hosts=hosts
         )
         config = uvicorn.Config(
             app,
@@ -84,7 +83,7 @@ class StudioServer:
             log_level="critical",
             access_log=False,
             server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             ssl_certfile=self.listening.certificate,

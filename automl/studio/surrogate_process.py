@@ -26,7 +26,7 @@ from . import suggestion_reason, understanding
 from .child import serve
 
 GROWTH: Final = 1.15  # models are fitted again at this factor of ended trials
-LEAST_ENDED: Final = 4  # trials, for a model of failures
+MIN_ENDED: Final = 4  # trials, for a model of failures
 NICE: Final = 10  # trials may train on the same cores
 
 
@@ -86,7 +86,7 @@ class Answers:
         if known and known.num_ended <= ended < known.num_ended * (1 if settled else GROWTH) + 1:
             return known
         failed = sum(trial.failure is not None for trial in record.trials)
-        has_both = 0 < failed < ended and ended >= LEAST_ENDED
+        has_both = 0 < failed < ended and ended >= MIN_ENDED
         success = SuccessModel(record) if has_both else None
         self._known = {sweep: _Fitted(record, insights_of(record), success, ended)}
         return self._known[sweep]

@@ -29,9 +29,9 @@ from .watcher import unknown_trial
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
-MOST_POINTS: Final = 2000  # of a curve
-MOST_LOG_BYTES: Final = 1 << 18  # of one answer
-MOST_FILES: Final = 500
+MAX_POINTS: Final = 2000  # of a curve
+MAX_LOG_BYTES: Final = 1 << 18  # of one answer
+MAX_FILES: Final = 500
 _LOG: Final = re.compile(r"attempt-(\d+)-rank-(\d+)\.log")
 
 
@@ -72,7 +72,7 @@ def curves(trial: Trial, metrics: Sequence[str] | None = None) -> dict[str, Any]
     found = {}
     for name in names if metrics is None else [one for one in metrics if one in names]:
         points = [point for point in trial.reports if name in point.metrics]
-        every = -(-len(points) // MOST_POINTS)
+        every = -(-len(points) // MAX_POINTS)
         kept = [*points[:-1:every], points[-1]] if every > 1 else points
         found[name] = {
             "steps": [point.step for point in kept],
@@ -129,9 +129,9 @@ def read_log(
     try:
         with folder.open(log_name(attempt, rank)) as file:
             size = file.seek(0, 2)
-            begin = max(size - MOST_LOG_BYTES, 0) if offset is None else min(max(offset, 0), size)
+            begin = max(size - MAX_LOG_BYTES, 0) if offset is None else min(max(offset, 0), size)
             file.seek(begin)
-            data = file.read(MOST_LOG_BYTES)
+            data = file.read(MAX_LOG_BYTES)
     except OSError as error:
         raise UsageError(
             f"trial {number} has no log of attempt {attempt}, rank {rank} on this machine"
@@ -150,7 +150,7 @@ def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
     try:
         return [
             {"path": "/".join((*inner.parts[depth:], name)), "bytes": facts.st_size}
-            for inner, name, facts in islice(folder.walk(), MOST_FILES)
+            for inner, name, facts in islice(folder.walk(), MAX_FILES)
         ]
     except (OSError, StoreError):  # it changes while it is read, or holds a link
         return []

@@ -1,12 +1,14 @@
 """What an agent does: ask for a trial, report its steps, tell its result. Plain data in and out.
 
 An agent is any program that runs trials of a sweep without being started by it: in another
-language, on another machine. The command line has the same verbs.
+language, on another machine. Each function answers as `automl.actions.agents` declares.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from automl.actions import ACTIONS
+from automl.actions.action import documented
 from automl.core import Command, arguments
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
@@ -16,6 +18,7 @@ from workers.context import number_of
 from .requests import WAIT_SECONDS, request, whoami
 
 
+@documented(ACTIONS["ask"])
 def ask(
     ledger: Ledger,
     sweep: str,
@@ -25,13 +28,6 @@ def ask(
     wait: float = WAIT_SECONDS,
 ) -> Mapping[str, Any]:
     """A trial to run, with a lease on it.
-
-    Args:
-        ledger: opened for writing.
-        agent: who asks; "" for the user and host of this process.
-        lease: seconds that the lease lasts after each sign of life; None for `timeout` of the
-            sweep, or 60 s.
-        wait: seconds to wait for an answer.
 
     Returns:
         `trial` (its number), `attempt`, `params`, `lease_seconds`, and `resumed`: whether an
@@ -47,6 +43,7 @@ def ask(
     return request(ledger, sweep, Command("ask", content, by=agent or whoami()), wait)
 
 
+@documented(ACTIONS["report-step"])
 def report_step(
     ledger: Ledger,
     sweep: str,
@@ -58,9 +55,6 @@ def report_step(
     agent: str = "",
 ) -> Mapping[str, Any]:
     """Report metrics at a step, and renew the lease.
-
-    Args:
-        attempt: as `ask` has returned it; None for the one that runs.
 
     Returns:
         `trial`, `attempt`, `stop` (whether the trial should end; `tell` then ends it) and `reason`.
@@ -77,6 +71,7 @@ def report_step(
     return _send(ledger, sweep, "report", content, trial, agent)
 
 
+@documented(ACTIONS["tell"])
 def tell(
     ledger: Ledger,
     sweep: str,
@@ -90,9 +85,6 @@ def tell(
 
     The same once more is accepted, so an agent that got no answer may repeat it.
 
-    Args:
-        attempt: as `ask` has returned it; None for the one that runs.
-
     Returns:
         `trial`, `attempt`, `state`, `failure`, `message`, and `same`: whether it was told before.
 
@@ -104,6 +96,7 @@ def tell(
     return _send(ledger, sweep, "tell", content, trial, agent)
 
 
+@documented(ACTIONS["fail"])
 def fail(
     ledger: Ledger,
     sweep: str,
@@ -115,11 +108,6 @@ def fail(
     agent: str = "",
 ) -> Mapping[str, Any]:
     """End a trial with a failure; a trial that was preempted is tried again.
-
-    Args:
-        failure: one of `automl.errors.FAILURE_KINDS`.
-        message: describes it to a person.
-        attempt: as `ask` has returned it; None for the one that runs.
 
     Returns:
         What `tell` returns.

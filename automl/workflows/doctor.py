@@ -65,37 +65,32 @@ class Findings:
             "shared_gpus": [asdict(gpu) for gpu in self.shared_gpus],
         }
 
-    def _others(self) -> list[str]:
-        """Which GPUs programs use that hold no lease."""
-        sweeps = {gpu for holder in self.leases for gpu in holder.gpus}
-        return [
-            f"{gpu.uuid} by {', '.join(gpu.users)}"
-            for gpu in self.shared_gpus
-            if gpu.users and gpu.uuid not in sweeps
-        ]
-
     def render(self) -> RenderableType:
         """The findings as tables."""
         hardware = self.hardware
-        gpus = (
-            ", ".join(f"{gpu.name} ({memory(gpu.memory_bytes)})" for gpu in hardware.gpus) or "none"
-        )
+        gpus = ", ".join(f"{gpu.name} ({memory(gpu.memory_bytes)})" for gpu in hardware.gpus)
+        leased = {gpu for holder in self.leases for gpu in holder.gpus}
+        others = (gpu for gpu in self.shared_gpus if gpu.users and gpu.uuid not in leased)
+        foreign = "; ".join(f"{gpu.uuid} by {', '.join(gpu.users)}" for gpu in others)
         facts = [
             ["host", hardware.host],
             ["CPU cores", str(hardware.num_cpus)],
             ["memory", f"{memory(hardware.memory_bytes)}, the limit of a trial's ranks together"],
-            ["GPUs", gpus],
+            ["GPUs", gpus or "none"],
             ["in use by", "; ".join(map(_holding, self.leases)) or "no sweep"],
-            ["GPUs of others", "; ".join(self._others()) or "none"],
+            ["GPUs of others", foreign or "none"],
             ["disk free", memory(self.free_disk_bytes)],
             ["Python", platform.python_version()],
             ["packages", ", ".join(f"{name} {version}" for name, version in self.packages.items())],
         ]
-        rows: list[list[RenderableType]] = []
-        for ability in self.abilities:
-            usable = Text("no", style="red") if ability.lacks else Text("yes", style="green")
-            name = f"{ability.kind} {ability.name}"
-            rows.append([name, usable, ability.lacks or ability.summary])
+        rows: list[list[RenderableType]] = [
+            [
+                f"{one.kind} {one.name}",
+                Text("no", style="red") if one.lacks else Text("yes", style="green"),
+                one.lacks or one.summary,
+            ]
+            for one in self.abilities
+        ]
         return Group(table(["machine", ""], facts), Text(), table(["can use", "", ""], rows))
 
 
@@ -174,12 +169,11 @@ def _strategies(hardware: Hardware) -> list[Ability]:
 
 
 def _needs(needs: dict[str, Any]) -> str:
-    words = [str(needs["summary"])]
-    if needs["plan"]:
-        words.append(f"needs a workload that declares {' and '.join(needs['plan'])}")
-    if needs["constraints"]:
-        words.append(f"if {' and '.join(needs['constraints'])}")
-    return "; ".join(words)
+    plan, constraints = (" and ".join(needs[key]) for key in ("plan", "constraints"))
+    declares = f"needs a workload that declares {plan}" if plan else ""
+    return "; ".join(
+        filter(None, [str(needs["summary"]), declares, f"if {constraints}" if constraints else ""])
+    )
 
 
 def _ray() -> Ability:
@@ -187,16 +181,10 @@ def _ray() -> Ability:
         version = metadata.version("ray")
     except metadata.PackageNotFoundError:
         return Ability("dispatcher", "ray", "", "needs the package ray")
-    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    needed = ".".join(map(str, REQUIRED_RAY))
-    lacks = (
-        ""
-        if numbers >= REQUIRED_RAY
-        else f"needs ray {needed} or later for its token authentication"
-    )
-    return Ability(
-        "dispatcher", "ray", f"Ray {version}, workers on one machine or a cluster", lacks
-    )
+    old = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < REQUIRED_RAY
+    needed = f"needs ray {'.'.join(map(str, REQUIRED_RAY))} or later for its token authentication"
+    summary = f"Ray {version}, workers on one machine or a cluster"
+    return Ability("dispatcher", "ray", summary, needed if old else "")
 
 
 def _store(store: str) -> Ability:

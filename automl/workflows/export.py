@@ -69,10 +69,10 @@ def export(
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
-    which = "the best" if snapshot.best == trial else "one"
-    answer = f" {summary.headline(snapshot)}" if snapshot.best == trial else ""
+    best = snapshot.best == trial
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
-    return f"Trial {trial.number}, {which} of {count} of the sweep `{sweep}`.{answer}"
+    which = f"Trial {trial.number}, {'the best' if best else 'one'} of {count}"
+    return f"{which} of the sweep `{sweep}`.{f' {summary.headline(snapshot)}' if best else ''}"
 
 
 def _of_workload(
@@ -95,31 +95,16 @@ def _of_objective(
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)
-    files = {}
-    for name in folder.names():
-        if name not in OWN and not name.startswith("."):
-            folder.copy(name, target)
-            files[name] = "written by the objective"
-    lines = [
-        f"# {spec.name}",
-        "",
-        found_by,
-        "",
-        "## Metrics",
-        "",
-        *_rows(trial.metrics),
-        "",
-        "## Configuration",
-        "",
-        *_rows(trial.params),
-    ]
-    (target / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    names = [one for one in folder.names() if one not in OWN and not one.startswith(".")]
+    for name in names:
+        folder.copy(name, target)
+    files = dict.fromkeys(names, "written by the objective")
+    parts = [f"# {spec.name}", found_by, "## Metrics", _table(trial.metrics)]
+    parts += ["## Configuration", _table(trial.params)]
+    (target / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
     return {**files, "README.md": "this card"}
 
 
-def _rows(values: Mapping[str, Any]) -> list[str]:
-    return [
-        "| name | value |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in values.items()),
-    ]
+def _table(values: Mapping[str, Any]) -> str:
+    rows = (f"| {name} | {value} |" for name, value in values.items())
+    return "\n".join(["| name | value |", "|---|---|", *rows])

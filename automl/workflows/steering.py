@@ -1,34 +1,41 @@
 """What people do with a sweep while it runs, in plain data. The ledger keeps who did it and when.
 
 Each function sends one command. Requests are obeyed by the running controller within a second, or
-by this process if there is none. Marks (a star, tags, a note) need nobody to obey them.
+by this process if there is none. Marks (a star, tags, a note) need nobody to obey them. Functions
+that return a text say what happens. They raise UsageError if there is no such sweep or trial, and
+AutomlError if the state of the trial or the sweep does not allow it.
 """
 
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from automl.actions import ACTIONS
+from automl.actions.action import documented
+from automl.actions.steering import LIMITS_OF_BUDGET
+from automl.config.limits import known_parameter, limit_of
 from automl.control.wiring import attend
 from automl.core import Command, arguments
 from automl.core.marks import MARK, NO_MARKS, Marks
 from automl.core.worker_range import WorkerRange
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from automl.suggesters.domain import Limit
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.validation import plain, plain_params
 
+from . import next_trials
 from .requests import request, whoami
 
 _PAUSE_SECONDS: Final = 0.05
-_MAX_TEXT: Final = 4096  # characters of a note or of all tags
+_MAX_TEXT: Final = 4096  # characters of a note or a tag
 
 
+@documented(ACTIONS["stop"])
 def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
     """End a sweep; its trials stop at their next report, and their results count.
 
-    Args:
-        by: who wants it; "" for the user and host of this process, as in all functions here.
-
-    Returns:
-        What happens, in words.
+    Its controller ends it; without one, this process ends a sweep that agents serve.
     """
     who = by or whoami()
     while True:
@@ -47,87 +54,102 @@ def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
         time.sleep(_PAUSE_SECONDS)  # somebody else holds the sweep for a moment
 
 
+@documented(ACTIONS["stop"])
 def stop_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """End a trial for good; a running one stops at its next report.
-
-    Returns:
-        What happens, in words.
-
-    Raises:
-        UsageError: there is no such sweep or trial.
-        AutomlError: the trial has ended already.
-    """
+    """End a trial for good; a running one stops at its next report."""
     return _of_trial(ledger, sweep, "stop_trial", trial, by)
 
 
+@documented(ACTIONS["pause"])
 def pause_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """Pause a running trial at its next report, until `resume_trial`.
-
-    Raises:
-        UsageError: there is no such sweep or trial.
-        AutomlError: the trial does not run, or it cannot go on from a checkpoint.
-    """
+    """Pause a running trial that can go on from a checkpoint, until `resume_trial`."""
     return _of_trial(ledger, sweep, "pause_trial", trial, by)
 
 
+@documented(ACTIONS["resume"])
 def resume_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """Let a paused trial go on before any new one.
-
-    Raises:
-        UsageError: there is no such sweep or trial.
-        AutomlError: the trial is not paused, or the sweep has ended.
-    """
+    """Let a paused trial go on before any new one."""
     return _of_trial(ledger, sweep, "resume_trial", trial, by)
 
 
+@documented(ACTIONS["retry"])
 def retry_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """Try the configuration of a finished trial again, as a new trial.
-
-    Raises:
-        UsageError: there is no such sweep or trial.
-        AutomlError: the trial has not ended, or the sweep has.
-    """
+    """Try the configuration of a finished trial again, as a new trial."""
     return _of_trial(ledger, sweep, "retry_trial", trial, by)
 
 
-def set_budget(ledger: Ledger, sweep: str, limits: Mapping[str, Any], by: str = "") -> str:
-    """Change limits of the budget, also while the sweep runs. Others stay as they are.
-
-    Args:
-        limits: by name: `trials`, `time` and `worker_time` in seconds, `target`, `gain`; None to
-            remove one.
+@documented(ACTIONS["budget"])
+def set_budget(ledger: Ledger, sweep: str, by: str = "", **limits: float | None) -> str:
+    """Change the limits of the budget that are named; None removes one. Times are in seconds.
 
     Raises:
         UsageError: a limit is unknown or malformed.
         AutomlError: the sweep is ending already.
     """
-    known = ("trials", "time", "worker_time", "target", "gain")
+    known = [one.name for one in LIMITS_OF_BUDGET]
     if not limits or set(limits) - set(known):
-        raise UsageError(
-            f"a budget has {', '.join(known)}, got {', '.join(map(str, limits)) or 'nothing'}"
-        )
-    command = Command("budget", dict(limits), by=by or whoami())
-    return str(request(ledger, sweep, command)["done"])
+        raise UsageError(f"a budget has {', '.join(known)}, got {', '.join(limits) or 'nothing'}")
+    return _done(ledger, sweep, Command("budget", limits, by=by or whoami()))
 
 
+@documented(ACTIONS["scale"])
 def scale(ledger: Ledger, sweep: str, workers: int, least: int | None = None, by: str = "") -> str:
     """Change the number of workers, also while the sweep runs on a cluster.
 
     Workers that are too many end after their trials.
-
-    Args:
-        workers: how many, or the most of a range.
-        least: of the range; None for the same.
 
     Raises:
         UsageError: a number is wrong, or too low for the ranks of a trial.
         AutomlError: the sweep runs, and not on Ray.
     """
     wanted = WorkerRange(workers if least is None else least, workers)
-    command = Command("scale", {"min": wanted.min, "max": wanted.max}, by=by or whoami())
-    return str(request(ledger, sweep, command)["done"])
+    content = {"min": wanted.min, "max": wanted.max}
+    return _done(ledger, sweep, Command("scale", content, by=by or whoami()))
 
 
+@documented(ACTIONS["pin"])
+def pin(
+    ledger: Ledger,
+    sweep: str,
+    limits: Mapping[str, Any] | None = None,
+    release: Iterable[str] = (),
+    by: str = "",
+) -> Mapping[str, Any]:
+    """Pin or narrow parameters, or release them, from the next suggestion on.
+
+    A limit is a value, `{"low": ..., "high": ...}`, or `{"choices": [...]}`.
+
+    Returns:
+        What happens, in words (`done`), and the `limits` that hold now.
+    """
+    space = ledger.spec(sweep).space
+    given = {name: _limit(space, name, value) for name, value in (limits or {}).items()}
+    if not given and not release:
+        raise UsageError("name a parameter in limits or in release")
+    after = next_trials.pin(ledger, sweep, given, release, by)
+    shown = "; ".join(f"{name}: {limit}" for name, limit in after.items())
+    return {
+        "done": f"from the next suggestion on: {shown}" if shown else "nothing is limited",
+        "limits": {name: limit.to_dict() for name, limit in after.items()},
+    }
+
+
+@documented(ACTIONS["enqueue"])
+def enqueue(
+    ledger: Ledger, sweep: str, params: Mapping[str, Any], by: str = ""
+) -> Mapping[str, Any]:
+    """Give the sweep a configuration to try next.
+
+    Returns:
+        What happens, in words (`done`), the whole configuration (`params`), and the number of the
+        `trial` that waits; None if the sweep runs.
+    """
+    whole, number = next_trials.try_next(ledger, sweep, plain_params(params), by)
+    done = f"{sweep} tries it next" if number is None else f"trial {number} waits for a resume"
+    return {"done": done, "params": dict(whole), "trial": number}
+
+
+@documented(ACTIONS["mark"])
 def mark(
     ledger: Ledger,
     sweep: str,
@@ -142,12 +164,7 @@ def mark(
 ) -> Mapping[str, Any]:
     """Star, tag or annotate a trial, or the sweep itself; archive the sweep.
 
-    Args:
-        trial: its number; None for the sweep.
-        star: whether it has a star; None to leave it.
-        add_tags, remove_tags: words.
-        note: replaces the note; "" removes it, None leaves it.
-        archived: whether the studio leaves the sweep out of its list; None to leave it.
+    What is None stays as it is.
 
     Returns:
         The marks that it has now, see `marks`.
@@ -190,10 +207,35 @@ def marks(ledger: Ledger, sweep: str) -> Marks:
 
 def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str:
     number = arguments.whole("trial", trial, least=0)
-    return str(request(ledger, sweep, Command(kind, {}, number, by=by or whoami()))["done"])
+    return _done(ledger, sweep, Command(kind, {}, number, by=by or whoami()))
+
+
+def _done(ledger: Ledger, sweep: str, command: Command) -> str:
+    """What happens, in words."""
+    return str(request(ledger, sweep, command)["done"])
 
 
 def _short(name: str, text: str) -> str:
     if len(text) > _MAX_TEXT:
         raise UsageError(f"{name} has at most {_MAX_TEXT} characters, got {len(text)}")
     return arguments.text(name, text)
+
+
+def _limit(space: Space, name: str, value: Any) -> Limit:
+    if not isinstance(value, dict):
+        return limit_of(space, name, plain(value))
+    parameter = known_parameter(space, name)
+    if "choices" in value:
+        if not isinstance(parameter, Choice):
+            raise UsageError(f"{name} is a number: its limit is a value, or low and high")
+        return limit_of(space, name, tuple(map(plain, value["choices"])))
+    if not isinstance(parameter, Float | Int):
+        raise UsageError(f"{name} has choices: its limit is a value, or choices")
+    ends = ((value.get(key), getattr(parameter, key)) for key in ("low", "high"))
+    wanted = (end if given is None else _of_kind(given, end) for given, end in ends)
+    return limit_of(space, name, tuple(wanted))
+
+
+def _of_kind(value: float, end: float | int) -> float | int:
+    """A whole number if the parameter's are, such as 8.0 of JSON."""
+    return int(value) if isinstance(end, int) and float(value).is_integer() else value

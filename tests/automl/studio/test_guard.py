@@ -76,14 +76,14 @@ def test_every_answer_has_a_strict_policy(client: Client) -> None:
 
 
 def test_wrong_tokens_are_counted(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MOST_REFUSED", 3)
+    monkeypatch.setattr(guard, "MAX_REFUSED", 3)
     found = [client.ask("/api/sweeps", role=None)[0] for _ in range(5)]
     assert found == [401, 401, 401, 429, 429]
     assert client.ask("/api/sweeps")[0] == 200, "who has the token is still answered"
 
 
 def test_too_many_requests_are_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MOST_REQUESTS", 5)
+    monkeypatch.setattr(guard, "MAX_REQUESTS", 5)
     assert 429 in [client.ask("/api/sweeps")[0] for _ in range(7)]
 
 

@@ -17,12 +17,13 @@ from processes import of, running, wait_until
 from report_sweeps import write_sweep
 from studio_stores import Client, serving
 
+from automl.actions import OPERATIONS
+from automl.actions.action import Operation
 from automl.core import Budget, Command, TrialState
 from automl.ledger import Ledger
 from automl.ledger.check import check
 from automl.studio import actions
 from automl.studio.tokens import Role
-from automl.studio.verbs import VERBS, HttpVerb
 from automl.workflows import steering
 
 DONE = "done"
@@ -52,8 +53,8 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield client
 
 
-def path_of(verb: HttpVerb, sweep: str = "test", trial: int = 0) -> str:
-    return f"{sweep}{verb.path}".replace("{trial}", str(trial))
+def path_of(operation: Operation, sweep: str = "test", trial: int = 0) -> str:
+    return f"{sweep}{operation.path}".replace("{trial}", str(trial))
 
 
 def test_a_running_sweep_is_steered(tmp_path: Path) -> None:
@@ -150,21 +151,21 @@ def test_a_finished_sweep_gets_a_trial_that_waits(client: Client) -> None:
     assert (trial["state"], trial["source"]) == ("waiting", "enqueued")
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
+@pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("role", [None, *Role])
-def test_a_role_does_only_what_is_its_own(
-    unchanged: Client, verb: HttpVerb, role: Role | None
-) -> None:
-    if role in verb.roles:
+def test_a_role_does_only_what_is_its_own(unchanged: Client, name: str, role: Role | None) -> None:
+    action, operation = OPERATIONS[name]
+    if role == action.role:
         pytest.skip("its own")
-    status, found = unchanged.post(path_of(verb, "toy"), BODIES.get(verb.name), role)
+    status, found = unchanged.post(path_of(operation, "toy"), BODIES.get(name), role)
     assert status == (401 if role is None else 403), found
     assert unchanged.get("/api/sweeps/toy")["commands"] == []
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_other_sites_and_other_methods_do_nothing(unchanged: Client, verb: HttpVerb) -> None:
-    role = next(iter(verb.roles))
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_other_sites_and_other_methods_do_nothing(unchanged: Client, name: str) -> None:
+    action, operation = OPERATIONS[name]
+    role = Role(action.role)
     own = f"http://127.0.0.1:{unchanged.server.port}"
     for headers in (
         {"Origin": "http://evil.example"},
@@ -172,9 +173,9 @@ def test_other_sites_and_other_methods_do_nothing(unchanged: Client, verb: HttpV
         {"Origin": f"{own}.evil.example"},
     ):
         assert (
-            unchanged.post(path_of(verb, "toy"), BODIES.get(verb.name), role, **headers)[0] == 403
+            unchanged.post(path_of(operation, "toy"), BODIES.get(name), role, **headers)[0] == 403
         )
-    path = f"/api/sweeps/{path_of(verb, 'toy')}"
+    path = f"/api/sweeps/{path_of(operation, 'toy')}"
     for method in ("GET", "PUT", "DELETE"):
         assert unchanged.ask(path, role, method)[0] == 405
     assert unchanged.get("/api/sweeps/toy")["commands"] == []

@@ -21,10 +21,10 @@ from processes import running
 from sources import ROOT
 from studio_stores import Client, serving
 
+from automl.actions import OPERATIONS
 from automl.ledger import Ledger
 from automl.ledger.check import check
 from automl.studio.tokens import Role
-from automl.studio.verbs import VERBS
 from search_spaces import Float, Space
 
 
@@ -58,7 +58,7 @@ def test_an_agent_runs_a_sweep_from_the_first_trial_to_the_last(agent: Any, tmp_
         valid("AskAnswer", asked)
         trial = f"trials/{asked['trial']}"
         step = agent(f"{trial}/report-step", step=1, metrics={"loss": 2.0}, attempt=1)
-        valid("StepAnswer", step)
+        valid("ReportStepAnswer", step)
         assert step["stop"] is False
         told = agent(f"{trial}/tell", metrics={"loss": asked["params"]["lr"]}, attempt=1)
         valid("TellAnswer", told)
@@ -181,20 +181,20 @@ def test_the_document_is_valid_and_has_every_verb(client: Client) -> None:
     validate(found)
     assert found["openapi"] == "3.1.0"
     posts = {path for path, methods in found["paths"].items() if "post" in methods}
-    assert posts == {verb.route for verb in VERBS}
-    for verb in VERBS:
-        operation = found["paths"][verb.route]["post"]
-        assert [set(one) for one in operation["security"]] == [{role.value} for role in verb.roles]
-        assert operation["operationId"] == verb.name
+    assert posts == {operation.route for _, operation in OPERATIONS.values()}
+    for name, (action, operation) in OPERATIONS.items():
+        described = found["paths"][operation.route]["post"]
+        assert described["security"] == [{action.role: []}]
+        assert described["operationId"] == name
 
 
 def test_what_the_document_allows_is_accepted_and_nothing_else(client: Client) -> None:
     for body in ({"star": True}, {"add_tags": ["a"]}, {}, {"note": None}):
-        valid("SweepMarkBody", body)
+        valid("MarkSweepBody", body)
         assert client.post("toy/mark", body)[0] == 200
     for body in ({"star": "yes"}, {"tags": ["a"]}, {"add_tags": ["a b"]}):
         with pytest.raises(Exception, match="Failed validating"):
-            valid("SweepMarkBody", body)
+            valid("MarkSweepBody", body)
         assert client.post("toy/mark", body)[0] == 400
 
 

@@ -108,7 +108,7 @@ def test_a_finished_trial_is_tried_again_as_a_new_one(tmp_path: Path) -> None:
 
 def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
     with running(tmp_path, budget=Budget(trials=1, time=3600.0)) as (ledger, process):
-        done = steering.set_budget(ledger, "test", {"trials": 2, "time": None})
+        done = steering.set_budget(ledger, "test", trials=2, time=None)
         assert done == "the budget is now: trials 2"
         assert ledger.spec("test").budget == Budget(trials=2), "a resume knows it too"
         for number in (0, 1):
@@ -126,7 +126,7 @@ def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
     assert agents.ask(ledger, "test")["trial"] is None
     with pytest.raises(AutomlError, match=r"begins no more trials: it is finished\. Raise its"):
         steering.retry_trial(ledger, "test", 0)
-    steering.set_budget(ledger, "test", {"trials": 4})
+    steering.set_budget(ledger, "test", trials=4)
     assert ledger.snapshot("test").state == "interrupted"
     assert agents.ask(ledger, "test")["trial"] == 2
 
@@ -146,7 +146,7 @@ def test_a_malformed_budget_changes_nothing(
 ) -> None:
     ledger.create_sweep(make_spec(trials=2))
     with pytest.raises(UsageError, match=message):
-        steering.set_budget(ledger, "test", limits)
+        steering.set_budget(ledger, "test", **limits)
     assert ledger.spec("test").budget == Budget(trials=2)
 
 

@@ -4,8 +4,8 @@ import { duration } from "../format.js";
 import { ticks } from "../scales.js";
 
 const LANE = 14;
-const MOST_LANES = 24;
-const MOST_BARS = 3000;
+const MAX_LANES = 24;
+const MAX_BARS = 3000;
 
 export function timeline(open) {
   const svg = s("svg", { "aria-hidden": "true" });
@@ -23,18 +23,18 @@ export function timeline(open) {
     const width = node.clientWidth - 8;
     if (width < 50) return;
     const bars = table.rows.filter((row) => typeof table.cell(row, "started") === "number")
-      .map((row) => [table.cell(row, "started"), table.cell(row, "ended") ?? data.seconds, row]).sort((a, b) => a[0] - b[0]).slice(-MOST_BARS);
+      .map((row) => [table.cell(row, "started"), table.cell(row, "ended") ?? data.seconds, row]).sort((a, b) => a[0] - b[0]).slice(-MAX_BARS);
     const lanes = [];
     const placed = bars.map((bar) => {
       let lane = lanes.findIndex((free) => free <= bar[0] + 1e-9);
       if (lane < 0) lane = lanes.push(0) - 1;
       lanes[lane] = bar[1];
       return [...bar, lane];
-    }).filter((bar) => bar[3] < MOST_LANES);
+    }).filter((bar) => bar[3] < MAX_LANES);
     const from = bars.length ? bars[0][0] : 0;
     const span = Math.max(data.seconds - from, ...bars.slice(-200).map((bar) => bar[1] - from), 1e-9);
     const x = (value) => 4 + ((value - from) / span) * (width - 8);
-    const height = Math.min(lanes.length, MOST_LANES) * LANE + 24;
+    const height = Math.min(lanes.length, MAX_LANES) * LANE + 24;
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
     svg.replaceChildren(...placed.map(([begin, end, row, lane]) => s("rect", { class: `bar ${table.cell(row, "state")}`, x: x(begin).toFixed(1), y: lane * LANE + 1, width: Math.max(x(end) - x(begin) - 0.5, 1).toFixed(1), height: LANE - 3, rx: 2, "data-trial": row[0] }, s("title", {}, `trial ${row[0]}, ${table.cell(row, "state")}: ${duration(end - begin)}`))),

@@ -10,7 +10,7 @@ import { robust } from "../scales.js";
 import { logView } from "./log.js";
 import { whyPanel } from "./why.js";
 
-const MOST_CURVES = 8;
+const MAX_CURVES = 8;
 
 export async function trialPage(frame, name, text) {
   const n = Number(text);
@@ -30,9 +30,9 @@ export async function trialPage(frame, name, text) {
   function drawCurves() {
     const goals = sweep.goals.map((goal) => goal.metric);
     const names = Object.keys(trial.curves).sort((a, b) => goals.includes(b) - goals.includes(a));
-    few.textContent = !names.length ? "This trial has not reported anything." : names.length > MOST_CURVES ? `The first ${MOST_CURVES} of ${names.length} metrics.` : "";
+    few.textContent = !names.length ? "This trial has not reported anything." : names.length > MAX_CURVES ? `The first ${MAX_CURVES} of ${names.length} metrics.` : "";
     few.hidden = !few.textContent;
-    for (const one of names.slice(0, MOST_CURVES)) {
+    for (const one of names.slice(0, MAX_CURVES)) {
       const found = trial.curves[one];
       if (!charts.has(one)) {
         const chart = new Chart(190);

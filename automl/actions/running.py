@@ -1,0 +1,263 @@
+"""Actions before a sweep, those that run one, or that train its best trials again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from .action import Action, Argument, Operation
+from .arguments import (
+    ARTIFACTS,
+    BY,
+    CONFIG,
+    DISPATCHING,
+    JSON,
+    LOG_JSON,
+    METRICS_ADDRESS,
+    OBJECTIVE,
+    SEED,
+    SHELL,
+    STORE,
+    SWEEP,
+    TIME_TEXT,
+    TRIAL,
+    TRIAL_OR_BEST,
+    TRIALS_TEXT,
+    output,
+)
+from .headings import EVERY_DAY, PREPARE, TAKE_OUT
+
+_PROGRAM: Final = "automl.cli.program.ProgramVerb"
+_TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, *DISPATCHING)
+_RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
+
+
+RUNNING: Final = (
+    Action(
+        "init",
+        EVERY_DAY,
+        "Write a first configuration.",
+        """Write a commented configuration for a workload, a function of your own, or a COMMAND.
+
+        The numbers among the options of a command become parameters, with a range around each.""",
+        (
+            "automl init translation",
+            "automl init --objective train.py:objective -o mine.yaml",
+            "automl init -- python train.py --lr 0.001 --width 64",
+        ),
+        (
+            Argument("workload", metavar="[WORKLOAD]"),
+            OBJECTIVE,
+            output("NAME.yaml", "FILE", "File to write, '-' to print it."),
+        ),
+        "automl.cli.init.init",
+        parser=_PROGRAM,
+    ),
+    Action(
+        "sweep",
+        EVERY_DAY,
+        "Run a sweep.",
+        """Tune what a configuration describes: propose trials, train them, learn, and repeat.
+
+        KEY=VALUE sets a value of the configuration by its dotted key. Ctrl-C interrupts the sweep;
+        `automl resume` continues it. A COMMAND is run by each trial: {NAME} becomes the value of a
+        parameter, {params} all of them as --NAME=VALUE.""",
+        (
+            "automl sweep configs/nmt.yaml",
+            "automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --trials 20",
+            "automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision "
+            "--budget 10m",
+            "automl sweep mine.yaml --objective train.py:objective",
+            "automl sweep mine.yaml --objective train.py:objective --prior old.csv",
+            "automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}",
+            r"automl sweep mine.yaml --report loss='val_loss (\S+)' -- ./train {params}",
+            "automl sweep configs/nmt.yaml beliefs.learning_rate=2e-3 beliefs.precision=bf16",
+            "automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt",
+            "automl sweep mine.yaml --create            for agents, see automl ask --help",
+        ),
+        (
+            *CONFIG,
+            Argument("name", str, "Name of the sweep; refused if it is in use.", "--name", "NAME"),
+            Argument(
+                "resume",
+                bool,
+                "Continue the sweep of that name if it exists, for jobs that are started again.",
+                "--resume",
+                default=False,
+            ),
+            TRIALS_TEXT,
+            TIME_TEXT,
+            Argument(
+                "workers", str, "Number of trials that run at the same time.", "--workers", "N"
+            ),
+            SEED,
+            replace(
+                STORE,
+                help="Folder or database URL of the sweeps.  [default: .automl]",
+                default=None,
+            ),
+            ARTIFACTS,
+            Argument(
+                "sources",
+                help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be "
+                "repeated.",
+                flag="--prior",
+                metavar="SOURCE",
+                many=True,
+            ),
+            Argument(
+                "transfer",
+                help="Start from the best of an earlier sweep on other data or hardware.",
+                flag="--transfer",
+                metavar="SWEEP",
+            ),
+            Argument(
+                "dry_run",
+                bool,
+                "Check everything, show what would run, create nothing.",
+                "--dry-run",
+                default=False,
+            ),
+            Argument(
+                "create",
+                bool,
+                "Create the sweep for agents (`automl ask`), run nothing.",
+                "--create",
+                default=False,
+            ),
+            JSON,
+            OBJECTIVE,
+            SHELL,
+            Argument(
+                "patterns",
+                help=r"How a command prints a metric, such as loss='loss (\S+)'; may be repeated.",
+                flag="--report",
+                metavar="NAME=REGEX",
+                many=True,
+            ),
+            *_RUN,
+        ),
+        "automl.cli.sweep.sweep",
+        parser=_PROGRAM,
+    ),
+    Action(
+        "resume",
+        EVERY_DAY,
+        "Continue an interrupted sweep, or a paused trial.",
+        """Continue an interrupted sweep with the rest of its budget, or with a larger one.
+
+        Finished trials stay. Interrupted trials continue from their newest checkpoint. The space
+        may change: wider or narrower ranges, other choices, new parameters with a default. What was
+        learned is kept; values that are left out are not tried again. A sweep that reached its
+        budget needs a larger one to go on.""",
+        (
+            "automl resume nmt",
+            "automl resume nmt --trials 60 --budget 1h",
+            "automl resume nmt --trials 60 space.learning_rate.high=0.3 "
+            "'space.optimizer=[adamw, lion]'",
+            "automl resume nmt --trials 60 --config configs/nmt.yaml",
+            "automl resume mine --objective train.py:objective",
+            "automl resume mine -- python train.py --lr={lr}",
+            "automl resume nmt --artifacts s3://bucket/sweeps",
+            "automl resume nmt --trial 12",
+        ),
+        (
+            SWEEP,
+            Argument("overrides", metavar="[space.KEY=VALUE]...", many=True, on="shell"),
+            Argument(
+                "config",
+                "file",
+                help="Take the space from this configuration, which may have changed since.",
+                flag="--config",
+                metavar="FILE",
+                on="shell",
+            ),
+            replace(
+                TRIAL,
+                help="Continue only this paused trial of a sweep that runs elsewhere.",
+                required=False,
+            ),
+            STORE,
+            *(
+                replace(one, on="shell")
+                for one in (TRIALS_TEXT, TIME_TEXT, JSON, OBJECTIVE, SHELL, ARTIFACTS, *_RUN)
+            ),
+            BY,
+        ),
+        "automl.cli.resume.resume",
+        parser=_PROGRAM,
+        operations=(
+            Operation(
+                "resume_trial",
+                "/trials/{trial}/resume",
+                "automl.workflows.steering.resume_trial",
+                "Let a paused trial go on before any new one.",
+            ),
+        ),
+    ),
+    Action(
+        "confirm",
+        TAKE_OUT,
+        "Train the best again: is their lead more than noise?",
+        """Train the best configurations again with other seeds, to see whether the lead is noise.
+
+        The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If
+        you run it again, only missing runs are trained.""",
+        (
+            "automl confirm nmt",
+            "automl confirm nmt --seeds 5 --top 2",
+            "automl confirm mine -- python train.py --lr={lr}",
+        ),
+        (
+            SWEEP,
+            STORE,
+            Argument("seeds", int, "Runs of each configuration.", "--seeds", default=3, min=2),
+            Argument("top", int, "Number of configurations.", "--top", default=3, min=2),
+            JSON,
+            *_TRAINED,
+        ),
+        "automl.cli.training_again.confirm",
+        parser=_PROGRAM,
+    ),
+    Action(
+        "fit",
+        TAKE_OUT,
+        "Train the best configuration on all data, and export it.",
+        """Train the best configuration to its full length on all data, and export it.
+
+        The data are those for training and for validation.
+
+        It runs as the sweep SWEEP.fit. Its validation metrics mean nothing, because it has trained
+        on that data.""",
+        (
+            "automl fit nmt",
+            "automl fit nmt --train-time 10m -o models/nmt",
+            "automl fit mine -- python train.py --lr={lr}",
+        ),
+        (
+            SWEEP,
+            STORE,
+            output("SWEEP-fit"),
+            TRIAL_OR_BEST,
+            Argument(
+                "train_time",
+                "duration",
+                "Training time.  [default: as the trials of the sweep]",
+                "--train-time",
+                "TIME",
+            ),
+            *_TRAINED,
+        ),
+        "automl.cli.training_again.fit",
+        parser=_PROGRAM,
+    ),
+    Action(
+        "space",
+        PREPARE,
+        "Show the search space on this hardware.",
+        "Show the search space of a configuration, and what this hardware leaves out and why.",
+        ("automl space configs/nmt.yaml", "automl space configs/nmt.yaml space=auto"),
+        (*CONFIG, JSON),
+        "automl.cli.space.space",
+    ),
+)

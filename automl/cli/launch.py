@@ -1,0 +1,125 @@
+"""The verbs that submit a sweep as a job of another system: `launch slurm`, `launch kuberay`."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from automl.errors import UsageError
+
+from .common import STORE, emit, say
+from .program import Program, ProgramVerb
+
+if TYPE_CHECKING:
+    from automl.launch.sweep_command import SweepCommand
+
+# Options of `automl sweep` that a job passes on, with their keys of the configuration.
+KEYS: Final = {"trials": "budget.trials", "budget": "budget.time", "seed": "seed"}
+# Options in the order of the first fields of a job.
+_SLURM: Final = (
+    *("nodes", "time", "gpus_per_node", "cpus_per_node"),
+    *("partition", "account", "grace", "requeues"),
+)
+
+
+class SlurmVerb(ProgramVerb):
+    """A verb with options of sbatch behind the first `--`, and a command behind the second."""
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """With the options of sbatch and the command at the end."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [*pieces[:-1], "[-- SBATCH_OPTION... [-- COMMAND [ARG]...]]"]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take the options of sbatch out."""
+        flags: list[str] = []
+        if "--" in args:
+            place = args.index("--")
+            flags, rest = args[place + 1 :], []
+            if "--" in flags:
+                second = flags.index("--")
+                flags, rest = flags[:second], flags[second:]
+            args = args[:place] + rest
+        left = super().parse_args(ctx, args)
+        ctx.params["flags"] = tuple(flags)
+        return left
+
+
+def slurm(dry_run: bool, as_json: bool, **options: Any) -> None:
+    """Submit a batch job that starts Ray on its nodes and runs the sweep there."""
+    from automl.launch.slurm import SlurmJob
+
+    sweep = _checked_sweep(options)
+    job = SlurmJob(sweep, Path.cwd(), *map(options.pop, _SLURM), **options)
+    if dry_run:
+        script = job.script()
+        return emit({"sweep": sweep.name, "script": script}) if as_json else say(script)
+    _tell_if_it_goes_on(sweep.name, sweep.store)
+    number = job.submit()
+    log = job.log.replace("%j", number)
+    if as_json:
+        return emit({"sweep": sweep.name, "store": sweep.store, "job": number, "log": log})
+    return say(f"job {number} runs the sweep {sweep.name}; its messages: {log}")
+
+
+def kuberay(dry_run: bool, as_json: bool, volumes: tuple[str, ...], **options: Any) -> None:
+    """Submit a RayJob: KubeRay makes a Ray cluster and runs the sweep there."""
+    from automl.launch.kuberay import KubeRayJob, read_volume
+
+    sweep = _checked_sweep(options)
+    job = KubeRayJob(sweep, volumes=tuple(map(read_volume, volumes)), **options)
+    if dry_run:
+        return emit(job.manifest()) if as_json else say(job.text())
+    job.apply()
+    if as_json:
+        return emit({"sweep": sweep.name, "store": sweep.store, "job": job.name})
+    runs = f"the RayJob {job.name} runs the sweep {sweep.name}"
+    return say(f"{runs}; see kubectl get rayjob {job.name}")
+
+
+def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
+    """The command of the sweep, after the checks of `automl sweep --dry-run`.
+
+    Args:
+        options: of the verb; those of the sweep are taken out.
+
+    Raises:
+        UsageError: the configuration, an override, or the store is wrong.
+    """
+    from automl.config import Override, load
+    from automl.launch.sweep_command import SweepCommand
+    from automl.ledger.database import refuse_password
+
+    config, overrides, objective = map(options.pop, ("config", "overrides", "objective"))
+    program: Program | None = options.pop("program")
+    keys = {"name": "name", "store": "store", **KEYS}
+    given = {name: text for name in keys if (text := options.pop(name)) is not None}
+    loaded = load(
+        config,
+        [*overrides, *(Override(keys[name], text, f"--{name}") for name, text in given.items())],
+        objective=objective is not None,
+        command="" if program is None else str(program),
+    )
+    refuse_password(loaded.store)
+    for note in loaded.notes:
+        say(note, err=True)
+    passed = {name: text for name, text in given.items() if name in KEYS}
+    passed |= {} if objective is None else {"objective": objective}
+    behind: tuple[str, ...] = ()
+    if program is not None:
+        behind = (*(["--shell"] if program.shell else []), "--", *program.arguments)
+    return SweepCommand(config, loaded.spec.name, loaded.store, overrides, passed, behind)
+
+
+def _tell_if_it_goes_on(name: str, store: str) -> None:
+    """Say that the job goes on with a sweep, if the store is here and has it."""
+    from automl.control.preflight import existing_sweeps
+
+    with suppress(UsageError):  # the job may reach a store that this machine does not
+        if name in existing_sweeps(store):
+            place = "" if store == STORE else f" of {store}"
+            goes_on = f"the job goes on with the sweep {name}{place}"
+            say(f"{goes_on}; for another one, give --name", err=True)

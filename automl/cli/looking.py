@@ -1,0 +1,231 @@
+"""The verbs that look at sweeps. They load neither torch nor Ray."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from automl.core import Noted, Snapshot, Trial, TrialState
+from automl.core.text import (
+    configuration,
+    configurations,
+    duration,
+    goal_value,
+    memory,
+    number,
+    printable,
+    state_of,
+    why_no_best,
+)
+from automl.errors import AutomlError, UsageError
+from workers.protocol import LOGS, log_name
+
+from . import NO_SUCCESS
+from .common import draw, draw_table, emit, newest_sweep, opened, say
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
+    """Show the progress of a sweep, and how its space was changed."""
+    snapshot = ledger.snapshot(sweep, condensed=True)
+    if as_json:
+        return emit(status_object(snapshot))
+    from automl.report.terminal_view import SweepView
+
+    draw(SweepView(snapshot, height=24), width=100)
+    if snapshot.spec is not None and snapshot.spec.explored is not None:
+        for event in ledger.events(sweep):
+            if isinstance(event, Noted) and event.kind == "space":
+                say(f"the space was changed: {event.message}")
+    return None
+
+
+def status_object(snapshot: Snapshot) -> dict[str, object]:
+    """The JSON object of `automl status`."""
+    best = snapshot.best
+    return {
+        "sweep": snapshot.sweep,
+        "state": snapshot.state,
+        "num_trials": len(snapshot.trials),
+        "num_completed": len(snapshot.in_state(TrialState.COMPLETED)),
+        "num_failed": len(snapshot.in_state(TrialState.FAILED)),
+        "best": _trial_object(snapshot, best) if best else None,
+        "seconds": snapshot.seconds,
+        "workers": snapshot.num_slots,
+    }
+
+
+def watch(ledger: Ledger, sweep: str, interval: float) -> None:
+    """Show the live view until the sweep ends or Ctrl-C is pressed."""
+    from automl.report.terminal_view import view
+
+    with view() as show:
+        try:
+            show(snapshot := ledger.snapshot(sweep, condensed=True))
+            while snapshot.state == "running":
+                time.sleep(interval)
+                show(snapshot := ledger.snapshot(sweep, condensed=True))
+        except KeyboardInterrupt:
+            return
+
+
+def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
+    """List the trials of a sweep."""
+    snapshot = ledger.snapshot(sweep, condensed=True)
+    if as_json:
+        return emit([trial.summary() for trial in snapshot.trials])
+    goals = [goal.metric for goal in snapshot.goals]
+    best = snapshot.best.number if snapshot.best else None
+    rows = []
+    lines = configurations([trial.params for trial in snapshot.trials])
+    for trial, line in zip(snapshot.trials, lines, strict=True):
+        values = [goal_value(trial, snapshot, index) for index in range(len(goals))]
+        name = f"{trial.number}{'*' if trial.number == best else ' '}"
+        cells = ["-" if value is None else number(value) for value in values]
+        measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
+        rows.append([name, state_of(trial, snapshot), *cells, *measured, line])
+    columns = ["trial", "state", *goals, "time", "memory", "configuration"]
+    draw_table(columns, rows, ["trial", *goals, "time", "memory"])
+    if best is not None:
+        from rich.text import Text
+
+        draw(Text(f"* the best by {snapshot.goals[0]}", style="dim"))
+    return None
+
+
+def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
+    """Show the best configuration beside the default one."""
+    from automl.report.confirmations import read
+
+    snapshot, confirmation = ledger.snapshot(sweep, condensed=True), read(ledger, sweep)
+    if snapshot.best is None:
+        message = f"{sweep}: {why_no_best(snapshot)}"
+        if snapshot.state == "running":
+            raise AutomlError(f"{message}\nThe sweep still runs.")
+        say(f"{message}\nSee automl trials {sweep}", err=True)
+        return NO_SUCCESS
+    if as_json:
+        confirmed = {"confirmation": confirmation.to_dict()} if confirmation else {}
+        emit(_best_object(snapshot, snapshot.best) | confirmed)
+        return None
+    from automl.report.summary import comparison, pareto_table
+
+    draw(comparison(snapshot, ledger.spec(sweep).known_space))
+    if len(snapshot.goals) > 1:
+        draw(pareto_table(snapshot))
+    if confirmation:
+        draw(f"\n{confirmation}")
+    return None
+
+
+def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
+    """The JSON object of `automl best`."""
+    default = snapshot.trials[0]
+    pareto = [one.summary() for one in snapshot.pareto] if len(snapshot.goals) > 1 else None
+    return {
+        **_trial_object(snapshot, trial),
+        "sweep": snapshot.sweep,
+        "goals": [str(goal) for goal in snapshot.goals],
+        "goal_values": _goal_values(snapshot, trial),
+        "baseline": default.summary(),
+        "baseline_goal_values": _goal_values(snapshot, default),
+        **({} if pareto is None else {"pareto": pareto}),
+    }
+
+
+def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
+    """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
+    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+
+
+def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
+    """Value of a trial for each goal, as trials are ranked (`metrics` are the last report)."""
+    return {
+        goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
+    }
+
+
+def list_sweeps(ledger: Ledger, as_json: bool) -> None:
+    """List the sweeps of a store."""
+    sweeps = ledger.sweeps()
+    if as_json:
+        return emit([asdict(info) for info in sweeps])
+    if not sweeps:
+        return say("no sweeps yet; start one with: automl sweep CONFIG")
+    rows = [
+        [
+            info.name,
+            info.state,
+            str(info.num_trials),
+            duration(info.seconds),
+            time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created)),
+        ]
+        for info in sweeps
+    ]
+    return draw_table(["sweep", "state", "trials", "time", "created"], rows, ["trials", "time"])
+
+
+def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
+    """Compare sweeps with the same first goal."""
+    if len(sweeps) < 2:
+        raise UsageError(f"compare needs at least two sweeps, got {len(sweeps)}")
+    snapshots = [ledger.snapshot(sweep) for sweep in sweeps]
+    if len({snapshot.goals[0] for snapshot in snapshots}) > 1:
+        goals = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
+        raise UsageError(f"only sweeps with the same first goal can be compared, got {goals}")
+    if as_json:
+        return emit([status_object(snapshot) for snapshot in snapshots])
+    rows = []
+    for snapshot in snapshots:
+        best = snapshot.best
+        value = goal_value(best, snapshot) if best else None
+        rows.append(
+            [
+                snapshot.sweep,
+                snapshot.state,
+                "-" if value is None else number(value),
+                str(len(snapshot.trials)),
+                str(len(snapshot.in_state(TrialState.FAILED))),
+                duration(snapshot.seconds),
+                configuration(best.params) if best else "-",
+            ]
+        )
+    goal = snapshots[0].goals[0].metric
+    columns = ["sweep", "state", goal, "trials", "failed", "time", "best configuration"]
+    return draw_table(columns, rows, [goal, "trials", "failed", "time"])
+
+
+def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
+    """Print the log of a rank, and the traceback of the last attempt."""
+    if trial is None:
+        if not sweep.isdecimal():
+            raise UsageError(f"which trial of {sweep}? such as: automl logs {sweep} 0")
+        sweep, trial = newest_sweep(store), int(sweep)
+    with opened(store) as ledger:
+        trials = ledger.trials(sweep)
+        folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
+    if trial >= len(trials):
+        raise UsageError(
+            f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
+        )
+    last = max(trials[trial].attempts, 1)
+    name = log_name(attempt or last, rank)
+    traceback = trials[trial].traceback if attempt in (None, last) else ""
+    try:
+        with folder.open(name, "r", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                click.echo(printable(_COLOURS.sub("", line), keep="\n\t"), nl=False)
+    except FileNotFoundError as error:
+        if not traceback:
+            names = ", ".join(found for found in folder.names() if found.endswith(".log"))
+            hint = f"there are {names}" if names else "it may have run inline or on another machine"
+            raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
+    click.echo(printable(traceback, keep="\n\t"), nl=False)

@@ -1,0 +1,66 @@
+"""The verbs that write a sweep elsewhere: its report, its best model, data of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from automl.errors import UsageError
+
+from .common import emit, say
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
+
+
+def report(ledger: Ledger, sweep: str, output: str | None, ax: bool) -> None:
+    """Write the report of a sweep as an HTML file."""
+    from automl.report.page import save
+    from automl.report.record import Record
+
+    path = Path(output or f"{sweep}.html")
+    save(Record.read(ledger, sweep), path, ax=ax)
+    say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+def export(
+    ledger: Ledger,
+    sweep: str,
+    output: str | None,
+    trial: int | None,
+    artifacts: str | None,
+    as_json: bool,
+) -> None:
+    """Write the model of a trial as a folder."""
+    from automl.workflows.export import chosen, export
+
+    target = Path(output or f"{sweep}-model")
+    which = chosen(ledger, sweep, trial)
+    files = export(ledger, sweep, which, target, artifacts)
+    show_export(which.number, target, files, as_json)
+
+
+def show_export(number: int, target: Path, files: dict[str, str], as_json: bool) -> None:
+    """Print the files of an exported trial."""
+    if as_json:
+        return emit({"trial": number, "folder": str(target), "files": files})
+    width = max(map(len, files))
+    lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
+    return say("\n".join([f"trial {number} is in {target}:", *lines]))
+
+
+def publish(ledger: Ledger, sweep: str, target: str, to: str | None) -> None:
+    """Write a sweep for another tool."""
+    from automl.trackers import TRACKERS
+    from automl.trackers.base import TrackedSweep, check_trackers, write_all
+
+    check_trackers([target])
+    make: Any = TRACKERS.get(target)
+    folder = Path(to or f"{sweep}-tensorboard")
+    if target == "tensorboard" and folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder} is not empty; name a new folder")
+    tracker = make(folder, inside=True) if target == "tensorboard" else make(to)
+    count = write_all(tracker, TrackedSweep.of(ledger, sweep), ledger.snapshot(sweep))
+    say(f"wrote {count} trials to {tracker.place}")
+    if target == "tensorboard":
+        say(f"show them with: tensorboard --logdir {folder}")
