@@ -26,6 +26,7 @@ from .core import (
     parse_goals,
     read_budget,
 )
+from .core.curve import LearningCurve
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
@@ -63,23 +64,20 @@ class _Trajectory:
     def __init__(self, spec: SweepSpec) -> None:
         self._goal = spec.goals[0]
         self._constraints = spec.constraints
-        self._metrics: dict[int, dict[str, float]] = {}  # of each trial, if there are constraints
+        self._curves: dict[int, LearningCurve] = {}  # by trial number
+        self._best = math.inf
         self.points: list[tuple[float, float]] = []
 
     def add(self, event: Event, now: float) -> None:
         """Take in an event at this virtual time."""
         if not isinstance(event, Report) or self._goal.metric not in event.metrics:
             return
-        if self._constraints:
-            known = self._metrics.setdefault(event.trial, {})
-            known.update(event.metrics)
-            if not all(c.holds(known) for c in self._constraints):
-                return
-        value = event.metrics[self._goal.metric]
-        if math.isfinite(value) and (
-            not self.points or self._goal.better(value, self.points[-1][1])
-        ):
-            self.points.append((now, value))
+        new = LearningCurve(self._goal, self._constraints)
+        curve = self._curves.setdefault(event.trial, new)
+        loss = curve.add(event.metrics).loss
+        if curve.is_feasible and loss < self._best:
+            self._best = loss
+            self.points.append((now, self._goal.loss(self._best)))
 
 
 def simulate(

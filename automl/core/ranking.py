@@ -4,8 +4,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from workers.protocol import Metrics
-
 from .goals import Constraint, Goal
 from .reports import ReportLog
 from .trial import Trial, TrialState
@@ -23,11 +21,12 @@ def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> f
         return None
     if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
-    points = [trial.metrics] if goal.at_end else _points(trial, goal, constraints)
-    if constraints:
-        points = [point for point in points if all(c.holds(point) for c in constraints)]
-    found = [worth for point in points if math.isfinite(worth := point.get(goal.metric, math.nan))]
-    return (max if goal.maximize else min)(found, default=None)
+    found = [trial.metrics] if all(c.holds(trial.metrics) for c in constraints) else []
+    if not goal.at_end and trial.reports:
+        leader = _leader(trial, goal, constraints)
+        found += [] if leader is None else [trial.reports[leader].metrics]
+    values = [point.get(goal.metric, math.nan) for point in found]
+    return (max if goal.maximize else min)(filter(math.isfinite, values), default=None)
 
 
 def best(
@@ -81,16 +80,8 @@ def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constra
     """
     if len(trial.reports) <= len(goals):
         return trial
-    final = _final(trial, constraints)
-    kept = {len(trial.reports) - 1}
-    for goal in goals:
-        found = [
-            (goal.loss(point.metrics[goal.metric]), place)
-            for place, point in enumerate(trial.reports)
-            if math.isfinite(point.metrics.get(goal.metric, math.nan))
-            and all(c.holds({**final, **point.metrics}) for c in constraints)
-        ]
-        kept |= {min(found)[1]} if found else set()
+    leaders = (_leader(trial, goal, constraints) for goal in goals)
+    kept = {len(trial.reports) - 1, *(place for place in leaders if place is not None)}
     return replace(trial, reports=ReportLog(trial.reports[place] for place in sorted(kept)))
 
 
@@ -99,16 +90,7 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _points(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> list[Metrics]:
-    """The metrics of each report; a constraint's metric that a report lacks is the final one."""
-    final = _final(trial, constraints)
-    reported = [point.metrics for point in trial.reports if goal.metric in point.metrics]
-    if final:
-        reported = [{**final, **metrics} for metrics in reported]
-    return [trial.metrics, *reported]
-
-
-def _final(trial: Trial, constraints: Sequence[Constraint]) -> Metrics:
-    """The final metrics that constraints need."""
-    needed = {c.metric for c in constraints}
-    return {key: trial.metrics[key] for key in needed if key in trial.metrics}
+def _leader(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> int | None:
+    """The place of a trial's best report that satisfies the constraints."""
+    curve = trial.reports.curve(goal, constraints)
+    return curve.leader(len(trial.reports), trial.metrics)

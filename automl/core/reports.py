@@ -2,9 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from threading import Lock
 from typing import Any, NamedTuple, overload
 
 from workers.protocol import Metrics
+
+from .curve import LearningCurve
+from .goals import Constraint, Goal
+
+_ADDING = Lock()  # to a curve: the suggester and the controller read trials in different threads
 
 
 class ReportPoint(NamedTuple):
@@ -30,15 +36,17 @@ class ReportPoint(NamedTuple):
 class ReportLog(Sequence[ReportPoint]):
     """Reports in order; equal to any sequence of the same reports.
 
-    `with_added` shares the points with the log that it was made from, so a trial with many reports
-    takes one step a report. A second log made from the same one copies the points.
+    `with_added` shares the points, and the learning curves, with the log that it was made from, so
+    a trial with many reports takes one step a report. A second log made from the same one copies
+    the points.
     """
 
-    __slots__ = ("_count", "_first", "_points")
+    __slots__ = ("_count", "_curves", "_first", "_points")
 
     def __init__(self, points: Iterable[ReportPoint] = ()) -> None:
         self._points = list(points)
         self._count = len(self._points)
+        self._curves: list[LearningCurve] = []
         self._first: dict[str, int] = {}  # of each metric: the first report that has it
         for place, point in enumerate(self._points):
             for metric in point.metrics:
@@ -51,6 +59,7 @@ class ReportLog(Sequence[ReportPoint]):
             return ReportLog((*self, point))
         made = ReportLog()
         made._points = self._points
+        made._curves = self._curves
         made._first = self._first
         made._count = self._count + 1
         for metric in point.metrics:
@@ -62,6 +71,23 @@ class ReportLog(Sequence[ReportPoint]):
         """The first report that has a metric; None if there is none."""
         place = self._first.get(metric, self._count)
         return self._points[place] if place < self._count else None
+
+    def curve(self, goal: Goal, constraints: Iterable[Constraint] = ()) -> LearningCurve:
+        """The learning curve of these reports. It is kept: each report is read once.
+
+        It may have more entries than this log has reports, namely those of later logs.
+        """
+        bounds = tuple(constraints)
+        with _ADDING:
+            for curve in self._curves:
+                if curve.constraints == bounds and (curve.goal is goal or curve.goal == goal):
+                    break
+            else:
+                curve = LearningCurve(goal, bounds)
+                self._curves.append(curve)
+            for point in self._points[len(curve) : self._count]:
+                curve.add(point.metrics, point.step, point.seconds)
+        return curve
 
     @overload
     def __getitem__(self, index: int) -> ReportPoint: ...

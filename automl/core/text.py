@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ranking
+from .curve import LearningCurve
 from .mistakes import error_key, is_mistake
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
@@ -228,17 +229,16 @@ def reasons(failed: Iterable[Trial]) -> str:
 def best_so_far(snapshot: Snapshot) -> list[float]:
     """Best value of the first goal after each finished trial, in the order in which they ended."""
     goal = snapshot.goals[0]
-    finished = [trial for trial in snapshot.trials if trial.state.finished]
-    found: list[float] = []
-    for trial in sorted(
-        finished, key=lambda trial: (trial.ended is None, trial.ended or 0.0, trial.number)
-    ):
+    ended = sorted(
+        (trial for trial in snapshot.trials if trial.state.finished),
+        key=lambda trial: (trial.ended is None, trial.ended or 0.0, trial.number),
+    )
+    curve = LearningCurve(goal)
+    for trial in ended:
         value = goal_value(trial, snapshot)
-        if value is not None and (not found or goal.better(value, found[-1])):
-            found.append(value)
-        elif found:
-            found.append(found[-1])
-    return found
+        if value is not None or len(curve):
+            curve.add({} if value is None else {goal.metric: value})
+    return [goal.loss(point.lowest) for point in curve]
 
 
 def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:

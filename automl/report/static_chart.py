@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from automl.core import Trial, TrialState, text
+from automl.core.curve import improvements
 
 from .axis_range import NARROWEST, clipped, padded
 from .plotting import BLUE, GREY, RED, escape, linear_ticks, spread
@@ -104,17 +105,8 @@ def _failures(ended: Sequence[Trial], frame: _Frame) -> Iterator[str]:
         yield f'<path d="{crosses}" stroke="{RED}" stroke-width="1.5" fill="none"/>'
 
 
-def improvements(record: Record, points: Sequence[Point]) -> list[Point]:
-    """The points, times and values in order, at which the best improves."""
-    found: list[Point] = []
-    for at, value in points:
-        if not found or record.goal.better(value, found[-1][1]):
-            found.append((at, value))
-    return found
-
-
 def _path(record: Record, points: Sequence[Point], frame: _Frame) -> str:
-    steps = improvements(record, points)
+    steps = list(improvements(record.goal, points))
     corners = "".join(f" H{frame.x(at)} V{frame.y(value)}" for at, value in steps[1:])
     return f"M{frame.x(steps[0][0])},{frame.y(steps[0][1])}{corners} H{WIDTH - RIGHT:g}"
 

@@ -58,15 +58,11 @@ class Probes:
         num_steps = SLACK * goal.within / max(each, 1e-9)
         final, best = [], math.inf
         for other in trials[-MAX_COMPARED:]:
-            points = [
-                (p.step, loss)
-                for p in other.reports
-                if math.isfinite(loss := goal.loss(p.metrics.get(goal.metric, math.nan)))
-            ]
-            if points:
-                if other.state.finished:
-                    final.append(min(loss for _, loss in points))
-                best = min([best, *(loss for step, loss in points if step <= num_steps)])
+            curve, count = other.reports.curve(goal, self._constraints), len(other.reports)
+            if other.state.finished and count and curve[count - 1].lowest < math.inf:
+                final.append(curve[count - 1].lowest)
+            num_early = curve.first(count, math.nextafter(num_steps, math.inf), timed=False)
+            best = min(best, curve[num_early - 1].lowest) if num_early else best
         if len(final) < MIN_TRIALS or best <= sorted(final)[len(final) // 2]:
             return ""
         return (

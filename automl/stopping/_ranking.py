@@ -1,11 +1,17 @@
 """Ranks trials at the same progress by their loss vectors: dominance and non-dominated sorting."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, ReportPoint, Trial, ranking
-from workers.protocol import Metrics
+from automl.core.curve import WIDTH, CurvePoint
 
+Array = NDArray[np.float64]
 LossVector = tuple[float, ...]  # the constraint violation, then a loss per goal; smaller is better
 
 
@@ -14,44 +20,61 @@ def progress(point: ReportPoint, goals: Sequence[Goal]) -> float:
     return point.seconds if any(goal.within is not None for goal in goals) else float(point.step)
 
 
-def best_losses(
-    metrics: Sequence[Metrics], goals: Sequence[Goal], constraints: Sequence[Constraint]
-) -> LossVector | None:
-    """The best loss of each goal over some reports, and the newest constraint violation.
+class TrialCurves:
+    """The learning curves of a trial's goals, as far as it has reported.
 
-    Of a goal at the end, it is the newest loss.
+    Args:
+        constraints: whose violation is the first number of a loss vector.
 
-    Returns:
-        None if a goal has no finite value.
+    Attributes:
+        count: number of reports; their places are 0 to `count - 1`.
     """
-    losses = [_least(metrics, goal) for goal in goals]
-    if not metrics or not all(map(math.isfinite, losses)):
-        return None
-    latest = {name: value for item in metrics for name, value in item.items()}
-    return (violation(latest, constraints), *losses)
 
+    def __init__(
+        self, trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constraint] = ()
+    ) -> None:
+        self._curves = tuple(trial.reports.curve(goal, constraints) for goal in goals)
+        self._timed = any(goal.within is not None for goal in goals)
+        self.count = len(trial.reports)
 
-def violation(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
-    """By how much metrics violate the constraints, summed; 0 for one whose metric is unknown."""
-    return sum(
-        (max(c.excess(metrics[c.metric]), 0.0) for c in constraints if c.metric in metrics), 0.0
-    )
+    @cached_property
+    def begin(self) -> int:
+        """The place of the first report with progress and a value of every goal; else `count`."""
+        return bisect_left(
+            range(self.count),
+            True,
+            key=lambda place: self.at(place) > 0 and all(map(math.isfinite, self.best(place))),
+        )
 
+    def at(self, place: int) -> float:
+        """The progress at a report; it never falls."""
+        return self._curves[0][place][self._timed]
 
-def losses_at(
-    trial: Trial, least: float, goals: Sequence[Goal], constraints: Sequence[Constraint]
-) -> LossVector | None:
-    """The loss vector of a trial at its first report of progress `least` or more; None before."""
-    for count, point in enumerate(trial.reports, start=1):
-        if progress(point, goals) >= least:
-            return best_losses([p.metrics for p in trial.reports[:count]], goals, constraints)
-    return None
+    def first(self, least: float) -> int:
+        """The place of the first report of progress `least` or more; `count` if there is none."""
+        return self._curves[0].first(self.count, least, timed=self._timed)
 
+    def best(self, place: int) -> tuple[float, ...]:
+        """The best loss of each goal so far at a report; infinite before its first value."""
+        return tuple(curve[place].best for curve in self._curves)
 
-def _least(metrics: Sequence[Metrics], goal: Goal) -> float:
-    losses = (goal.loss(item[goal.metric]) for item in metrics if goal.metric in item)
-    found = [loss for loss in losses if math.isfinite(loss)]
-    return min(found[-1:] if goal.at_end else found, default=math.inf)
+    def newest(self) -> tuple[Array, Array]:
+        """Progress (`n`) and newest losses (`n x g`) at the reports from `begin` on."""
+        tables = [np.array(c.table(self.count)).reshape(-1, WIDTH).T for c in self._curves]
+        newest = np.array([CurvePoint(*table).newest for table in tables])
+        return tables[0][int(self._timed), self.begin :], newest[:, self.begin :].T
+
+    def losses(self, place: int) -> LossVector | None:
+        """The loss vector at a report; None if a goal has no value yet."""
+        best = self.best(place)
+        if not all(map(math.isfinite, best)):
+            return None
+        return self._curves[0][place].excess, *best
+
+    def losses_at(self, least: float) -> LossVector | None:
+        """The loss vector at the first report of progress `least` or more; None before."""
+        place = self.first(least)
+        return self.losses(place) if place < self.count else None
 
 
 def dominates(one: LossVector, other: LossVector) -> bool:

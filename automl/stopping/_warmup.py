@@ -12,7 +12,7 @@ from scipy.stats import rankdata
 
 from automl.core import Goal, Trial, TrialState
 
-from ._ranking import progress
+from ._ranking import TrialCurves
 
 MIN_PACE: Final = 0.75  # of an even pace; trial 0 improves more slowly than that during the warm-up
 PRIOR_TRIALS: Final = 5.0  # trial 0 counts as much as this many completed trials
@@ -43,7 +43,7 @@ class WarmUp:
     def __init__(self, goals: Sequence[Goal], end: float | None = None) -> None:
         self._goals = tuple(goals)
         self._learns = end is None
-        self._ended: deque[tuple[list[float], Array]] = deque(maxlen=MAX_TRIALS)
+        self._ended: deque[tuple[Array, Array]] = deque(maxlen=MAX_TRIALS)
         self._seen: set[int] = set()
         self._next_trials = 1  # learn again at this many completed trials
         self._next_reports = 0  # or at this many reports of trial 0
@@ -58,7 +58,7 @@ class WarmUp:
         )
         if not self._learns or not (first or ended):
             return
-        ats, losses = _curve(trial, self._goals)
+        ats, losses = TrialCurves(trial, self._goals).newest()
         if first:
             self._next_reports = math.ceil(len(trial.reports) * REFIT_GROWTH + 1e-9)
             self._onset = _onset(ats, losses, trial.state.finished)
@@ -96,21 +96,7 @@ class WarmUp:
         return found * (1 - 1e-9)
 
 
-def _curve(trial: Trial, goals: Sequence[Goal]) -> tuple[list[float], Array]:
-    """Progress (`n`, above 0) and newest losses (`n x g`) at reports with a value of every goal."""
-    ats: list[float] = []
-    last, rows = [math.inf] * len(goals), []
-    for point in trial.reports:
-        now = [goal.loss(point.metrics.get(goal.metric, math.nan)) for goal in goals]
-        last = [new if math.isfinite(new) else old for old, new in zip(last, now, strict=True)]
-        at = progress(point, goals)
-        if at > 0 and all(map(math.isfinite, last)):
-            ats.append(at)
-            rows.append(last)
-    return ats, np.array(rows).reshape(-1, len(goals))
-
-
-def _onset(ats: Sequence[float], losses: Array, ended: bool) -> float:
+def _onset(ats: Array, losses: Array, ended: bool) -> float:
     """The progress of the last report before a curve began to improve steadily.
 
     At that report the curve has gained less than `MIN_PACE` of the gain of an even pace, or less
@@ -127,7 +113,7 @@ def _onset(ats: Sequence[float], losses: Array, ended: bool) -> float:
     improving = (gain >= above)[1:, some].all(1)
     if not some.any() or not improving.any():
         return 0.0 if ended else math.inf
-    even = (np.array(ats) - ats[0]) / max(ats[-1] - ats[0], 1e-9)
+    even = (ats - ats[0]) / max(ats[-1] - ats[0], 1e-9)
     lags = np.nonzero((gain < MIN_PACE * gain[-1] * even[:, None])[:, some].any(1))[0]
     last = max([int(np.argmax(improving)), *lags.tolist()])
     return float(ats[last]) if last > 0 else 0.0

@@ -11,7 +11,7 @@ from typing import Any, Final
 from automl.core import Trial, TrialState
 
 from ._options import check_least, check_positive
-from ._ranking import LossVector, losses_at, progress, ranked
+from ._ranking import LossVector, TrialCurves, progress, ranked
 from ._warmup import WarmUp
 from .base import CONTINUE, Decision, Stopper
 
@@ -217,8 +217,11 @@ class AshaStopper(Stopper):
     def _climb(self, trial: Trial, bracket: int) -> None:
         reached = progress(trial.reports[-1], self.goals) * (1 + 1e-9)
         level = self._level.get(trial.number, -1) + 1
+        if self.level(level) > reached:
+            return
+        curves = TrialCurves(trial, self.goals, self.constraints)
         while self.level(level) <= reached:
-            losses = losses_at(trial, self.level(level) * (1 - 1e-9), self.goals, self.constraints)
+            losses = curves.losses_at(self.level(level) * (1 - 1e-9))
             if losses is not None and level >= bracket:
                 rung = self._rungs.setdefault((bracket, level), Rung(len(self.goals) == 1))
                 rung.add(trial.number, losses)

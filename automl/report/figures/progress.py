@@ -3,6 +3,7 @@
 from typing import Any
 
 from automl.core import Trial, TrialState, text
+from automl.core.curve import improvements
 from automl.report.axis_range import AxisRange
 from automl.report.plotting import (
     BLUE,
@@ -17,7 +18,7 @@ from automl.report.plotting import (
     spread,
 )
 from automl.report.record import Record
-from automl.report.static_chart import improvements, window
+from automl.report.static_chart import window
 
 MANY = 1500
 
@@ -41,7 +42,7 @@ def panel(record: Record) -> Panel:
 
 def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) -> Figure:
     goal = record.goal
-    steps = improvements(record, [(trial.ended or 0.0, value) for trial, value in scored])
+    steps = list(improvements(goal, ((trial.ended or 0.0, value) for trial, value in scored)))
     end = max(record.snapshot.seconds, steps[-1][0])
     points = _points(record, scored, {value for _, value in steps}, limits)
     line = {

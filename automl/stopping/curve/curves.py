@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, Trial, TrialState
-from automl.stopping._ranking import progress
-from workers.protocol import Metrics
+from automl.core.curve import violation
+from automl.stopping._ranking import TrialCurves, progress
 
 Array = NDArray[np.float64]
 HEAVY = 2.0  # scaled losses above this are compressed by a logarithm
@@ -20,29 +19,30 @@ INFEASIBLE = 1.5  # a curve that violates a constraint is at least this much abo
 
 @dataclass
 class Curve:
-    """The learning curve of one trial.
+    """A trial whose learning curve is predicted.
 
     Args:
-        ats: progress at each report, ascending and above 0, once every goal has a value.
-        losses: the best loss so far of each goal at each of `ats`.
+        reported: its losses at each report.
         excess: violation of the constraints, 0 if they hold.
         rate: seconds per unit of progress.
     """
 
     number: int
     params: dict[str, object]
-    state: TrialState = TrialState.WAITING
-    ats: list[float] = field(default_factory=list)
-    losses: list[tuple[float, ...]] = field(default_factory=list)
+    reported: TrialCurves
+    state: TrialState
     excess: float = 0.0
     rate: float = 1.0
-    num_reports: int = 0
-    best: tuple[float, ...] = ()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is a report with progress and a value of every goal."""
+        return self.reported.begin < self.reported.count
 
     @property
     def at(self) -> float:
-        """Its progress."""
-        return self.ats[-1] if self.ats else 0.0
+        """Its progress; 0 before it has begun."""
+        return self.reported.at(self.reported.count - 1) if self.has_begun else 0.0
 
 
 class Curves:
@@ -59,15 +59,21 @@ class Curves:
 
     def observe(self, trial: Trial) -> Curve:
         """Take in a trial that is new or has changed."""
-        curve = self.all.setdefault(trial.number, Curve(trial.number, dict(trial.params)))
-        curve.state = trial.state
-        if len(trial.reports) < curve.num_reports:  # an attempt began again
-            curve.ats = []
-            curve.losses = []
-            curve.num_reports = 0
-            curve.best = ()
-        for point in trial.reports[curve.num_reports :]:
-            self._add(curve, trial, progress(point, self.goals), point.metrics)
+        reported = TrialCurves(trial, self.goals, self.constraints)
+        curve = self.all.get(trial.number)
+        before = None if curve is None else curve.reported
+        if before is not None and before.count > reported.count:
+            before = None  # an attempt began again
+        if curve is None:
+            curve = Curve(trial.number, dict(trial.params), reported, trial.state)
+            self.all[trial.number] = curve
+        curve.state, curve.reported = trial.state, reported
+        num_new = reported.count - (before.count if before else 0)
+        if num_new:
+            self.num_reports += num_new
+            curve.excess = violation(trial.metrics, self.constraints)
+        if curve.has_begun and (before is None or before.begin == before.count):
+            self.first = reported.at(reported.begin)
         if trial.reports:
             last = trial.reports[-1]
             curve.rate = max(last.seconds, 1e-9) / max(progress(last, self.goals), 1e-9)
@@ -75,29 +81,9 @@ class Curves:
             self.complete = max(self.complete, curve.at)
         return curve
 
-    def _add(self, curve: Curve, trial: Trial, at: float, metrics: Metrics) -> None:
-        before = curve.best or (math.inf,) * len(self.goals)
-        now = [goal.loss(metrics.get(goal.metric, math.nan)) for goal in self.goals]
-        curve.best = tuple(
-            (n if goal.at_end else min(b, n)) if math.isfinite(n) else b
-            for goal, b, n in zip(self.goals, before, now, strict=True)
-        )
-        if at > 0 and all(map(math.isfinite, curve.best)):
-            if not curve.losses:
-                self.first = at
-            curve.ats.append(max(at, curve.at))
-            curve.losses.append(curve.best)
-        curve.num_reports += 1
-        curve.excess = sum(
-            max(c.excess(trial.metrics[c.metric]), 0.0)
-            for c in self.constraints
-            if c.metric in trial.metrics
-        )
-        self.num_reports += 1
-
     def started(self) -> list[Curve]:
         """The curves with a value of every goal, by number."""
-        return [c for _, c in sorted(self.all.items()) if c.losses]
+        return [c for _, c in sorted(self.all.items()) if c.has_begun]
 
     def known(self) -> list[Curve]:
         """Those of them that are past the warm-up."""

@@ -1,7 +1,6 @@
 """Predicts learning curves, values a slice of each, and finds new configurations."""
 
 import math
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -47,13 +46,15 @@ class SliceValue:
     Args:
         score: log expected improvement minus log cost; gain: the expected improvement.
         horizon: progress at which it is expected.
-        params: of a new configuration; None for a curve that has begun.
+        number, at: of the trial and its progress; None and 0 for a new configuration.
+        params: of a new configuration.
     """
 
     score: float
     gain: float
     horizon: float
-    curve: Curve
+    number: int | None = None
+    at: float = 0.0
     params: Params | None = None
 
 
@@ -92,7 +93,8 @@ class CurveForecast:
         self._embed(list(self.curves.all.values()))
         count = len(self.curves.goals)
         weights = rng.dirichlet([1.0] * count) if count > 1 else np.ones(1)
-        last, excess = np.array([c.losses[-1] for c in known]), np.array([c.excess for c in known])
+        last = np.array([c.reported.best(c.reported.count - 1) for c in known])
+        excess = np.array([c.excess for c in known])
         scale = LossScale.fit(last, excess, weights)
         targets = scale.targets(last, excess)
         self._best = float(targets.min())
@@ -126,17 +128,19 @@ class CurveForecast:
             for curve in self._some(rest, MOST_POINTS - len(chosen))
             for i in self._spaced(curve, 2)
         ]
-        losses = np.array([c.losses[i] for c, i in chosen])
+        losses = np.array([c.reported.best(i) for c, i in chosen])
         excess = np.array([c.excess for c, _ in chosen])
         failed = [c for c in self.curves.all.values() if c.state is TrialState.FAILED][-40:]
         numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
-        ats = [c.ats[i] for c, i in chosen] + [end] * len(failed)
+        ats = [c.reported.at(i) for c, i in chosen] + [end] * len(failed)
         y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
         return self._points(numbers, ats), torch.from_numpy(y)
 
     def _spaced(self, curve: Curve, most: int) -> list[int]:
-        begin = bisect_left(curve.ats, self.curves.warmup_end)
-        return [begin + i for i in _spaced(curve.ats[begin:], most)]
+        """Places of at most `most` reports past the warm-up."""
+        reported = curve.reported
+        begin = max(reported.begin, reported.first(self.curves.warmup_end))
+        return [begin + i for i in _spaced(reported.newest()[0][begin - reported.begin :], most)]
 
     def _some(self, rest: Sequence[Curve], room: int) -> list[Curve]:
         """As many as `room` allows with two points each: half the longest, half random."""
@@ -226,9 +230,8 @@ class CurveForecast:
         i, j = divmod(int(score.argmax()), upto.shape[1])
         if not math.isfinite(float(score[i, j])):
             return None
-        return SliceValue(
-            float(score[i, j]), math.exp(float(gain[i, j])), float(upto[i, j]), some[i]
-        )
+        value, horizon = math.exp(float(gain[i, j])), float(upto[i, j])
+        return SliceValue(float(score[i, j]), value, horizon, some[i].number, some[i].at)
 
     def _worth_weighing(
         self, candidates: Sequence[Curve], end: float, cooling: float
@@ -265,15 +268,14 @@ class CurveForecast:
         score = (gain - cooling * cost.log()).masked_fill(late, -torch.inf)
         if not guided:
             expected = torch.logsumexp(score, 0) - math.log(len(unit))
-            return SliceValue(float(expected.max()), 0.0, 0.0, Curve(-1, {}))
+            return SliceValue(float(expected.max()), 0.0, 0.0)
         ranked = score + self._log_prior(unit)[:, None]
         i, j = divmod(int(ranked.argmax()), len(UPTO))
         params = self._first_new(unit, torch.argsort(-ranked[:, j]).tolist())
         if params is None:
             return None
-        return SliceValue(
-            float(score[i, j]), math.exp(float(gain[i, j])), float(ats[0, j]), Curve(-1, {}), params
-        )
+        value, horizon = math.exp(float(gain[i, j])), float(ats[0, j])
+        return SliceValue(float(score[i, j]), value, horizon, params=params)
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far."""
@@ -325,7 +327,7 @@ class CurveForecast:
         return self.sampler.domain.first_new(some, self._taken)
 
 
-def _spaced(ats: Sequence[float], most: int) -> list[int]:
+def _spaced(ats: Array, most: int) -> list[int]:
     """Indices of at most `most` reports, log-spaced in progress, with the last one."""
     if len(ats) <= most:
         return list(range(len(ats)))

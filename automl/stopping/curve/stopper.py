@@ -86,7 +86,7 @@ class CurveStopper(Stopper):
         """Go on to the end of the slice; then pause, unless the trial gets the next slice too."""
         curve = self.curves.all[trial.number]
         if (
-            not curve.losses
+            not curve.has_begun
             or curve.at < self.curves.warmup_end
             or self._is_complete(curve)
             or 0.0 < self.curves.complete <= curve.at * (1 + 1e-9)  # a stop would save nothing
@@ -187,9 +187,9 @@ class CurveStopper(Stopper):
                     if new is not None
                     else None
                 )
-        target = max(self._upto(best.curve.at, best.horizon), best.curve.at * GROWTH)
+        target = max(self._upto(best.at, best.horizon), best.at * GROWTH)
         expected = f"{best.gain:.2g} of the distance to the median by {best.horizon:g}"
-        return NextSlice(best.curve.number, target, f"curve: expected to gain {expected}")
+        return NextSlice(best.number, target, f"curve: expected to gain {expected}")
 
     @staticmethod
     def _upto(at: float, horizon: float) -> float:

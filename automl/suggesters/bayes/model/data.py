@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Goal, Trial, TrialState
+from automl.core.curve import WIDTH, CurvePoint
 from automl.core.ranking import value
 from search_spaces import Space
 
@@ -172,21 +173,15 @@ def curve_of(trial: Trial, goal: Goal) -> Array:
     Of a goal at the end, it is the newest loss. If no report has the metric, it is one row with the
     last report's steps and seconds.
     """
-    best = math.inf
-    points = []
-    for report in trial.reports:
-        value = report.metrics.get(goal.metric, math.nan)
-        if math.isfinite(value) and report.step > 0 and report.seconds > 0:
-            best = goal.loss(value) if goal.at_end else min(best, goal.loss(value))
-            points.append((report.step, report.seconds, best))
-    if (
-        not points
-        and trial.reports
-        and trial.reports[-1].step > 0
-        and trial.reports[-1].seconds > 0
-    ):
-        points.append((trial.reports[-1].step, trial.reports[-1].seconds, math.inf))
-    return _matrix(points, 3)
+    table: Array = np.array(trial.reports.curve(goal).table(len(trial.reports))).reshape(-1, WIDTH)
+    points = CurvePoint(*table.T)
+    rows: Array = np.column_stack([points.step, points.seconds, points.best])
+    trained = (rows[:, 0] > 0) & (rows[:, 1] > 0)
+    with_value: Array = rows[trained & np.isfinite(points.loss)]
+    if not len(with_value):
+        with_value = rows[trained][-1:]
+        with_value[:, 2] = math.inf
+    return with_value
 
 
 def _finite(number: float | None) -> float:
