@@ -20,7 +20,7 @@ from .files.folder import Folder
 from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
-    from .functions.meeting import Meeting
+    from .ranks.meeting import Meeting
 
 MAX_METRICS: Final = 10_000  # of a report or result
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
@@ -40,7 +40,7 @@ class Context:
         send: sends a report (rank 0 only; other ranks have a function that does nothing).
         stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
-        rendezvous: address at which the ranks meet, for `workers.parallel.mesh.connect`:
+        rendezvous: address at which the ranks meet, for `workers.ranks.process_group.connect`:
             "file:///path", or "tcp://host:port" of a store that already listens; "" for one rank.
         device: "cpu" or "cuda:0", as the worker sees it.
         details: facts for the outcome, filled in while running.
@@ -179,7 +179,7 @@ class Context:
             return
         _ = self.resumed  # before another rank of this attempt writes files
         variables = self.torchrun_variables()
-        from .functions.process_groups import process_groups_of  # imports torch
+        from .ranks.process_group import process_groups_of  # imports torch
 
         try:
             with process_groups_of(variables):
@@ -189,7 +189,7 @@ class Context:
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from .functions.meeting import Meeting  # imports torch
+        from .ranks.meeting import Meeting  # imports torch
 
         return Meeting(
             self.rank,

@@ -217,8 +217,8 @@ def _leave_process_group() -> None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         return
-    if "workers.parallel.mesh" in sys.modules or distributed.is_initialized():
-        from .parallel.mesh import disconnect
+    if "workers.ranks.process_group" in sys.modules or distributed.is_initialized():
+        from .ranks.process_group import disconnect
 
         disconnect(failed=True)  # else the training has left it already
 

@@ -16,9 +16,10 @@ from workers.context import Context
 from workers.data.batch import BatchShare, CountedRows
 from workers.device.precision import Precision
 from workers.protocol import FAILED_AT, WORKER_SPENT
+from workers.ranks.process_group import connect, disconnect
 from workers.workload import ParallelPlan
 
-from .mesh import Mesh, connect, disconnect
+from .mesh import Mesh
 from .strategies.embedding_server import EmbeddingServer
 
 

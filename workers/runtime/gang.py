@@ -1,7 +1,7 @@
 """A gang: one attempt on warm workers, one worker for each rank, one outcome for all of them.
 
 The gang knows the address at which its ranks meet. The ranks themselves make their process group
-there (`workers.parallel.mesh.connect`).
+there (`workers.ranks.process_group.connect`).
 """
 
 import tempfile

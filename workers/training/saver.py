@@ -7,8 +7,8 @@ from torch.optim import Optimizer
 
 from workers.context import Context
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import value_of_rank_0
 from workers.parallel.transfers import Part
+from workers.ranks.process_group import value_of_rank_0
 from workers.workload import Trainable
 
 from . import checkpoint

@@ -24,9 +24,10 @@ from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
-from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect, value_of_rank_0
+from workers.parallel.mesh import BACKEND, Mesh
 from workers.parallel.transfers import own_part, parts_of
 from workers.protocol import LOGS, WORKER_SPENT
+from workers.ranks.process_group import connect, disconnect, value_of_rank_0
 from workers.workload import Trainable
 
 from .batches import BatchPosition, ahead, shares

@@ -138,7 +138,7 @@ class GraphEmbedding(DeclarativeWorkload):
         import torch
 
         from workers.device.precision import matmul_precision
-        from workers.parallel.mesh import connect, disconnect
+        from workers.ranks.process_group import connect, disconnect
 
         from .trainer import EmbeddingTrainer
         from .update import UpdateOptions

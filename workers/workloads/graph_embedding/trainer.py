@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import full_products
-from workers.parallel.mesh import value_of_rank_0
 from workers.protocol import StopRequest
+from workers.ranks.process_group import value_of_rank_0
 from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
