@@ -16,6 +16,7 @@ from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
+from .failures import MAX_NAME, described
 from .files.folder import Folder
 from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 MAX_METRICS: Final = 10_000  # of a report or result
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
-MAX_NAME: Final = 200  # characters of the name of a metric or of an exception
 
 
 class Stopped(Exception):
@@ -330,15 +330,6 @@ def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
             numbers[name] = number_of(value)
         except Exception as error:  # of any kind, from a type of the objective
             raise TrialFailure(
-                "missing_metric", f"metric {name!r} must be a number, got {shown(value)}"
+                "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
             ) from error
     return numbers
-
-
-def shown(value: Any) -> str:
-    """A value of any kind in few characters."""
-    try:
-        size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
-        return f"{type(value).__name__}{size}: {reprlib.repr(value)}"
-    except BaseException:  # its own methods may raise anything
-        return type(value).__name__

@@ -13,6 +13,7 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
+from workers.failures import failure_of
 from workers.protocol import (
     OUT_OF_MEMORY_ON,
     WORKER_SPENT,
@@ -22,7 +23,7 @@ from workers.protocol import (
     StopRequest,
     was_lost,
 )
-from workers.run import combine, failure_of, run
+from workers.run import combine, run
 
 
 def raiser(error):

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 FIRST_SECONDS: Final = 0.5
-LONGEST_SECONDS: Final = 30.0
+MAX_SECONDS: Final = 30.0
 # No second call would help: the credentials, the name or the request itself is wrong.
 _FINAL: Final = (
     PermissionError,
@@ -59,7 +59,7 @@ def retried(
                 raise
             if wait(min(delay * random.uniform(0.5, 1.0), left)):
                 raise
-        delay = min(2 * delay, LONGEST_SECONDS)
+        delay = min(2 * delay, MAX_SECONDS)
 
 
 def described(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from search_spaces.errors import StoreError
 
 PIECE_BYTES: Final = 1 << 20  # read and hashed at a time
 PART_BYTES: Final = 8 << 20  # of an upload in parts; an object has at most 10,000 of them
-MOST_PARTS: Final = 5_000
+MAX_PARTS: Final = 5_000
 
 
 class ArtifactStorage:
@@ -48,7 +48,7 @@ class ArtifactStorage:
         Raises:
             EOFError: the file has fewer bytes.
         """
-        block = max(PART_BYTES, -(-size // MOST_PARTS))
+        block = max(PART_BYTES, -(-size // MAX_PARTS))
         hashed = hashlib.sha256()
 
         def copy(target: Any) -> None:

@@ -71,7 +71,7 @@ class Control:
         self._since += 1
         return False
 
-    def soon(self) -> None:
+    def meet_next(self) -> None:
         """Let ranks agree before the next update; all ranks call it."""
         self._left = 0
 

@@ -17,8 +17,7 @@ from workers.training.metrics import TRAINING_METRICS
 from workers.workload import SharedEvaluation
 
 from ._data import IntArray, epoch_order, hold_out
-from ._declarative_workload import DeclarativeWorkload
-from ._trained_workload import TrainedWorkload
+from ._declarative_workload import DeclarativeWorkload, TrainedWorkload
 
 if TYPE_CHECKING:
     import torch

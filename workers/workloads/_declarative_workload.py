@@ -1,9 +1,10 @@
-"""Base class of workloads that declare their space as parameters and knobs."""
+"""Base classes of workloads: a space of parameters and knobs, and training by the trainer."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from search_spaces import Parameter, Space
@@ -132,3 +133,19 @@ class DeclarativeWorkload(Workload):
             background(load or self.dataset)
         if context.memory is not None:
             context.memory.restart()
+
+
+class TrainedWorkload(Trainable):
+    """Base class of workloads trained by gradient descent; implement the abstract methods."""
+
+    def run(self, context: Context) -> Mapping[str, float]:
+        """Train with `workers.training.trainer.train`."""
+        from workers.training.trainer import train
+
+        return train(self, context)
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Write the weights of the newest checkpoint, and the model as ONNX if possible."""
+        from workers.export import export_trained
+
+        return export_trained(self, trial, target)

@@ -15,7 +15,7 @@ from workers.context import Context
 from workers.protocol import Ending, Heartbeat, Limits
 from workers.ranks.process_group import connect, disconnect
 from workers.run import combine
-from workers.runtime.supervision import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
+from workers.runtime.gang import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
 
 
 class Faulty(Toy):
