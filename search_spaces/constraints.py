@@ -1,7 +1,5 @@
 """Constraints between parameters: their types, and how far coordinates are from them."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import itertools

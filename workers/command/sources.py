@@ -1,7 +1,5 @@
 """The places where a command reports: a file, its standard output, TensorBoard's event files."""
 
-from __future__ import annotations
-
 import json
 import os
 import reprlib

@@ -5,8 +5,6 @@
 A process without torch has used no GPU through torch, so nothing is done there.
 """
 
-from __future__ import annotations
-
 import csv
 import gc
 import subprocess

@@ -4,8 +4,6 @@ A library that is not loaded yet is set up when the trial imports it: to import 
 that does not use it would take seconds.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import random

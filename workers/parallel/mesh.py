@@ -1,7 +1,5 @@
 """The grid that the ranks of a trial form, and its axes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The parameter-server hybrid for a model and a training loop of the user's own."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence

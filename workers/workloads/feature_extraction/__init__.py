@@ -14,8 +14,7 @@ from search_spaces.errors import TrialFailure
 from search_spaces.hardware import Hardware
 from workers.context import Context, Stopped
 from workers.protocol import Metric
-from workers.workloads._background import BackgroundThread
-from workers.workloads._declarative_workload import DeclarativeWorkload, Options
+from workers.workloads._declarative_workload import BackgroundThread, DeclarativeWorkload, Options
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,7 @@ from search_spaces.knobs.runtime import COMPILE
 from workers.context import Context
 from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
-from workers.training.metrics import TRAINING_METRICS
+from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation
 from workers.workloads._data import folder_of
 from workers.workloads._declarative_workload import DeclarativeWorkload, Options, TrainedWorkload
