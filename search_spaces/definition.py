@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .conditions import check_conditions, count_configurations, parents_first
-from .constraint_evaluation import BoolArray, ConstraintEvaluator
-from .constraint_types import check_types
+from .constraints import BoolArray, ConstraintEvaluator, check_types
 from .errors import SpaceError
 from .expressions import Expression
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict

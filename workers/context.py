@@ -16,15 +16,15 @@ from search_spaces.errors import TrialFailure
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
+from .failures import MAX_NAME, described
 from .files.folder import Folder
 from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
-    from .functions.meeting import Meeting
+    from .ranks.meeting import Meeting
 
 MAX_METRICS: Final = 10_000  # of a report or result
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
-MAX_NAME: Final = 200  # characters of the name of a metric or of an exception
 
 
 class Stopped(Exception):
@@ -40,7 +40,7 @@ class Context:
         send: sends a report (rank 0 only; other ranks have a function that does nothing).
         stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
-        rendezvous: address at which the ranks meet, for `workers.parallel.mesh.connect`:
+        rendezvous: address at which the ranks meet, for `workers.ranks.process_group.connect`:
             "file:///path", or "tcp://host:port" of a store that already listens; "" for one rank.
         device: "cpu" or "cuda:0", as the worker sees it.
         details: facts for the outcome, filled in while running.
@@ -181,7 +181,7 @@ class Context:
             return
         _ = self.resumed  # before another rank of this attempt writes files
         variables = self.torchrun_variables()
-        from .functions.process_groups import process_groups_of  # imports torch
+        from .ranks.process_group import process_groups_of  # imports torch
 
         try:
             with process_groups_of(variables):
@@ -191,7 +191,7 @@ class Context:
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from .functions.meeting import Meeting  # imports torch
+        from .ranks.meeting import Meeting  # imports torch
 
         return Meeting(
             self.rank,
@@ -337,15 +337,6 @@ def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
             numbers[name] = number_of(value)
         except Exception as error:  # of any kind, from a type of the objective
             raise TrialFailure(
-                "missing_metric", f"metric {name!r} must be a number, got {shown(value)}"
+                "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
             ) from error
     return numbers
-
-
-def shown(value: Any) -> str:
-    """A value of any kind in few characters."""
-    try:
-        size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
-        return f"{type(value).__name__}{size}: {reprlib.repr(value)}"
-    except BaseException:  # its own methods may raise anything
-        return type(value).__name__

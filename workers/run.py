@@ -12,24 +12,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 
-from .context import MAX_NAME, Context, Stopped, numbers_of, shown
+from .context import Context, Stopped, numbers_of
+from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
 from .protocol import Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
-MAX_MESSAGE: Final = 4096  # characters of a message that the ledger keeps
-MEMORY_WORDS = (
-    "out of memory",
-    "can't allocate memory",
-    "alloc_failed",
-    "allocation_failed",
-    "unable to find an engine",  # cuDNN, if no algorithm has room for its workspace
-    "not enough memory",
-    "bad_alloc",
-)
 # If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
 _CAUSES = ("out_of_memory", "non_finite", "missing_metric", "timeout", "preempted", "crashed")
 
@@ -44,8 +35,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
+    from workers.device.libraries import fresh_compiler
+
     from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
-    from .device.compiler import fresh_compiler
     from .device.libraries import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
@@ -62,7 +54,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
-                metrics = _flat(_measured(context, objective))
+                metrics = _metrics_of(_run_measured(context, objective))
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, context.message
     except KeyboardInterrupt:
@@ -72,9 +64,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         failure, message = failure_of(error)
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
-            shown = getattr(error, "shown_traceback", None)
-            facts["traceback"] = _traceback(error) if shown is None else shown
-        if context.device.startswith("cuda") and _is_torch_out_of_memory(error):
+            own = getattr(error, "shown_traceback", None)
+            facts["traceback"] = traceback_of(error) if own is None else own
+        if context.device.startswith("cuda") and is_torch_out_of_memory(error):
             typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if isinstance(error, _GpuLost):
             gpu_lost = str(error)
@@ -119,60 +111,16 @@ def _gone(problem: str) -> dict[str, Any]:
     return {"gpu_lost": problem, "worker_spent": True} if problem else {}
 
 
-def failure_of(error: BaseException) -> tuple[str, str]:
-    """The kind of failure of an exception, and one line that describes it."""
-    whole = text_of(error)
-    text = whole.strip().splitlines()
-    name = type(error).__name__[:MAX_NAME]
-    line = f"{name}: {text[0][:300]}" if text else name
-    about_memory = any(word in whole.lower() for word in MEMORY_WORDS)
-    match error:
-        case TrialFailure():
-            return error.kind, bounded(whole)
-        case MemoryError():
-            return "out_of_memory", line
-        case RuntimeError() if _is_torch_out_of_memory(error):
-            return "out_of_memory", line
-        case RuntimeError() | OSError() if about_memory:
-            return "out_of_memory", line
-        case FloatingPointError() | OverflowError() | ZeroDivisionError():
-            return "non_finite", line
-    return "crashed", line
-
-
-def text_of(error: BaseException) -> str:
-    """The text of an exception, whose own methods may raise."""
-    try:
-        return str(error)
-    except BaseException as other:  # it must not end the controller
-        return f"its text cannot be shown, {type(other).__name__} is raised"
-
-
 def _plain(details: Any) -> dict[str, Any]:
     """The details of a context as JSON data; a value that is none becomes its description."""
     found: dict[str, Any] = {}
     for key, value in dict(details).items() if isinstance(details, Mapping) else ():
-        name = key if isinstance(key, str) else shown(key)
+        name = key if isinstance(key, str) else described(key)
         try:
-            found[name] = json.loads(json.dumps(value, default=shown))
+            found[name] = json.loads(json.dumps(value, default=described))
         except Exception:  # such as a mapping that contains itself
-            found[name] = shown(value)
+            found[name] = described(value)
     return found
-
-
-def bounded(text: str) -> str:
-    """A message cut to `MAX_MESSAGE` characters."""
-    if len(text) <= MAX_MESSAGE:
-        return text
-    return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
-
-
-def _traceback(error: BaseException) -> str:
-    """The traceback of an exception, from the first frame of the objective or workload on."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    return "".join(traceback.format_exception(type(error), error, frames))[-20_000:]
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:
@@ -220,18 +168,13 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
     return _CAUSES.index(outcome.failure or "crashed"), at
 
 
-def _is_torch_out_of_memory(error: BaseException) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
-
-
 def _leave_process_group() -> None:
     """Leave the process group of the attempt if it has made one."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         return
-    if "workers.parallel.mesh" in sys.modules or distributed.is_initialized():
-        from .parallel.mesh import disconnect
+    if "workers.ranks.process_group" in sys.modules or distributed.is_initialized():
+        from .ranks.process_group import disconnect
 
         disconnect(failed=True)  # else the training has left it already
 
@@ -262,25 +205,26 @@ def _leave_gpu(device: str) -> dict[str, Any]:
     problem = gpu_problem(device)
     if not problem:
         free_gpu(device)
-    return _gone(problem)
+    return _gpu_facts(problem)
 
 
-def _measured(context: Context, objective: Objective | None) -> Any:
+def _run_measured(context: Context, objective: Objective | None) -> Any:
     """Call the objective or workload, and measure its memory without that of its imports."""
-    from .device.child_processes import ChildProcesses
+    from workers.device.peak_memory import ChildProcesses
+
     from .device.peak_memory import PeakMemory
 
     context.memory = context.warmup.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
-        return _call(context, objective)
+        return _call_in_own_process(context, objective)
 
 
-def _call(context: Context, objective: Objective | None) -> Any:
+def _call_in_own_process(context: Context, objective: Objective | None) -> Any:
     """Call the objective or workload; a process that it has forked and that returns ends here."""
     process = os.getpid()
     try:
-        return _met(context, objective)
+        return _call_beside_ranks(context, objective)
     finally:
         if os.getpid() != process:
             _leave_fork(sys.exc_info()[1])
@@ -296,18 +240,18 @@ def _leave_fork(error: BaseException | None) -> NoReturn:
     os._exit(0 if error is None else 1)
 
 
-def _met(context: Context, objective: Objective | None) -> Any:
+def _call_beside_ranks(context: Context, objective: Objective | None) -> Any:
     """Call the objective or workload; a failure is noted before the other ranks can see it."""
     with context.meeting_ranks():
         try:
-            return _called(context, objective)
+            return _call_target(context, objective)
         except BaseException:
             if context.world_size > 1:
                 context.note_failure()
             raise
 
 
-def _called(context: Context, objective: Objective | None) -> Any:
+def _call_target(context: Context, objective: Objective | None) -> Any:
     assignment = context.assignment
     if assignment.workload is None:
         if objective is None:
@@ -324,7 +268,7 @@ def _called(context: Context, objective: Objective | None) -> Any:
         return None
 
 
-def _flat(result: Any) -> dict[str, float]:
+def _metrics_of(result: Any) -> dict[str, float]:
     """The metrics that a workload or objective returned.
 
     Raises:
@@ -334,6 +278,6 @@ def _flat(result: Any) -> dict[str, float]:
         return {}
     if not isinstance(result, Mapping):
         raise TrialFailure(
-            "missing_metric", f"an objective returns a dict of metrics, got {shown(result)}"
+            "missing_metric", f"an objective returns a dict of metrics, got {described(result)}"
         )
     return numbers_of(result)

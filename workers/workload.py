@@ -1,7 +1,7 @@
 """The base classes of every workload: its model, data, metrics and default space.
 
 A workload does not depend on Ray, on suggesters, or on a parallelism strategy. One that is trained
-by gradient descent derives from `workers.workloads._trained_workload.TrainedWorkload`:
+by gradient descent derives from `workers.workloads._declarative_workload.TrainedWorkload`:
 `workers.training.trainer.train` then provides the loop, precision, parallelism, checkpoints and
 limits. Any other derives from `Workload` and writes `run` itself.
 """

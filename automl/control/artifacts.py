@@ -13,7 +13,7 @@ from automl.core.names import NAME
 from automl.dispatch.base import Dispatcher
 from automl.errors import UsageError
 from workers.artifacts.location import NONE
-from workers.artifacts.retry import described, retried
+from workers.artifacts.storage import described, retried
 from workers.artifacts.sweep_artifacts import SweepArtifacts
 from workers.files.folder import Folder
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from workers.device.nvidia_smi import SMI_SECONDS, query
+from workers.device.gpu import SMI_SECONDS, query
 from workers.runtime.devices import named_gpus
 
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Final
 
 from workers.command.metrics import Collector
-from workers.command.report_file import ReportFile
+from workers.command.sources import ReportFile
 from workers.context import Context
 from workers.protocol import StopRequest
 

@@ -19,8 +19,8 @@ from automl.errors import AutomlError, UsageError
 from .sweep_command import SweepCommand
 
 FOLDER: Final = "/sweep"  # of the configuration and the objective, in each pod
-MOST_BYTES: Final = 900_000  # of files in a ConfigMap, which may have 1 MiB in all
-MOST_NAME: Final = 40  # characters: KubeRay appends some to make names of at most 63
+MAX_BYTES: Final = 900_000  # of files in a ConfigMap, which may have 1 MiB in all
+MAX_NAME: Final = 40  # characters: KubeRay appends some to make names of at most 63
 APPLY_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 60  # for trials to save their state when their pod must go
 _LABELS: Final = {"app.kubernetes.io/name": "automl"}
@@ -43,7 +43,7 @@ _Dumper.add_representer(
 
 def resource_name(sweep: str) -> str:
     """The name of a sweep as Kubernetes allows it: lower case letters, digits and hyphens."""
-    return re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-")[:MOST_NAME].strip("-")
+    return re.sub(r"[^a-z0-9]+", "-", sweep.lower()).strip("-")[:MAX_NAME].strip("-")
 
 
 def read_volume(text: str) -> tuple[str, str]:
@@ -205,9 +205,9 @@ class KubeRayJob:
             file, colon, function = objective.rpartition(":")
             options["objective"] = take(file) + colon + function
         command = replace(self.sweep, config=take(self.sweep.config), options=options)
-        if sum(len(text.encode()) for text in found.values()) > MOST_BYTES:
+        if sum(len(text.encode()) for text in found.values()) > MAX_BYTES:
             raise UsageError(
-                f"{', '.join(found)} are larger than {MOST_BYTES} bytes, which is the most of a "
+                f"{', '.join(found)} are larger than {MAX_BYTES} bytes, which is the most of a "
                 "ConfigMap: put them into the image"
             )
         return found, command

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-LARGEST: Final = 1e307  # of a drawn number: sums and differences of a few such are finite
+MAX_DRAWN: Final = 1e307  # of a drawn number: sums and differences of a few such are finite
 FAR_OUT: Final = 3.0  # interquartile ranges beyond a quartile; decades beyond equal quartiles
 NARROWEST: Final = 1e-290  # a narrower range is a constant: its parts cannot be told apart
 DIGITS: Final = 1e-9  # of the magnitude: an axis does not resolve less
@@ -17,7 +17,7 @@ DIGITS: Final = 1e-9  # of the magnitude: an axis does not resolve less
 
 def clipped(value: float) -> float:
     """The number to draw instead of one that is so large that differences overflow."""
-    return min(max(value, -LARGEST), LARGEST)
+    return min(max(value, -MAX_DRAWN), MAX_DRAWN)
 
 
 def padded(low: float, high: float) -> tuple[float, float]:

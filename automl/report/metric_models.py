@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from automl.suggesters.bayes.model.gp import Ensemble
     from automl.suggesters.bayes.model.transforms import Transform
 
-LARGEST: Final = 1e150  # the square of a greater value overflows
+MAX_VALUE: Final = 1e150  # the square of a greater value overflows
 MIN_TRIALS: Final = 6  # with a value of the metric, for a model of it
 Values = Sequence[tuple[Trial, float | None]]
 
@@ -116,7 +116,7 @@ def _fit(
         (t, v)
         for t, v in values
         if v is not None
-        and abs(v) < LARGEST
+        and abs(v) < MAX_VALUE
         and space.legal(t.params)
         and warmup(metric, t.details) <= v
     ]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 EVERY_SECONDS: Final = 1.0
 GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
-LEAST_TRIALS: Final = 4  # that are new, too
+MIN_TRIALS: Final = 4  # that are new, too
 
 
 @contextmanager
@@ -87,7 +87,7 @@ class NotebookOutput:
             return
         self._show("answer", html(snapshot))
         ended = sum(trial.state.finished for trial in snapshot.trials)
-        if ended >= self._drawn * GROWTH + LEAST_TRIALS or (not running and ended > self._drawn):
+        if ended >= self._drawn * GROWTH + MIN_TRIALS or (not running and ended > self._drawn):
             from .notebook import frame
 
             self._show("figures", frame(snapshot))

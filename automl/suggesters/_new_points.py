@@ -6,7 +6,7 @@ import numpy as np
 
 from automl.core import Trial
 from search_spaces import Space, SpaceError
-from search_spaces.enumeration import MAX_ENUMERATED, enumerate_legal
+from search_spaces.sampling import MAX_ENUMERATED, enumerate_legal
 from workers.protocol import Params
 
 _BATCH = 64

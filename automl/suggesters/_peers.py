@@ -13,7 +13,7 @@ import numpy as np
 from automl.core import Constraint, Goal, Trial
 from automl.core.ranking import value
 
-_LARGEST = 1e100
+_MAX_VALUE = 1e100
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def observations(
     losses = [_losses(trial, goals) for trial in trials]
     good = [item for item in losses if item is not None]
     largest = [max((abs(item[i]) for item in good), default=1.0) for i in range(len(goals))]
-    scales = [size if size > _LARGEST else 1.0 for size in largest]
+    scales = [size if size > _MAX_VALUE else 1.0 for size in largest]
     worst = tuple(
         max((item[i] / scales[i] for item in good), default=0.0) for i in range(len(goals))
     )
@@ -67,7 +67,7 @@ def _losses(trial: Trial, goals: Sequence[Goal]) -> tuple[float, ...] | None:
 
 def _violation(trial: Trial, constraint: Constraint) -> float:
     excess = constraint.excess(trial.metrics.get(constraint.metric, math.nan))
-    return max(-_LARGEST, min(_LARGEST, excess)) if not math.isnan(excess) else 1.0
+    return max(-_MAX_VALUE, min(_MAX_VALUE, excess)) if not math.isnan(excess) else 1.0
 
 
 @contextlib.contextmanager

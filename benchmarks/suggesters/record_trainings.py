@@ -18,7 +18,7 @@ import time
 from typing import Any
 
 from benchmarks.suggesters.problems.recorded import FOLDER, Recording, recordings
-from search_spaces.enumeration import enumerate_legal
+from search_spaces.sampling import enumerate_legal
 from workers.context import Context
 from workers.protocol import Assignment, Report
 from workers.run import run

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution
 
-import search_spaces.number_parameters
 import search_spaces.parameters
 from search_spaces import Choice, Float, Int, Parameter, SpaceError
 from search_spaces.parameters import parameter_from_dict
@@ -239,7 +238,7 @@ def test_malformed_json_is_refused(data: Any) -> None:
 
 
 def test_examples_in_docstrings() -> None:
-    for module in (search_spaces.parameters, search_spaces.number_parameters):
+    for module in (search_spaces.parameters, search_spaces.parameters):
         assert doctest.testmod(module).failed == 0
 
 

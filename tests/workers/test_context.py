@@ -10,8 +10,8 @@ import torch
 
 from search_spaces.errors import StoreError, TrialFailure
 from workers.context import MAX_METRICS, Context, number_of, numbers_of
+from workers.failures import MAX_MESSAGE, failure_of
 from workers.protocol import Assignment
-from workers.run import MAX_MESSAGE, failure_of
 
 
 class Hostile:

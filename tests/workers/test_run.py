@@ -13,13 +13,14 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
+from workers.failures import failure_of
 from workers.protocol import (
     Ending,
     Limits,
     Outcome,
     StopRequest,
 )
-from workers.run import combine, failure_of, run
+from workers.run import combine, run
 
 
 def raiser(error):

@@ -13,9 +13,9 @@ from workers.context import Context
 from workers.device.precision import wide
 from workers.parallel.balance import balanced
 from workers.protocol import Metric
-from workers.training.metrics import TRAINING_METRICS
+from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan
-from workers.workloads._trained_workload import TrainedWorkload
+from workers.workloads._declarative_workload import TrainedWorkload
 
 
 class ToyAttention(nn.Module):

@@ -13,7 +13,7 @@ from typing import IO, Final
 from workers.files.folder import Folder
 from workers.protocol import LOGS
 
-MOST_OPEN: Final = 200  # files at a time, of the 1,024 that a process may usually have open
+MAX_OPEN: Final = 200  # files at a time, of the 1,024 that a process may usually have open
 # Folders of the workers, and what begins with a dot in the trial's own folder, are not kept.
 NOT_KEPT: Final = (LOGS, "command")
 _DRAFT: Final = re.compile(r"\.[0-9]+(\.[0-9]+)?")  # a checkpoint that is being written
@@ -101,7 +101,7 @@ class Moment:
         try:
             self.listing = listed(folder)
             unread = [path for path, found in self.listing.items() if found not in known]
-            for path in [path for path in unread if not self.listing[path].link][:MOST_OPEN]:
+            for path in [path for path in unread if not self.listing[path].link][:MAX_OPEN]:
                 file = opened(folder, path, self.listing[path])
                 self._files[path] = self._stack.enter_context(file)
             if listed(folder) != self.listing:

@@ -1,7 +1,5 @@
 """The location of artifacts as people write it: a folder, or a URL of an object store."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

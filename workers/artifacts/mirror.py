@@ -4,8 +4,6 @@ A thread looks for new checkpoints and uploads them beside the training. On the 
 a working copy: at the end of an attempt, once everything is at the location, it is removed.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import socket
@@ -21,7 +19,6 @@ from search_spaces.errors import StoreError
 from workers.files.folder import Folder
 
 from .listing import NOT_KEPT, ChangedMeanwhile, FileIdentity, Listing, Moment, listed
-from .retry import described, retried
 from .snapshots import (
     DamagedArtifact,
     Manifest,
@@ -31,7 +28,7 @@ from .snapshots import (
     manifest_name,
     object_name,
 )
-from .storage import ArtifactStorage
+from .storage import ArtifactStorage, described, retried
 
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files

@@ -25,7 +25,7 @@ from .listing import NOT_KEPT
 from .storage import ArtifactStorage
 
 FORMAT: Final = 1
-MOST_MANIFEST_BYTES: Final = 64 << 20
+MAX_MANIFEST_BYTES: Final = 64 << 20
 _ATTEMPT: Final = re.compile(r"[0-9]{6,9}")
 _MANIFEST: Final = re.compile(r"manifest-([0-9]{8,12})\.json")
 _OBJECT: Final = re.compile(r"object-[0-9]{8,12}")
@@ -126,7 +126,7 @@ class Snapshots:
         place = self.storage / attempt_name(attempt)
         name = manifest_name(sequence)
         try:
-            found = Manifest.from_json(place.read_bytes(name, MOST_MANIFEST_BYTES))
+            found = Manifest.from_json(place.read_bytes(name, MAX_MANIFEST_BYTES))
         except FileNotFoundError as error:
             raise DamagedArtifact(f"{place.location}/{name} is missing") from error
         except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -1,5 +1,7 @@
 """Objects below a location: written whole, read, listed and removed, through fsspec.
 
+`retried` calls again what a store far away refuses for a moment.
+
 fsspec finds credentials by itself: in the environment, in the files of the cloud's own tools, or in
 its own configuration. They are never arguments here, so none reaches the ledger or a log.
 """
@@ -8,15 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
+import time
 import uuid
 from collections.abc import Callable
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 from search_spaces.errors import StoreError
 
 PIECE_BYTES: Final = 1 << 20  # read and hashed at a time
 PART_BYTES: Final = 8 << 20  # of an upload in parts; an object has at most 10,000 of them
-MOST_PARTS: Final = 5_000
+MAX_PARTS: Final = 5_000
 
 
 class ArtifactStorage:
@@ -48,7 +52,7 @@ class ArtifactStorage:
         Raises:
             EOFError: the file has fewer bytes.
         """
-        block = max(PART_BYTES, -(-size // MOST_PARTS))
+        block = max(PART_BYTES, -(-size // MAX_PARTS))
         hashed = hashlib.sha256()
 
         def copy(target: Any) -> None:
@@ -181,3 +185,66 @@ def _drop(file: Any) -> None:
         pass
     finally:
         file.closed = True
+
+
+T = TypeVar("T")
+FIRST_SECONDS: Final = 0.5
+MAX_SECONDS: Final = 30.0
+# No second call would help: the credentials, the name or the request itself is wrong.
+_FINAL: Final = (
+    PermissionError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+    FileExistsError,
+    ValueError,
+    TypeError,
+    ImportError,
+    NotImplementedError,
+)
+_NO_CREDENTIALS: Final = ("NoCredentialsError", "PartialCredentialsError", "TokenRetrievalError")
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed later."""
+    if type(error).__name__ in _NO_CREDENTIALS or isinstance(error, _FINAL):
+        return False
+    return isinstance(error, Exception)
+
+
+def retried(
+    call: Callable[[], T],
+    seconds: float,
+    wait: Callable[[float], object] = time.sleep,
+) -> T:
+    """The result of `call`, which is called again after transient errors.
+
+    The delay doubles from 0.5 s to 30 s; a random part of it keeps workers from calling all at a
+    time.
+
+    Args:
+        call: has no effect if it raises, or the same effect if it is called twice.
+        seconds: after this many seconds the error is raised.
+        wait: waits for a delay; True if the caller no longer wants the result.
+
+    Raises:
+        Exception: the last error of `call`.
+    """
+    end = time.monotonic() + seconds
+    delay = FIRST_SECONDS
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            left = end - time.monotonic()
+            if left <= 0 or not is_transient(error):
+                raise
+            if wait(min(delay * random.uniform(0.5, 1.0), left)):
+                raise
+        delay = min(2 * delay, MAX_SECONDS)
+
+
+def described(error: BaseException) -> str:
+    """An error in a line."""
+    text = " ".join(str(error).split())[:300]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,7 +1,5 @@
 """The artifacts of a whole sweep: where those of a trial are, reading and removing them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 
@@ -9,9 +7,8 @@ from search_spaces.errors import UsageError
 from workers.files.folder import Folder
 from workers.protocol import CHECKPOINTS
 
-from .retry import described, retried
 from .snapshots import Manifest, Snapshots, attempt_name, manifest_name
-from .storage import ArtifactStorage
+from .storage import ArtifactStorage, described, retried
 
 READ_SECONDS: Final = 60.0  # until reading or removing gives up
 PROBE_SECONDS: Final = 15.0  # until the check at the start gives up

@@ -1,7 +1,5 @@
 """The arguments of a command: braces in them are replaced by the values of parameters."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -14,8 +14,6 @@ its processes, `left`, the number of processes that it left behind, and `error`,
 started.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Collects what a command reports, from whatever source, and sends it."""
 
-from __future__ import annotations
-
 import reprlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final

@@ -4,8 +4,6 @@ The expressions come from a configuration, which is not trusted: RE2 searches in
 linear in the length of a line, whatever the expression is.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
-from workers.runtime.supervision import signal_name
+from workers.runtime.gang import signal_name
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
 CHUNK_BYTES: Final = 1 << 20

@@ -1,7 +1,14 @@
-"""Counting the memory that operations on fake tensors would take."""
+"""Fake tensors: the memory that their operations would take, and the device they stand for.
+
+Fake tensors of a GPU need a build of torch for GPUs. So they are tensors of the CPU that are
+planned for the GPU. Code that computes in another way on a GPU asks `device_type`, not the tensor.
+"""
 
 import weakref
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
 
 import torch
 from torch import Tensor
@@ -117,3 +124,23 @@ def _channels_last(images: Tensor) -> bool:
 def _blocked(images: Tensor) -> int:
     channels = images.shape[1]
     return int(images.nbytes // channels * (-(-channels // 16) * 16))
+
+
+_PLANNED: Final = ContextVar("planned device", default="")
+
+
+def device_type(tensor: Tensor) -> str:
+    """The type of the device on which the tensor is computed, such as "cpu" or "cuda"."""
+    if torch.compiler.is_compiling():
+        return tensor.device.type
+    return _PLANNED.get() or tensor.device.type
+
+
+@contextmanager
+def planned_for(kind: str) -> Iterator[None]:
+    """Inside, tensors are computed as on a device of this type."""
+    before = _PLANNED.set(kind)
+    try:
+        yield
+    finally:
+        _PLANNED.reset(before)

@@ -1,13 +1,18 @@
-"""The GPU of a worker between two trials: whether it still computes, and how it is emptied.
+"""The GPU of a worker between two trials, and what `nvidia-smi` tells of all GPUs.
+
+`gpu_problem` says whether a GPU still computes, `free_gpu` empties it.
 
 A process without torch has used no GPU through torch, so nothing is done there.
 """
 
-from __future__ import annotations
-
+import csv
 import gc
+import subprocess
 import sys
+from collections.abc import Set
 from typing import Any, Final
+
+from workers.failures import one_line
 
 # What a process takes of a GPU beside torch's allocator, roughly: the CUDA context and its kernels.
 CONTEXT_BYTES: Final = 500_000_000
@@ -36,8 +41,7 @@ def gpu_problem(device: str) -> str:
     except torch.OutOfMemoryError:
         return ""
     except Exception as error:
-        text = str(error).strip().splitlines()
-        return f"{type(error).__name__}: {text[0][:300]}" if text else type(error).__name__
+        return one_line(error)
     return ""
 
 
@@ -67,3 +71,37 @@ def memory_share(total: int, gpus: float, limit: int | None) -> float:
 def _torch_for(device: str) -> Any:
     """torch, if the device is a GPU and this process has loaded torch."""
     return sys.modules.get("torch") if device.startswith("cuda") else None
+
+
+SMI_SECONDS: Final = 20.0  # it takes seconds if no process has opened the driver
+_MIB: Final = 1 << 20
+
+
+def query(question: str, timeout: float = SMI_SECONDS) -> list[list[str]]:
+    """The rows of an answer; none if there is no answer, as on a machine without the program."""
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", question, "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [[cell.strip() for cell in row] for row in csv.reader(done.stdout.splitlines())]
+
+
+def process_bytes(pids: Set[int], timeout: float = SMI_SECONDS) -> int | None:
+    """GPU memory of these processes together, as the driver counts it.
+
+    Returns:
+        None if the driver lists none of them, as in most containers, where it knows other numbers.
+    """
+    rows = query("--query-compute-apps=pid,used_memory", timeout)
+    found = [
+        int(row[1]) * _MIB
+        for row in rows
+        if len(row) == 2 and row[0].isdigit() and int(row[0]) in pids and row[1].isdigit()
+    ]
+    return sum(found) if found else None

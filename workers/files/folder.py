@@ -14,11 +14,11 @@ import stat
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NoReturn
 
 from search_spaces.errors import StoreError
 
-DEEPEST: Final = 100  # folders in folders; each takes a descriptor and a call
+MAX_DEPTH: Final = 100  # folders in folders; each takes a descriptor and a call
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MODES: Final = {
@@ -77,9 +77,6 @@ class Folder:
     def __truediv__(self, name: str) -> Folder:
         return Folder(self.root, *self.parts, name)
 
-    def __repr__(self) -> str:
-        return f"Folder({str(self.root)!r}, {', '.join(map(repr, self.parts))})"
-
     @contextlib.contextmanager
     def descriptor(self, *, create: bool = False) -> Iterator[int]:
         """A descriptor of this folder; `create` makes it and the folders above it.
@@ -90,11 +87,19 @@ class Folder:
         if create:
             self.root.mkdir(parents=True, exist_ok=True)
         found = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        path = self.root
         try:
-            for depth, part in enumerate(self.parts):
-                inner = self._enter(found, depth, part, create)
-                os.close(found)
-                found = inner
+            for part in self.parts:
+                path /= part
+                if create:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=found)
+                above = found
+                try:
+                    found = os.open(part, _FOLDER, dir_fd=above)
+                except NotADirectoryError:
+                    _refuse(path, path.lstat())
+                os.close(above)
             yield found
         finally:
             os.close(found)
@@ -111,15 +116,10 @@ class Folder:
         """Like `open`, for one of the modes r, w, a, x and + (in place); returns a descriptor."""
         _check_name(name)
         with self.descriptor() as folder:
-            kind = _kind(folder, name)
-            if kind not in (None, stat.S_IFREG):
-                raise self._refusal(name, kind)
-            try:
-                found = os.open(name, _MODES[mode] | _FILE, 0o666, dir_fd=folder)
-            except OSError:
-                if _kind(folder, name) == stat.S_IFLNK:
-                    raise self._refusal(name, stat.S_IFLNK) from None
-                raise
+            facts = _facts(folder, name)
+            if facts is not None:  # a pipe or a device could act if it is opened
+                self._check_file(name, facts, written=mode != "r")
+            found = os.open(name, _MODES[mode] | _FILE, 0o666, dir_fd=folder)
         try:
             self._check_file(name, os.fstat(found), written=mode != "r")
             if mode == "w":
@@ -172,19 +172,16 @@ class Folder:
 
     def names(self) -> list[str]:
         """The names in the folder, sorted; none if it does not exist."""
-        try:
-            with self.descriptor() as folder:
-                return _names(folder)
-        except FileNotFoundError:
-            return []
+        with contextlib.suppress(FileNotFoundError), self.descriptor() as folder:
+            return _names(folder)
+        return []
 
     def is_file(self, name: str) -> bool:
         """Whether there is a regular file of this name."""
-        try:
-            with self.descriptor() as folder:
-                return _kind(folder, name) == stat.S_IFREG
-        except FileNotFoundError:
-            return False
+        with contextlib.suppress(FileNotFoundError), self.descriptor() as folder:
+            facts = _facts(folder, name)
+            return facts is not None and stat.S_ISREG(facts.st_mode)
+        return False
 
     def copy(self, name: str, target: Path) -> None:
         """Copy a file or a folder into the folder `target`, where the name must be free.
@@ -192,12 +189,12 @@ class Folder:
         Links inside are copied as links if they are relative, else left out; see `check`.
         """
         with self.descriptor() as folder:
-            kind = _kind(folder, name)
-            link = os.readlink(name, dir_fd=folder) if kind == stat.S_IFLNK else ""
+            mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+            link = os.readlink(name, dir_fd=folder) if stat.S_ISLNK(mode) else ""
         if link:
             if not link.startswith("/"):
                 (target / name).symlink_to(link)
-        elif kind == stat.S_IFDIR:
+        elif stat.S_ISDIR(mode):
             (target / name).mkdir()
             for inner in (self / name).names():
                 (self / name).copy(inner, target / name)
@@ -240,17 +237,15 @@ class Folder:
         """Everything in the folder and in those below it: its folder, name and facts.
 
         Raises:
-            StoreError: folders are nested more than `DEEPEST` deep.
+            StoreError: folders are nested more than `MAX_DEPTH` deep.
         """
-        if len(self.parts) > DEEPEST:
-            raise StoreError(f"{self.path} is nested more than {DEEPEST} deep: remove it")
-        try:
-            with self.descriptor() as folder:
-                found = {name: _facts(folder, name) for name in _names(folder)}
-        except FileNotFoundError:  # it does not exist, or was removed meanwhile
-            return
+        if len(self.parts) > MAX_DEPTH:
+            raise StoreError(f"{self.path} is nested more than {MAX_DEPTH} deep: remove it")
+        found: dict[str, os.stat_result | None] = {}
+        with contextlib.suppress(FileNotFoundError), self.descriptor() as folder:
+            found = {name: _facts(folder, name) for name in _names(folder)}
         for name, facts in found.items():
-            if facts is not None:
+            if facts is not None:  # else it was removed meanwhile
                 yield self, name, facts
                 if stat.S_ISDIR(facts.st_mode):
                     yield from (self / name).walk()
@@ -264,43 +259,26 @@ class Folder:
             StoreError: a link leads out of it, or there is a pipe or a device.
         """
         home = os.path.realpath(self.path)
-        files: dict[tuple[int, int], Path] = {}
-        unseen: Counter[tuple[int, int]] = Counter()  # other names of a file
+        files: dict[tuple[int, int], tuple[Path, int]] = {}  # those with several names
+        seen: Counter[tuple[int, int]] = Counter()
         for folder, name, facts in self.walk():
             kind, path = stat.S_IFMT(facts.st_mode), folder.path / name
             leads_out = kind == stat.S_IFLNK and not _is_inside(os.path.realpath(path), home)
             if leads_out or kind in (stat.S_IFIFO, stat.S_IFCHR, stat.S_IFBLK):
-                raise folder._refusal(name, kind)
+                _refuse(path, facts)
             if kind == stat.S_IFREG and facts.st_nlink > 1:
                 key = facts.st_dev, facts.st_ino
-                unseen[key] += -1 if key in files else facts.st_nlink - 1
-                files[key] = path
-        for key, count in unseen.items():
-            if count:
-                raise _second_name(files[key])
-
-    def _enter(self, above: int, depth: int, part: str, create: bool) -> int:
-        """A descriptor of a folder in an open one."""
-        if create:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, dir_fd=above)
-        try:
-            return os.open(part, _FOLDER, dir_fd=above)
-        except NotADirectoryError:
-            here = Folder(self.root, *self.parts[:depth])
-            raise here._refusal(part, _kind(above, part)) from None
+                files.setdefault(key, (path, facts.st_nlink))
+                seen[key] += 1
+        for key, (path, num_names) in files.items():
+            if seen[key] != num_names:
+                raise _second_name(path)
 
     def _check_file(self, name: str, facts: os.stat_result, *, written: bool) -> None:
         if not stat.S_ISREG(facts.st_mode):
-            raise self._refusal(name, stat.S_IFMT(facts.st_mode))
+            _refuse(self.path / name, facts)
         if written and facts.st_nlink > 1:
             raise _second_name(self.path / name)
-
-    def _refusal(self, name: str, kind: int | None) -> StoreError:
-        found = _KINDS.get(kind or 0, "no regular file")
-        return StoreError(
-            f"{self.path / name} is {found}: the files of a sweep stay in its store. Remove it"
-        )
 
 
 def _check_name(name: str) -> None:
@@ -322,9 +300,9 @@ def _names(folder: int) -> list[str]:
         return sorted(entry.name for entry in found)
 
 
-def _kind(folder: int, name: str) -> int | None:
-    facts = _facts(folder, name)
-    return None if facts is None else stat.S_IFMT(facts.st_mode)
+def _refuse(path: Path, facts: os.stat_result) -> NoReturn:
+    kind = _KINDS.get(stat.S_IFMT(facts.st_mode), "no regular file")
+    raise StoreError(f"{path} is {kind}: the files of a sweep stay in its store. Remove it")
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -45,6 +45,11 @@ class Draft:
         with self._files.open(name, "wb") as file:
             self._hashes[name] = {"sha256": write(file)}
 
+    def add(self, name: str, place: Callable[[Path], None]) -> None:
+        """Add a file that `place` puts at a path."""
+        place(self._files.path / name)
+        self._hashes[name] = {"sha256": self._files.sha256(name)}
+
     def finish(self, facts: Mapping[str, Any], *, keep: int = 2, wait: bool = True) -> Path:
         """Replace a folder of the same number, and delete all but the newest `keep`.
 
@@ -83,10 +88,20 @@ def verified(folder: Folder, format_number: int, *names: str) -> dict[str, Any] 
     """
     try:
         manifest = json.loads(folder.read(MANIFEST))
+        if "files" not in manifest:  # an older checkpoint of graph_embedding
+            files = {name: {"sha256": value} for name, value in manifest["sha256"].items()}
+            manifest |= {"format": 1, "files": files}
         hashes: Mapping[str, Any] = manifest["files"]
         sound = manifest["format"] == format_number
         sound = sound and set(names) <= set(hashes)
         sound = sound and all(folder.sha256(name) == hashes[name]["sha256"] for name in hashes)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # StoreError is a ValueError
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+    ):  # StoreError is a ValueError
         return None
     return manifest if sound else None

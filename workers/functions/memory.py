@@ -1,7 +1,5 @@
 """Peak memory of training a user's own model: two updates on fake tensors."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -3,6 +3,10 @@
 Fake tensors have shapes and no memory. The estimate imitates one rank on the model itself: the
 strategy cuts the model (`Strategy.imitate`), a `pipeline` axis of its mesh leaves one stage, and a
 `shard` axis leaves the shards and the layers that are gathered at a time.
+
+Memory beside the tensors is added. Its terms for CPUs were measured by
+benchmarks/training/memory.py. Those for GPUs are documented or guessed; benchmarks/training/gpu.py
+compares them with a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +27,12 @@ from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.data.batch import Batch
-from workers.device.fake_tensors import LiveStorages
+from workers.device.fake_tensors import LiveStorages, planned_for
+from workers.device.gpu import CONTEXT_BYTES
 from workers.device.peak_memory import Contributions
-from workers.device.planned import planned_for
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
-from workers.parallel.mesh import Mesh
+from workers.parallel.mesh import AXES, Mesh
 from workers.parallel.strategies import pipeline
 from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
@@ -36,7 +40,51 @@ from workers.training.settings import Settings, options
 from workers.training.setup import compiles_by_shape, recompute
 from workers.workload import SharedEvaluation, Trainable
 
-from .overhead import cpu_bytes, gpu_bytes
+CPU_BYTES: Final = 20_000_000  # libraries and threads of the first update
+CPU_HALF_BYTES: Final = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
+CPU_RANKS_BYTES: Final = 12_000_000  # the process group
+CPU_SHARE: Final = 0.02  # free pieces in the allocator, as a share of the peak
+
+# Workspace that NVIDIA advises for Hopper, the largest (cublasSetWorkspace, cuBLAS documentation).
+CUBLAS_BYTES: Final = 32 << 20
+# NCCL's buffer of a channel to a peer (NCCL_BUFFSIZE, https://docs.nvidia.com/deeplearning/nccl).
+NCCL_BUFFER_BYTES: Final = 4 << 20
+NCCL_CHANNELS: Final = 16  # of a communicator between GPUs that NVLink joins
+NCCL_PEERS: Final = 2  # a ring has two neighbours
+GPU_SHARE: Final = 0.1  # free pieces in the allocator, as a share of the peak
+
+
+def cpu_bytes(peak: int, num_ranks: int, *, half: bool) -> int:
+    """On a CPU, where it counts as memory of the trial.
+
+    Args:
+        peak: of the tensors.
+        num_ranks: of the trial.
+        half: whether products are computed in bf16 or fp16.
+    """
+    extra = CPU_BYTES + int(peak * CPU_SHARE)
+    extra += CPU_RANKS_BYTES if num_ranks > 1 else 0
+    return extra + (CPU_HALF_BYTES if half else 0)
+
+
+def gpu_bytes(peak: int, mesh: Mesh) -> int:
+    """On a GPU, where it does not count as memory of the trial, but has to fit.
+
+    The CUDA context, the workspace of cuBLAS, the buffers of NCCL for each axis of the mesh, and
+    pieces of memory that the allocator has reserved and cannot use.
+
+    Args:
+        peak: of the tensors.
+        mesh: of the trial.
+    """
+    return CONTEXT_BYTES + CUBLAS_BYTES + _nccl_bytes(mesh) + int(peak * GPU_SHARE)
+
+
+def _nccl_bytes(mesh: Mesh) -> int:
+    degrees = [int(getattr(mesh, axis)) for axis in AXES]
+    peers = sum(min(degree - 1, NCCL_PEERS) for degree in degrees)
+    return peers * NCCL_CHANNELS * 2 * NCCL_BUFFER_BYTES  # to send and to receive
+
 
 SAVED_BYTES = 2**29  # of a checkpoint, which rank 0 holds at a time
 _MAX_BATCHES = 50  # the largest of this many batches stands for all
@@ -64,8 +112,8 @@ def estimate(workload: Trainable, num_ranks: int = 1, device: str = "cpu") -> Es
     """How much memory training needs, without allocating it.
 
     It takes about as long as two updates of a small model. For a GPU the workload computes as it
-    does there (`workers.device.planned`), and the peak is that of torch's allocator. On CPUs it
-    estimates the memory in use; if `compact_memory` is off, the C library was seen to keep up to
+    does there (`workers.device.fake_tensors`), and the peak is that of torch's allocator. On CPUs
+    it estimates the memory in use; if `compact_memory` is off, the C library was seen to keep up to
     2.4 times as much. The largest of the first batches stands for all. Evaluation is not counted,
     except for the whole model that ranks build then if they hold parts of it and cannot call it
     together.

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from workers.failures import one_line
+
 
 def main() -> None:
     """Answer until standard input ends."""
@@ -47,7 +49,7 @@ def _answer(kind: Any, question: Mapping[str, Any], header: Mapping[str, Any]) -
         workload = kind(question["params"], header["data"], header["fixed"])
         found = asdict(estimate(workload, question["ranks"], header["device"]))
     except Exception as error:  # fake tensors cannot do all that a model may do
-        return {"error": f"{type(error).__name__}: {error}"[:500]}
+        return {"error": one_line(error)}
     return {**found, "parts": dict(found["parts"]), "modules": dict(found["modules"])}
 
 

@@ -1,7 +1,5 @@
 """The parameter-server hybrid for a model and a training loop of the user's own."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,9 +13,10 @@ from search_spaces.errors import UsageError
 from workers.context import Context
 from workers.data.batch import BatchShare, CountedRows
 from workers.device.precision import Precision
+from workers.ranks.process_group import connect, disconnect
 from workers.workload import ParallelPlan
 
-from .mesh import Mesh, connect, disconnect
+from .mesh import Mesh
 from .strategies.embedding_server import EmbeddingServer
 
 

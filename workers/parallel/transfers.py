@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
-from .mesh import side_group
+from workers.ranks.process_group import side_group
 
 Tensors = dict[str, Tensor]
 _BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel

@@ -17,14 +17,13 @@ from workers.protocol import Assignment, Event, Outcome, Report, StopRequest
 from workers.run import Objective
 
 from .devices import environment_of
-from .gang import Gang
+from .gang import Gang, signal_name
 from .pickling import pickle_objective
 from .process_worker import News, Ready
-from .supervision import signal_name
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
 EXIT_SECONDS: Final = 1.0  # for the system to end a killed process
-MOST_MESSAGES: Final = 64  # taken from one worker before the others have their turn
+MAX_MESSAGES: Final = 64  # taken from one worker before the others have their turn
 # The modules of this process are found at the same places; a name that `ps` shows comes first.
 _BOOT: Final = (
     "import sys; name, *given = sys.argv[1:7]; sys.path[:], sys.argv[:] = sys.argv[7:], [name]; "
@@ -191,7 +190,7 @@ def receive_all(
     for connection in wait(list(indices), timeout):
         index = indices[connection]  # type: ignore[index]
         worker = workers[index]
-        for _ in range(MOST_MESSAGES):
+        for _ in range(MAX_MESSAGES):
             message = worker.receive()
             found.append((index, message))
             if message is None or not worker.connection.poll():

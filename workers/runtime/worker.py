@@ -140,7 +140,8 @@ class Worker:
 
     def _outcome(self, context: "Context") -> Outcome:
         """Run the rank; its output goes to its log."""
-        from workers.run import failure_of, run
+        from workers.failures import failure_of
+        from workers.run import run
 
         a = context.assignment
         with ExitStack() as stack:

@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 from workers.context import Context
 from workers.device.peak_memory import PeakMemory
-from workers.parallel.mesh import side_group
 from workers.protocol import StopRequest
+from workers.ranks.process_group import side_group
 
 _REQUESTS = tuple(StopRequest)
 _MEMORY_SECONDS = 0.2
@@ -71,7 +71,7 @@ class Control:
         self._since += 1
         return False
 
-    def soon(self) -> None:
+    def meet_next(self) -> None:
         """Let ranks agree before the next update; all ranks call it."""
         self._left = 0
 

@@ -13,8 +13,8 @@ from torch.distributed.fsdp import FSDPModule
 from workers.context import Context
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import side_group
 from workers.parallel.transfers import Part
+from workers.ranks.process_group import side_group
 from workers.workload import SharedEvaluation, Trainable
 
 _POLL_SECONDS = 0.2

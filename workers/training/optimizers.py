@@ -1,8 +1,8 @@
-"""Optimizers by name, in the implementation that the configuration names."""
+"""Optimizers by name, in the implementation that the configuration names; Muon and sparse Adam."""
 
 import fnmatch
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +17,110 @@ from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.parallel.transfers import is_sharded
 
-from .muon import MuonWithAdamW, split
 from .settings import OPTIMIZER_OPTIONS
-from .sparse import SparseAdamWithOther
+
+MOMENTUM = 0.95  # Jordan's
+
+
+class MuonWithAdamW(Optimizer):
+    """Orthogonalised momentum for matrices, AdamW for the other parameters, in one optimizer.
+
+    Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); the step of a matrix is
+    scaled to that of AdamW, so that one learning rate suits both (Liu et al. 2025,
+    https://arxiv.org/abs/2502.16982).
+
+    Args:
+        matrices: groups of parameters of two dimensions, at least one.
+        others: groups of the other parameters, at least one.
+        adamw: further arguments of AdamW.
+    """
+
+    def __init__(
+        self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], **adamw: Any
+    ) -> None:
+        muon = torch.optim.Muon(matrices, lr=0.0, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")
+        self._parts: tuple[Optimizer, ...] = (muon, torch.optim.AdamW(others, lr=0.0, **adamw))
+        # The groups and the state are those of the parts, so a new learning rate reaches them.
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+        for part in self._parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Step both parts; gradients are there already, so there is no closure."""
+        for part in self._parts:
+            part.step()
+
+
+def split(groups: Iterable[dict[str, Any]], apart: set[int]) -> tuple[list[Any], list[Any]]:
+    """The groups of matrices that Muon takes, and the groups of all else; none is empty.
+
+    Args:
+        groups: of parameters.
+        apart: identities of parameters that are no matrices inside of the model.
+    """
+    matrices: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for group in groups:
+        inside = [p for p in group["params"] if p.ndim == 2 and id(p) not in apart]
+        rest = [p for p in group["params"] if p.ndim != 2 or id(p) in apart]
+        matrices += [{**group, "params": inside}] if inside else []
+        others += [{**group, "params": rest}] if rest else []
+    return matrices, others
+
+
+class SparseAdamWithOther(Optimizer):
+    """torch's SparseAdam for embeddings, another optimizer for the other parameters.
+
+    Args:
+        embeddings: parameters with sparse gradients, at least one.
+        other: of the other parameters.
+        rule: the constants of Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980).
+    """
+
+    def __init__(
+        self, embeddings: Sequence[nn.Parameter], other: Optimizer, rule: Mapping[str, Any]
+    ) -> None:
+        constants = {name: rule[name] for name in ("betas", "eps")}
+        sparse = torch.optim.SparseAdam(list(embeddings), lr=1.0, **constants)  # 0 is refused
+        self._parts = (sparse, other)
+        # The groups and the state are those of the parts, so a new learning rate reaches them.
+        super().__init__([group for part in self._parts for group in part.param_groups], {})
+        for part in self._parts:
+            part.state = self.state
+        self._embeddings = tuple(embeddings)
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Step both parts; gradients are there already, so there is no closure."""
+        for part in self._parts:
+            part.step()
+        for parameter in self._embeddings:
+            state = self.state[parameter]
+            if isinstance(state.get("step"), int):  # a checkpoint keeps tensors alone
+                state["step"] = torch.tensor(float(state["step"]))
+
+
+def look_up_sparsely(
+    model: nn.Module, embeddings: Sequence[str], values: Mapping[str, Any]
+) -> None:
+    """Let embeddings of a model have sparse gradients if the option says so.
+
+    Args:
+        model: changed in place.
+        embeddings: dotted names of the plan.
+        values: of every option of the trial.
+
+    Raises:
+        UsageError: the plan names no embedding.
+    """
+    if not SPARSE_GRADIENTS.value(values):
+        return
+    if not embeddings:
+        raise UsageError("sparse_gradients needs a workload whose plan names embeddings")
+    for name in embeddings:
+        module = model.get_submodule(name)
+        if not isinstance(module, nn.Embedding):
+            raise UsageError(f"{name!r} is a {type(module).__name__}, which has no sparse gradient")
+        module.sparse = True
 
 
 def build_optimizer(

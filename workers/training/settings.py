@@ -1,4 +1,4 @@
-"""The settings of the trainer, and the value of each option that a configuration does not give."""
+"""The settings of the trainer, its options with their values if unset, and its metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
+from workers.protocol import Metric
 from workers.workload import Workload
+
+TRAINING_METRICS: Final = (
+    Metric("train_loss", "minimize"),
+    Metric("seconds_per_update", "minimize", "speed"),
+    Metric("items_per_second", "maximize", "speed"),
+    Metric("train_seconds", None, "speed"),
+    Metric("peak_memory_bytes", "minimize", "memory"),
+    Metric("updates"),
+    Metric("epoch"),
+    Metric("learning_rate"),
+    Metric("skipped_updates", "minimize"),
+)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
 from workers.workload import Trainable
 
-from .sparse import look_up_sparsely
+from .optimizers import look_up_sparsely
 
 _MATRIX_PRODUCTS = frozenset(
     {

@@ -1,6 +1,8 @@
-"""One step of the optimizer: gradients are unscaled and clipped, or the step is skipped."""
+"""One step of the optimizer, which is skipped if gradients are not finite, and its numbers."""
 
 import math
+from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,8 +11,59 @@ from torch.optim import Optimizer
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
 
-from .late import reads_late
 from .optimizers import can_skip, step
+
+
+def reading_waits(device: torch.device) -> bool:
+    """Whether reading a number waits for the device."""
+    return device.type == "cuda"
+
+
+class DeferredNumbers:
+    """Each update's share of the mean loss, and whether its gradients were finite.
+
+    On a GPU the numbers of the newest update are still being computed, so they are read one update
+    late: while the GPU computes, the host launches the next update. On CPUs they are read at once.
+
+    Args:
+        deferred: read late, see `reading_waits`.
+    """
+
+    def __init__(self, deferred: bool) -> None:
+        self.deferred = deferred
+        self._waiting: deque[tuple[Tensor, Any]] = deque()
+
+    def add(self, share: Tensor, finite: Tensor) -> None:
+        """Add the numbers of an update, scalars on its device."""
+        both = torch.stack([share.detach().double(), finite.to(share.device).double()])
+        event = None
+        if both.is_cuda:
+            pinned = torch.empty(2, dtype=both.dtype, pin_memory=True)
+            both = pinned.copy_(both, non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+        self._waiting.append((both, event))
+
+    def __len__(self) -> int:
+        """How many updates were not taken yet."""
+        return len(self._waiting)
+
+    def take(self, *, newest: bool = False) -> list[tuple[float, bool]]:
+        """The numbers of the updates since the last call, without the newest if they are
+        read late.
+
+        Args:
+            newest: take those of the newest update too.
+        """
+        kept = 1 if self.deferred and not newest else 0
+        found = []
+        while len(self._waiting) > kept:
+            both, event = self._waiting.popleft()
+            if event is not None:
+                event.synchronize()
+            share, finite = both.tolist()
+            found.append((share, finite > 0))
+        return found
 
 
 class ClippedStep:
@@ -21,7 +74,7 @@ class ClippedStep:
         clip_norm: bound on the norm; 0 for none.
 
     Attributes:
-        unseen: the host does not read the norm, which would wait for the GPU: the optimizer's
+        on_device: the host does not read the norm, which would wait for the GPU: the optimizer's
             kernels skip the step.
     """
 
@@ -32,13 +85,13 @@ class ClippedStep:
         self.optimizer = optimizer
         self.precision = precision
         self.clip_norm = clip_norm
-        self.unseen = reads_late(strategy.device) and can_skip(optimizer, strategy.device)
+        self.on_device = reading_waits(strategy.device) and can_skip(optimizer, strategy.device)
 
     def __call__(self) -> Tensor:
         """Clip and step; returns whether the gradients were finite, as a scalar."""
-        return self._unseen() if self.unseen else self._seen()
+        return self._step_on_device() if self.on_device else self._step_on_host()
 
-    def _seen(self) -> Tensor:
+    def _step_on_host(self) -> Tensor:
         scale = float(self.precision.scale)
         norm = float(self.strategy.grad_norm()) / scale
         finite = math.isfinite(norm)
@@ -52,7 +105,7 @@ class ClippedStep:
             self.precision.scaler.update(finite)
         return torch.tensor(finite)
 
-    def _unseen(self) -> Tensor:
+    def _step_on_device(self) -> Tensor:
         scale = self.precision.scale
         norm = self.strategy.grad_norm() / scale
         if self.clip_norm or self.precision.scaler:

@@ -24,22 +24,22 @@ from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
-from workers.parallel.mesh import BACKEND, Mesh, connect, disconnect, value_of_rank_0
+from workers.parallel.mesh import BACKEND, Mesh
 from workers.parallel.transfers import own_part, parts_of
 from workers.protocol import LOGS
+from workers.ranks.process_group import connect, disconnect, value_of_rank_0
 from workers.workload import Trainable
 
 from .batches import BatchPosition, ahead, shares
+from .checkpoint import Saver
 from .clock import Clock, Every, Window
 from .control import Control, Orders
 from .evaluation import ValidationRunner
-from .late import LateNumbers
 from .optimizers import build_optimizer
-from .saver import Saver
 from .selection import Selection
 from .settings import Settings, options
 from .setup import build_model, compiles_by_shape, switches
-from .step import ClippedStep
+from .step import ClippedStep, DeferredNumbers
 
 _TRIM_UPDATES = 16
 
@@ -113,8 +113,8 @@ class Trainer:
         self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
         self.half_time = 0.0  # the clock at half of the updates of a probe
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
-        self.late = LateNumbers(self.step.unseen)
-        self.summed = 0  # the update up to which ranks have summed their losses
+        self.numbers = DeferredNumbers(self.step.on_device)
+        self.counted_updates = 0  # the update up to which ranks have counted_updates their losses
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
@@ -150,10 +150,9 @@ class Trainer:
             if orders.finish:
                 return self.metrics
             if orders.acts:
-                self.control.soon()
-            if (
-                item and not orders.evaluate
-            ):  # else agree once more: a request to stop may have ended the evaluation early
+                self.control.meet_next()
+            # After an evaluation, agree once more: a request to stop may have ended it early.
+            if item and not orders.evaluate:
                 with self.clock:
                     self._update(*item)
                 self.trace_step()
@@ -174,8 +173,8 @@ class Trainer:
         return orders
 
     def _shares(self, *, newest: bool = False) -> list[float]:
-        """This rank's shares of the mean losses that were not summed yet."""
-        numbers = self.late.take(newest=newest)
+        """This rank's shares of the mean losses that were not counted_updates yet."""
+        numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]
 
@@ -184,11 +183,11 @@ class Trainer:
         seconds = self.clock.total
         settings = self.settings
         limits = [settings.train_seconds, self.context.assignment.limits.train_seconds]
-        late = any(limit is not None and seconds >= limit for limit in limits)
+        out_of_time = any(limit is not None and seconds >= limit for limit in limits)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         return Orders(
             stop=self.context.stop_requested(),
-            finish=late or full or exhausted or self.selection.done,
+            finish=out_of_time or full or exhausted or self.selection.done,
             scale=self.selection.scale,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
             save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
@@ -205,10 +204,10 @@ class Trainer:
     def _count(self, losses: Iterable[float]) -> None:
         """Take the mean losses of further updates in."""
         for loss in losses:
-            self.summed += 1
+            self.counted_updates += 1
             if not math.isfinite(loss):
                 raise TrialFailure(
-                    "non_finite", f"the training loss is {loss} at update {self.summed}"
+                    "non_finite", f"the training loss is {loss} at update {self.counted_updates}"
                 )
             self.window.losses += loss
 
@@ -227,7 +226,7 @@ class Trainer:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         loss = self.strategy.gradients(share, self.precision)
-        self.late.add(loss, self.step())
+        self.numbers.add(loss, self.step())
         self.window.count(share.weight)
         if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
             trim()  # the free blocks that batches of other shapes left exceed the memory in use
@@ -318,7 +317,7 @@ class Trainer:
         if progress is None:
             return
         self.position = BatchPosition(progress["epoch"], progress["index"])
-        self.updates = self.summed = progress["updates"]
+        self.updates = self.counted_updates = progress["updates"]
         self.skipped = progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])

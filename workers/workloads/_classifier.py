@@ -13,12 +13,11 @@ import numpy as np
 from workers.context import Context
 from workers.data.batch import Batch, PlannedBatch, num_rows
 from workers.protocol import Metric
-from workers.training.metrics import TRAINING_METRICS
+from workers.training.settings import TRAINING_METRICS
 from workers.workload import SharedEvaluation
 
 from ._data import IntArray, epoch_order, hold_out
-from ._declarative_workload import DeclarativeWorkload
-from ._trained_workload import TrainedWorkload
+from ._declarative_workload import DeclarativeWorkload, TrainedWorkload
 
 if TYPE_CHECKING:
     import torch

@@ -1,10 +1,18 @@
-"""Base class of workloads that declare their space as parameters and knobs."""
+"""Base classes of workloads: a space of parameters and knobs, and training by the trainer.
 
+`BackgroundThread` lets a workload compute while it looks for a request to stop.
+"""
+
+import queue
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 from search_spaces import Parameter, Space
 from search_spaces.expressions import Expression
@@ -14,11 +22,76 @@ from search_spaces.knobs.base import KnobSpace
 from workers.context import Context
 from workers.workload import Trainable, Workload
 
-from ._background import BackgroundThread
 from ._data import check_options
 
-Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 T = TypeVar("T")
+_Work = tuple[Future[Any], Callable[[], Any]]
+_POLL_SECONDS = 0.2
+# Abandoned work of an earlier attempt may still run, and shares the global random state.
+_ALONE = threading.Lock()
+
+
+class BackgroundThread:
+    """Calls functions in one dedicated thread while polling for stop requests.
+
+    If the trial has several ranks, it does not poll, so that the ranks stay together.
+
+    Args:
+        context: of the trial; it knows about stop requests.
+        around: makes a context manager for everything in the thread, such as
+            `torch.inference_mode`.
+        daemon: whether the process may exit during abandoned work; torch kernels do not survive
+            that.
+
+    Example:
+        with BackgroundThread(context) as background:
+            graph = background(load)
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        *,
+        daemon: bool = True,
+    ) -> None:
+        self.context = context
+        self.around = around
+        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="background", daemon=daemon).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._work.put(None)
+
+    def __call__(self, work: Callable[[], T]) -> T:
+        """Call `work` in the thread and return its result.
+
+        Raises:
+            Stopped: the attempt must stop; the work runs on in the thread, and its result is lost.
+            BaseException: any error of `work`.
+        """
+        future: Future[T] = Future()
+        self._work.put((future, work))
+        while not wait([future], _POLL_SECONDS).done:
+            if self.context.world_size == 1:
+                self.context.check_stop()
+        return future.result()
+
+    def _serve(self) -> None:
+        with self.around():
+            while (item := self._work.get()) is not None:
+                future, work = item
+                try:
+                    with _ALONE:
+                        future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+
+
+Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 # A recorded CUDA graph reuses the memory of its outputs, which a further microbatch still needs.
 _OF_GRAPHS = ("compile in ('off', 'default') or accumulation == 1",)
 
@@ -132,3 +205,19 @@ class DeclarativeWorkload(Workload):
             background(load or self.dataset)
         if context.memory is not None:
             context.memory.restart()
+
+
+class TrainedWorkload(Trainable):
+    """Base class of workloads trained by gradient descent; implement the abstract methods."""
+
+    def run(self, context: Context) -> Mapping[str, float]:
+        """Train with `workers.training.trainer.train`."""
+        from workers.training.trainer import train
+
+        return train(self, context)
+
+    def export(self, trial: Path, target: Path) -> Mapping[str, str]:
+        """Write the weights of the newest checkpoint, and the model as ONNX if possible."""
+        from workers.export import export_trained
+
+        return export_trained(self, trial, target)

@@ -23,7 +23,7 @@ from automl.report.record import Record
 
 from .importance import COLOURS, doubts
 
-MOST = 6
+MAX_PARAMETERS = 6
 ACROSS = 3
 BEYOND = 0.3  # of the observed range; bands are drawn this far beyond it
 
@@ -43,14 +43,15 @@ def panel(record: Record, insights: Sequence[Insight]) -> Panel:
         "The metric that the model expects if one parameter changes, averaged over the tried "
         "values of the others, with its 90% band. If the band is as wide as the curve is high, "
         "the effect is not known yet. Dots are trials, which differ in other parameters too. "
-        f"The {MOST} most important parameters of each metric are shown." + doubts(insights)
+        f"The {MAX_PARAMETERS} most important parameters of each metric are shown."
+        + doubts(insights)
     )
     figures = tuple(_grid(record, one) for one in insights if one.effects)
     return Panel("dependence", title, caption, figures)
 
 
 def _grid(record: Record, insight: Insight) -> Figure:
-    model, found = insight.model, insight.effects[:MOST]
+    model, found = insight.model, insight.effects[:MAX_PARAMETERS]
     rows = max((len(found) + ACROSS - 1) // ACROSS, 1)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {}

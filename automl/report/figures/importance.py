@@ -11,7 +11,7 @@ from automl.report.plotting import BLUE, ORANGE, PURPLE, Figure, Panel, escape, 
 from automl.report.record import Record
 
 COLOURS = {"quality": BLUE, "speed": ORANGE, "memory": PURPLE}
-MOST = 15
+MAX_PARAMETERS = 15
 
 
 def panel(record: Record, insights: Sequence[Insight]) -> Panel:
@@ -50,7 +50,7 @@ def _unaffected(record: Record, model: MetricModel) -> str:
 
 
 def _bars(model: MetricModel, found: Sequence[Effect]) -> Figure:
-    shown = list(found[:MOST])[::-1]
+    shown = list(found[:MAX_PARAMETERS])[::-1]
     low, high = (np.array([np.quantile(e.importance, q) for e in shown]) for q in (0.05, 0.95))
     weight = np.array([effect.weight for effect in shown])
     bar: dict[str, Any] = {

@@ -25,12 +25,12 @@ from . import gp
 from .curves import Array, Curve, Curves, LossScale
 from .fitting import fit
 
-MOST_POINTS: Final = 260
-MOST_FITTED: Final = 130
+MAX_POINTS: Final = 260
+MAX_FITTED: Final = 130
 NUM_LEADERS: Final = 20
 LEADER_POINTS: Final = 6
-MOST_FORESEEN: Final = 300  # paused curves whose end is predicted
-MOST_WEIGHED: Final = 30  # of these, and of the best so far, all horizons are predicted
+MAX_FORESEEN: Final = 300  # paused curves whose end is predicted
+MAX_WEIGHED: Final = 30  # of these, and of the best so far, all horizons are predicted
 NUM_NEW: Final = 150
 NUM_FACES: Final = 30  # candidates with parameters at an end of their range
 REFIT: Final = 1.2  # fit again if the number of reports has grown by this factor
@@ -103,9 +103,9 @@ class CurveForecast:
         if not self._hyper or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
             rows = torch.arange(len(y))
-            if len(y) > MOST_FITTED:
+            if len(y) > MAX_FITTED:
                 some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[
-                    :MOST_FITTED
+                    :MAX_FITTED
                 ]
                 rows = torch.from_numpy(np.sort(some))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
@@ -125,7 +125,7 @@ class CurveForecast:
         chosen = [(curve, i) for curve in leaders for i in self._spaced(curve, LEADER_POINTS)]
         chosen += [
             (curve, i)
-            for curve in self._some(rest, MOST_POINTS - len(chosen))
+            for curve in self._some(rest, MAX_POINTS - len(chosen))
             for i in self._spaced(curve, 2)
         ]
         losses = np.array([c.reported.best(i) for c, i in chosen])
@@ -237,16 +237,16 @@ class CurveForecast:
         self, candidates: Sequence[Curve], end: float, cooling: float
     ) -> list[Curve]:
         """The best so far, and those with the best value at their end, as curves may cross."""
-        if len(candidates) <= 2 * MOST_WEIGHED:
+        if len(candidates) <= 2 * MAX_WEIGHED:
             return list(candidates)
         place = {curve.number: i for i, curve in enumerate(self._order)}
         ordered = sorted(candidates, key=lambda c: place.get(c.number, len(place)))
-        kept, rest = ordered[:MOST_WEIGHED], ordered[MOST_WEIGHED:]
-        step = -(-len(rest) // MOST_FORESEEN)
+        kept, rest = ordered[:MAX_WEIGHED], ordered[MAX_WEIGHED:]
+        step = -(-len(rest) // MAX_FORESEEN)
         rest = rest[self.curves.num_reports % step :: step]
         cost = torch.tensor([math.log((end - c.at) * c.rate) for c in rest], dtype=torch.float64)
         score = self._log_gains(rest, np.array([[end]]))[:, 0] - cooling * cost
-        return kept + [rest[i] for i in torch.argsort(-score)[:MOST_WEIGHED].tolist()]
+        return kept + [rest[i] for i in torch.argsort(-score)[:MAX_WEIGHED].tolist()]
 
     def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
         """Log expected improvement `m x h` of curves at some progresses (`m x h` or `1 x h`)."""

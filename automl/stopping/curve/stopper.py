@@ -22,9 +22,9 @@ NUM_KNOWN: Final = 8  # of them that are past the warm-up
 RANDOM_SHARE: Final = 1 / 8  # of the budget, after which the model is used in any case
 HALVING_SHARE: Final = 0.25  # of the decisions
 SLICE: Final = 0.5  # a slice ends this far on the way to its horizon, in logarithms
-GROWTH: Final = 1.35  # least factor of a trial's progress in one slice
+MIN_GROWTH: Final = 1.35  # least factor of a trial's progress in one slice
 HORIZONS: Final = (1.5, 2.5, 5.0)  # factors of a trial's progress
-LEAST_GAIN: Final = 0.01  # of best to median; at the end nothing is resumed for less
+MIN_GAIN: Final = 0.01  # of best to median; at the end nothing is resumed for less
 HOPELESS: Final = 0.02  # a trial that cannot pause stops below this probability to become the best
 
 
@@ -177,7 +177,7 @@ class CurveStopper(Stopper):
         cooling = 1.0 - 0.5 * self.spent
         best = self.forecast.best_candidate(candidates, HORIZONS, end, cooling, self.seconds_left)
         if last:
-            if best is None or best.gain < LEAST_GAIN:
+            if best is None or best.gain < MIN_GAIN:
                 return self._finish(candidates, end)
         else:
             new = self.forecast.best_new(rng, end, cooling, self.seconds_left, guided=self.guided)
@@ -187,7 +187,7 @@ class CurveStopper(Stopper):
                     if new is not None
                     else None
                 )
-        target = max(self._upto(best.at, best.horizon), best.at * GROWTH)
+        target = max(self._upto(best.at, best.horizon), best.at * MIN_GROWTH)
         expected = f"{best.gain:.2g} of the distance to the median by {best.horizon:g}"
         return NextSlice(best.number, target, f"curve: expected to gain {expected}")
 
@@ -208,7 +208,7 @@ class CurveStopper(Stopper):
         few = len(self.curves.known()) < NUM_RANDOM // 2
         if few or curve.at < self._targets.get(curve.number, 0.0):
             return CONTINUE
-        self._targets[curve.number] = curve.at * GROWTH
+        self._targets[curve.number] = curve.at * MIN_GROWTH
         self._num_choices += 1
         if not self.forecast.update(
             np.random.default_rng([self.seed, self._num_choices]), self.longest()

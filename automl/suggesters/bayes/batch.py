@@ -24,10 +24,10 @@ from .model.gp import Ensemble
 from .model.sweep_posterior import SweepPosterior
 
 MANY: Final = 8  # more suggestions at once are a batch
-MOST_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
-MOST_AVOIDED: Final = 2000  # pending trials that are avoided, drawn at random
-LEFT: Final = 1e-12  # least part of the variance that is left
-POOL: Final = 2000  # least number of candidates
+MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
+MAX_AVOIDED: Final = 2000  # pending trials that are avoided, drawn at random
+MIN_LEFT: Final = 1e-12  # part of the variance that is left
+MIN_POOL: Final = 2000  # candidates
 
 
 def suggest_batch(
@@ -51,13 +51,13 @@ def suggest_batch(
     """
     found: list[Params] = []
     if acquisition is not None:
-        size = max(POOL, 4 * count)
+        size = max(MIN_POOL, 4 * count)
         near = [sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
         pool = np.concatenate([sampler.everywhere(rng, size // 2), *near])
         score = acquisition.sketch()(pool)
         avoided = pending
-        if len(pending) > MOST_AVOIDED:
-            avoided = pending[rng.permutation(len(pending))[:MOST_AVOIDED]]
+        if len(pending) > MAX_AVOIDED:
+            avoided = pending[rng.permutation(len(pending))[:MAX_AVOIDED]]
         remaining = None
         if acquisition.policy.batch_penalty:
             remaining = RemainingVariance(sampler, acquisition.posterior)
@@ -96,7 +96,7 @@ class RemainingVariance:
         """Log of the part that is left of `m` configurations beside the nearest of some others."""
         nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
         rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
-        return torch.log((1 - rho * rho).clamp(min=LEFT))
+        return torch.log((1 - rho * rho).clamp(min=MIN_LEFT))
 
 
 def _spread(

@@ -11,7 +11,7 @@ from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
 
 Array = NDArray[np.float64]
-MOST_SAMPLED = 128  # configurations drawn one by one
+MAX_SAMPLED = 128  # configurations drawn one by one
 MAX_CELLS = 4096  # integers with more values are continuous until they are decoded
 PRIOR_SHARE = 0.5  # of the points everywhere that are drawn from the user's prior
 SAME = 1e-9  # unit values that are closer are equal
@@ -87,7 +87,7 @@ class CandidateSampler:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
         points = self._legal(self.snap(points))
         if len(points) < count // 4:
-            drawn = self.domain.inner.sample(rng, min(count - len(points), MOST_SAMPLED))
+            drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
         return points
 

@@ -1,6 +1,7 @@
 """The initial design: the first configurations, before there is a surrogate."""
 
 import numpy as np
+from numpy.typing import NDArray
 
 from workers.protocol import Params
 
@@ -8,10 +9,22 @@ from .candidates import SAME, CandidateSampler
 from .model.data import Array, TrialData
 from .model.failures import FailurePosterior
 
-NUM_DESIGN = 5  # trials of the initial design
-LEAST_SUCCESSES = 2  # before which it goes on
+NUM_DESIGN = 5  # trials of the initial design; each range is divided into as many parts
+MIN_SUCCESSES = 2  # before which it goes on
 POOL = 128
 CERTAINTY = 8.0  # weight of the log probability of success against coverage
+
+
+def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the trials after the initial design failed; empty as long as it goes on.
+
+    Args:
+        failed: `n`, which trials failed.
+    """
+    succeeded = np.flatnonzero(~failed)
+    if len(succeeded) < MIN_SUCCESSES:
+        return failed[:0]
+    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
 
 
 class InitialDesign:
@@ -22,12 +35,15 @@ class InitialDesign:
 
     Args:
         sampler: of candidates.
-        size: number of points of the design; each range is divided into as many parts.
     """
 
-    def __init__(self, sampler: CandidateSampler, size: int) -> None:
+    def __init__(self, sampler: CandidateSampler) -> None:
         self.sampler = sampler
-        self.size = size
+
+    def goes_on(self, data: TrialData, num_pending: int) -> bool:
+        """Whether the next configuration belongs to the design."""
+        num_successes = int((~data.failed).sum())
+        return len(data) + num_pending < NUM_DESIGN or num_successes < MIN_SUCCESSES
 
     def middle(self, rng: np.random.Generator) -> Params | None:
         """Every parameter at its prior's mode, its default or its middle; None if not legal."""
@@ -58,11 +74,11 @@ class InitialDesign:
     def overlap(self, points: Array, known: Array) -> Array:
         """How often the values of each point were tried before, `m`, over its active parameters.
 
-        It is at most that of `size` trials, so that success continues to count.
+        It is at most that of `NUM_DESIGN` trials, so that success continues to count.
         """
         total = np.zeros(len(points))
         for column, unordered in enumerate(self.sampler.unordered):
             apart = np.abs(points[:, None, column] - known[None, :, column])
-            same = apart < SAME if unordered else np.clip(1.0 - self.size * apart, 0.0, 1.0)
+            same = apart < SAME if unordered else np.clip(1.0 - NUM_DESIGN * apart, 0.0, 1.0)
             total += np.where(np.isnan(apart), 0.0, same).sum(1)
-        return total * min(1.0, self.size / max(len(known), 1))
+        return total * min(1.0, NUM_DESIGN / max(len(known), 1))

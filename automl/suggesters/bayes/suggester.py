@@ -18,14 +18,14 @@ from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 from workers.protocol import Params
 
-from .acquisition.acquisition import Acquisition
+from .acquisition.acquisition import Acquisition, Term
 from .acquisition.cost import CostModel
 from .acquisition.explanation import Explanation
 from .acquisition.feasibility import Feasibility
 from .acquisition.user_prior import prior_term
-from .batch import MANY, MOST_PENDING, suggest_batch
+from .batch import MANY, MAX_PENDING, suggest_batch
 from .candidates import CandidateSampler
-from .design import LEAST_SUCCESSES, NUM_DESIGN, InitialDesign
+from .design import InitialDesign
 from .forced_exploration import (
     STALLED_EVERY,
     ForcedOption,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
-LEAST_TRIALS = 10  # before which an expected gain is not reported
+MIN_TRIALS = 10  # before which an expected gain is not reported
 
 
 @contextmanager
@@ -100,7 +100,7 @@ class BayesSuggester(Suggester):
         self._prior = UserPrior(space, context.prior)
         self._sampler = CandidateSampler(context.domain, self._prior)
         self._optimizer = AcquisitionOptimizer(self._sampler)
-        self._design = InitialDesign(self._sampler, NUM_DESIGN)
+        self._design = InitialDesign(self._sampler)
         self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
         self._incumbents = self._surrogates.incumbents
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
@@ -119,7 +119,7 @@ class BayesSuggester(Suggester):
             configurations = [trial.params for trial in waiting]
             taken = self.trial_keys(legal, waiting)
             acquisition = self._acquisition(data, len(waiting), history)
-            if count > MANY or len(waiting) > MOST_PENDING:
+            if count > MANY or len(waiting) > MAX_PENDING:
                 return suggest_batch(
                     self._sampler,
                     acquisition,
@@ -166,7 +166,7 @@ class BayesSuggester(Suggester):
         """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
         with one_thread():
             data = self._reader(history)
-            known = len(data) >= LEAST_TRIALS and self._surrogates.possible(data)
+            known = len(data) >= MIN_TRIALS and self._surrogates.possible(data)
             if len(self.goals) > 1 or not known:
                 return None
             acquisition = self._fitted(data)
@@ -201,28 +201,22 @@ class BayesSuggester(Suggester):
             other = self._optimizer.maximise(acquisition, best, taken, rng, sketch=sketch)
             unit = self.space.encode([params] if other is None else [params, other])
             parts = acquisition.parts(unit)
-        has_cost = len(acquisition.terms) - bool(self._prior)
-        names = {f"term {has_cost}": "prior"} | ({"term 0": "cost"} if has_cost else {})
-        terms = [
-            {names.get(name, name): float(part[i]) for name, part in parts.items()}
-            for i in range(len(unit))
-        ]
+        terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
         return Explanation(terms[0], other, terms[1] if other is not None else {})
 
     def _acquisition(
         self, data: TrialData, num_pending: int, history: Sequence[Trial]
     ) -> Acquisition | None:
         """The acquisition with all of its terms; None during the initial design."""
-        num_successes = int((~data.failed).sum())
-        if len(data) + num_pending < NUM_DESIGN or num_successes < LEAST_SUCCESSES:
+        if self._design.goes_on(data, num_pending) or not self._surrogates.possible(data):
             return None
-        if not self._surrogates.possible(data):
-            return None
-        cost = self._cost.term(history) if self._cost is not None else None
-        prior = prior_term(self._prior, len(history))
-        return self._fitted(data, *(term for term in (cost, prior) if term is not None))
+        terms = {
+            "cost": self._cost.term(history) if self._cost is not None else None,
+            "prior": prior_term(self._prior, len(history)),
+        }
+        return self._fitted(data, **{name: term for name, term in terms.items() if term})
 
-    def _fitted(self, data: TrialData, *terms: Any) -> Acquisition:
+    def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
         posterior = self._surrogates.fit(data)
         feasibility = Feasibility.after(posterior.failures, data.failed, self._policy)
         return Acquisition(posterior, feasibility, terms, self._policy)

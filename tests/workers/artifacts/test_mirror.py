@@ -353,7 +353,7 @@ def test_a_replaced_checkpoint_is_still_uploaded_as_it_was(
 def test_many_files_are_not_all_open_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.artifacts.listing.MOST_OPEN", 3)
+    monkeypatch.setattr("workers.artifacts.listing.MAX_OPEN", 3)
     folder = tmp_path / "first"
     mirror = begin(str(tmp_path / "kept"), folder)
     most = []

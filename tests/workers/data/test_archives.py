@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.errors import DataError
-from workers.data.archives import find, members
+from workers.data.fetch import find, members
 
 
 def archive(path: Path, *names: str, kind: bytes = tarfile.REGTYPE) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from automl.errors import StoreError
-from workers.files.folder import DEEPEST, Folder
+from workers.files.folder import MAX_DEPTH, Folder
 from workers.protocol import Assignment, open_log
 
 
@@ -187,7 +187,7 @@ def test_what_a_link_leads_to_is_neither_counted_nor_removed(store: Path, outsid
 
 def test_too_many_folders_in_folders_are_refused(store: Path) -> None:
     path = store / "a"
-    for _ in range(DEEPEST + 5):
+    for _ in range(MAX_DEPTH + 5):
         path /= "d"
         path.mkdir()
     folder = Folder(store, "a")

@@ -11,10 +11,9 @@ import torch
 from toy import Toy
 
 from search_spaces.errors import UsageError
+from workers.device.fake_tensors import device_type, planned_for
 from workers.device.peak_memory import PeakMemory, nbytes
-from workers.device.planned import device_type, planned_for
-from workers.memory.estimate import estimate
-from workers.memory.overhead import gpu_bytes
+from workers.memory.estimate import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
 from workers.workloads.translation import Translation
 

@@ -12,10 +12,10 @@ import torch.distributed as dist
 from toy import Toy
 
 from workers.context import Context
-from workers.parallel.mesh import connect, disconnect
 from workers.protocol import Ending, Heartbeat, Limits
+from workers.ranks.process_group import connect, disconnect
 from workers.run import combine
-from workers.runtime.supervision import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
+from workers.runtime.gang import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
 
 
 class Faulty(Toy):

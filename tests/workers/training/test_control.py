@@ -55,7 +55,7 @@ def test_a_request_takes_effect_within_the_delay(monkeypatch):
     ranks = Ranks(monkeypatch, 0.01)
     ranks.train(100)
     assert ranks.train(100, stop=StopRequest.STOP) <= 20
-    ranks.control.soon()
+    ranks.control.meet_next()
     assert ranks.control.due(False)
 
 

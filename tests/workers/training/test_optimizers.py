@@ -13,8 +13,7 @@ from search_spaces.errors import UsageError
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
-from workers.training.muon import MuonWithAdamW
-from workers.training.optimizers import build_optimizer, step
+from workers.training.optimizers import MuonWithAdamW, build_optimizer, step
 
 RULES = ("adafactor", "muon")
 FIXED = {

@@ -16,7 +16,7 @@ from workers.device.peak_memory import PeakMemory
 from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
 from workers.workloads import WORKLOADS
-from workers.workloads._background import BackgroundThread
+from workers.workloads._declarative_workload import BackgroundThread
 from workers.workloads.sentiment import Sentiment, data
 
 REAL = {  # where the data are, and what trial 0 changes of the published setting

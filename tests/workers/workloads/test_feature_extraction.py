@@ -10,10 +10,12 @@ from torch import nn
 
 from search_spaces.errors import DataError, UsageError
 from workers.workloads.feature_extraction import FeatureExtraction, images
-from workers.workloads.feature_extraction.extractor import ExtractorOptions, prepare
-from workers.workloads.feature_extraction.linear_probe import linear_accuracy
-from workers.workloads.feature_extraction.resnet import ResNet50, fold_batch_norm
-from workers.workloads.feature_extraction.weights import build
+from workers.workloads.feature_extraction.extractor import (
+    ExtractorOptions,
+    linear_accuracy,
+    prepare,
+)
+from workers.workloads.feature_extraction.resnet import ResNet50, build, fold_batch_norm
 
 IMAGES = torch.randn(3, 3, 48, 48, generator=torch.Generator().manual_seed(0))
 

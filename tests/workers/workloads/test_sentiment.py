@@ -14,8 +14,7 @@ from workers.protocol import Assignment
 from workers.run import run
 from workers.workloads.sentiment import Sentiment, data
 from workers.workloads.sentiment.generated import reviews
-from workers.workloads.sentiment.linear_scan import linear_scan
-from workers.workloads.sentiment.model import SentimentModel, SentimentModelOptions
+from workers.workloads.sentiment.model import SentimentModel, SentimentModelOptions, linear_scan
 
 REVIEWS = {
     "train/pos/0_9.txt": "Good<br />good, GOOD film",

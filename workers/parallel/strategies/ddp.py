@@ -11,7 +11,7 @@ from search_spaces.knobs import Option
 from search_spaces.knobs.communication import BUCKET_MEGABYTES
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
-from workers.parallel.module import ModuleStrategy
+from workers.parallel.base import ModuleStrategy
 
 STATIC_GRAPH = Option("static_graph", "whether all updates have the same graph", False)
 UNUSED_PARAMETERS = Option(

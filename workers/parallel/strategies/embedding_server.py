@@ -19,8 +19,9 @@ from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.data.batch import BatchShare
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy
-from workers.parallel.mesh import WAIT_FOR_RANKS, Mesh, side_group, side_store
+from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import Tensors, collected
+from workers.ranks.process_group import WAIT_FOR_RANKS, side_group, side_store
 from workers.workload import ParallelPlan
 
 from .ddp import buffers_left_alone

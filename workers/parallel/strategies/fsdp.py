@@ -13,7 +13,7 @@ from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.precision import PRECISION
 from workers.device.precision import HALF
-from workers.parallel.module import ModuleStrategy
+from workers.parallel.base import ModuleStrategy
 from workers.parallel.transfers import contiguous, from_rank_0, is_sharded
 
 RESHARD_AFTER_FORWARD = Option(

@@ -3,7 +3,7 @@
 from torch import nn
 
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.module import ModuleStrategy
+from workers.parallel.base import ModuleStrategy
 
 
 class Single(ModuleStrategy):

@@ -18,8 +18,8 @@ from torch.distributed.tensor.parallel import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
+from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
-from workers.parallel.module import ModuleStrategy
 from workers.parallel.transfers import contiguous, is_sharded, sum_over
 from workers.workload import ParallelPlan
 

@@ -14,8 +14,7 @@ from search_spaces.errors import TrialFailure
 from search_spaces.hardware import Hardware
 from workers.context import Context, Stopped
 from workers.protocol import Metric
-from workers.workloads._background import BackgroundThread
-from workers.workloads._declarative_workload import DeclarativeWorkload, Options
+from workers.workloads._declarative_workload import BackgroundThread, DeclarativeWorkload, Options
 
 if TYPE_CHECKING:
     import torch
@@ -125,7 +124,7 @@ class FeatureExtraction(DeclarativeWorkload):
 
         from workers.device.precision import matmul_precision
 
-        from .images import labels
+        from .extractor import labels
 
         self.read(context, lambda: labels(self.data, int(self.option("images"))))
         options = {**self.fixed, **self.params}
@@ -155,7 +154,7 @@ class FeatureExtraction(DeclarativeWorkload):
 
         from workers.export import to_onnx
 
-        from .weights import build
+        from .resnet import build
 
         model = build(self.seed, str(self.option("weights")))
         tensors = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
@@ -200,7 +199,7 @@ class FeatureExtraction(DeclarativeWorkload):
     def _prepared(self, device: torch.device) -> tuple[Extractor, float]:
         """The extractor, warmed up on a batch, and the seconds that this took."""
         from .extractor import ExtractorOptions, prepare
-        from .weights import build
+        from .resnet import build
 
         begun = time.perf_counter()
         options = self.options(ExtractorOptions, fold=bool(self.option("fold_batch_norm")))
@@ -232,15 +231,14 @@ class FeatureExtraction(DeclarativeWorkload):
 
     def _transferred(self, features: torch.Tensor) -> dict[str, float]:
         """The accuracy of a linear classifier on the features, if requested."""
-        from .images import labels
-        from .linear_probe import linear_accuracy
+        from .extractor import labels, linear_accuracy
 
         if not self.option("transfer"):
             return {}
         return {"transfer_accuracy": linear_accuracy(features, labels(self.data, len(features)))}
 
     def _blocks(self, batch_size: int) -> Iterator[torch.Tensor]:
-        from .images import blocks
+        from .extractor import blocks
 
         return blocks(self.data, int(self.option("images")), batch_size, int(self.option("size")))
 
@@ -250,7 +248,7 @@ class FeatureExtraction(DeclarativeWorkload):
 
         from workers.device.precision import matmul_precision
 
-        from .weights import build
+        from .resnet import build
 
         options = [self.option(name) for name in ("images", "size", "weights")]
         key = json.dumps([dict(self.data), *options, self.seed], sort_keys=True)

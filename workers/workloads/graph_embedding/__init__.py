@@ -138,7 +138,7 @@ class GraphEmbedding(DeclarativeWorkload):
         import torch
 
         from workers.device.precision import matmul_precision
-        from workers.parallel.mesh import connect, disconnect
+        from workers.ranks.process_group import connect, disconnect
 
         from .trainer import EmbeddingTrainer
         from .update import UpdateOptions
@@ -172,8 +172,8 @@ class GraphEmbedding(DeclarativeWorkload):
         from workers.export import to_onnx, write_lines
 
         from .checkpoint import load_checkpoint, read_entities
+        from .operators import LinkScorer
         from .partitions import Partitioning
-        from .scorer import LinkScorer
 
         found = load_checkpoint(trial)
         if found is None:
@@ -202,7 +202,7 @@ class GraphEmbedding(DeclarativeWorkload):
 
     def train_options(self, num_entities: int) -> Any:
         """Options of the training loop."""
-        from .options import TrainOptions
+        from .trainer import TrainOptions
 
         state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
         partitions = self.num_partitions(num_entities, int(self.option("dimension")) + state)

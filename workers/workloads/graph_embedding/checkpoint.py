@@ -1,24 +1,28 @@
-"""Checkpoints of the tables: atomic, with hashes, and without pickle.
+"""Checkpoints of the tables: sealed folders (`workers.files.sealed`) in the trial's folder.
 
-<folder>/graph/<number>/entities-<part>.f32     rows of vector and optimizer state, float32
-<folder>/graph/<number>/relations.safetensors   relations and their optimizer state
-<folder>/graph/<number>/manifest.json           progress, and sha256 of the files above
+graph/<number>/entities-<part>.f32     rows of vector and optimizer state, float32
+graph/<number>/relations.safetensors   relations and their optimizer state
+graph/<number>/manifest.json           progress, and sha256 of the files above
 """
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 
-from workers.files.disk import flush, sha256
+from workers.files.folder import Folder
+from workers.files.sealed import Draft, newest_first, verified
+from workers.training.checkpoint import write_tensors
 
 from .partitions import Partitioning
+
+FORMAT = 1
+RELATIONS = "relations.safetensors"
 
 
 def save_checkpoint(
@@ -29,51 +33,30 @@ def save_checkpoint(
     *,
     wait: bool = True,
 ) -> None:
-    """Write `folder`/graph/<number> atomically, and delete all but the newest two.
+    """Write the next checkpoint, and delete all but the newest two.
 
     Args:
-        work: folder of the entity tables.
+        folder: of the trial.
+        work: folder of the entity tables, which are only ever replaced: the checkpoint links them.
         relations: tensors by name.
         progress: JSON data for `load_checkpoint`.
         wait: whether to wait until it is on disk, see `workers.training.checkpoint`.
     """
-    root = folder / "graph"
-    numbers = _numbers(root)
-    number = numbers[-1] + 1 if numbers else 0
-    temporary = root / f".{number}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    root = Folder(folder, "graph")
+    draft = Draft(root, 1 + max((int(old.parts[-1]) for old in newest_first(root)), default=-1))
     for file in sorted(work.glob("entities-*.f32")):
-        link(file, temporary / file.name)
-    save_file(
-        {key: tensor.contiguous() for key, tensor in relations.items()},
-        temporary / "relations.safetensors",
-    )
-    hashes = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
-    (temporary / "manifest.json").write_text(json.dumps({"progress": progress, "sha256": hashes}))
-    for path in temporary.iterdir() if wait else ():
-        flush(path)
-    temporary.rename(root / str(number))
-    for old in numbers[:-1]:
-        shutil.rmtree(root / str(old), ignore_errors=True)
+        draft.add(file.name, partial(link, file))
+    draft.write(RELATIONS, partial(write_tensors, tensors=relations))
+    draft.finish({"format": FORMAT, "progress": progress}, wait=wait)
 
 
 def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Path and progress of the newest checkpoint with correct hashes; None if there is none."""
-    root = folder / "graph"
-    for number in reversed(_numbers(root)):
-        path = root / str(number)
-        try:
-            manifest = json.loads((path / "manifest.json").read_text())
-            if all(sha256(path / name) == value for name, value in manifest["sha256"].items()):
-                return path, manifest["progress"]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            continue
+    for files in newest_first(Folder(folder, "graph")):
+        manifest = verified(files, FORMAT, RELATIONS)
+        if manifest is not None and isinstance(manifest.get("progress"), dict):
+            return files.path, manifest["progress"]
     return None
-
-
-def _numbers(root: Path) -> list[int]:
-    return sorted(int(path.name) for path in root.glob("[0-9]*"))
 
 
 def read_entities(

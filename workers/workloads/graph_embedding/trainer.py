@@ -5,7 +5,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -16,18 +16,52 @@ from safetensors.torch import load_file
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import full_products
-from workers.parallel.mesh import value_of_rank_0
 from workers.protocol import StopRequest
+from workers.ranks.process_group import value_of_rank_0
 from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
 from .data import Graph
 from .embeddings import Embeddings
-from .options import TrainingPosition, TrainOptions
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
 from .tables import Tables
 from .update import UpdateOptions
+
+
+@dataclass
+class TrainingPosition:
+    """The position of training: the next batch of a pair, in a round, in an epoch."""
+
+    epoch: int = 0
+    round: int = 0
+    pair: int = 0
+    batch: int = 0
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of the training loop.
+
+    Args:
+        evaluate_epochs: epochs between reports.
+        evaluate_edges: maximum number of validation edges; 0 for all.
+        checkpoint_seconds: time between checkpoints.
+        test: whether test edges are ranked at the end.
+    """
+
+    dimension: int
+    state_size: int
+    partitions: int
+    batch_size: int
+    learning_rate: float
+    max_epochs: int
+    evaluate_epochs: int
+    evaluate_edges: int
+    checkpoint_seconds: float
+    initial_scale: float
+    test: bool
+
 
 _MEMORY_EVERY = 20  # updates between checks of the peak memory
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from search_spaces.errors import DataError
-from workers.data.archives import members
+from workers.data.fetch import members
 
 from . import plain_pickle
 

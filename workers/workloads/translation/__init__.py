@@ -22,11 +22,10 @@ from search_spaces.knobs.runtime import COMPILE
 from workers.context import Context
 from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
-from workers.training.metrics import TRAINING_METRICS
+from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation
 from workers.workloads._data import folder_of
-from workers.workloads._declarative_workload import DeclarativeWorkload, Options
-from workers.workloads._trained_workload import TrainedWorkload
+from workers.workloads._declarative_workload import DeclarativeWorkload, Options, TrainedWorkload
 
 from . import data as _data
 from . import options
@@ -221,7 +220,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     def _loss_in_chunks(self, labels: torch.Tensor) -> bool:
         import torch
 
-        from workers.device.planned import device_type
+        from workers.device.fake_tensors import device_type
 
         device = labels.device.type
         wanted = CHUNKED_LOSS.value({**self.fixed, **self.params})

@@ -10,12 +10,35 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from . import search_batches
 from .inference import Stepper, best_tokens
 from .matrix_products import fast_products
 from .model import Transformer
 from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
+
+_SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
+_SIZE_STEP = 4  # batch sizes are rounded up to a multiple of this
+_GPU_INTERVAL = 8  # tokens between two looks at what is finished; the host waits for the GPU then
+
+
+def look_interval(device: torch.device) -> int:
+    """Tokens between two looks at what is finished; on CPUs a look costs nothing."""
+    return 1 if device.type == "cpu" else _GPU_INTERVAL
+
+
+def shrunk(left: int, size: int) -> int:
+    """The new size of a batch of `size` that has `left` unfinished sentences.
+
+    Sizes are rounded up, because each size needs its own kernels.
+    """
+    few = left if left <= 2 else -(-left // _SIZE_STEP) * _SIZE_STEP
+    return few if left <= _SHRINK * size else size
+
+
+def rows_first(wanted: Tensor, count: int) -> Tensor:
+    """Indices of `count` rows; the wanted ones (b,) come first."""
+    return wanted.int().argsort(descending=True, stable=True)[:count]
+
 
 T = TypeVar("T")
 _LEAST = 1e-9  # lower bound of attention before the logarithm
@@ -121,7 +144,7 @@ def greedy(
     output = torch.full((len(source), room), PAD, device=source.device)
     ids = torch.full_like(rows, BOS)
     going = torch.ones_like(rows, dtype=torch.bool)
-    interval = search_batches.interval(source.device)
+    interval = look_interval(source.device)
     for position in range(room):
         ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
         output[rows, position] = ids
@@ -131,8 +154,8 @@ def greedy(
         left = int(going.sum())
         if left == 0:
             break
-        if (size := search_batches.cut(left, len(ids))) < len(ids):
-            kept = search_batches.first(going, size)
+        if (size := shrunk(left, len(ids))) < len(ids):
+            kept = rows_first(going, size)
             state.keep(kept)
             rows = rows[kept]
             ids = ids[kept]
@@ -150,7 +173,7 @@ def beam_search(
     `Beams.done`.
     """
     state = stepper.start(source, search.beam, room)
-    interval = search_batches.interval(source.device)
+    interval = look_interval(source.device)
     beams = Beams.start(source, search, looks=interval == 1)
     results: list[Ranked] = [[] for _ in range(len(source))]
     for position in range(room):
@@ -166,12 +189,12 @@ def beam_search(
         if done is None:
             continue
         left = len(done) - int(done.sum())
-        if (size := search_batches.cut(left, len(done))) < len(done):
+        if (size := shrunk(left, len(done))) < len(done):
             for i, ranked in beams.ranked(done):
                 results[i] = results[i] or ranked
             if left == 0:
                 break
-            kept = search_batches.first(~done, size)
+            kept = rows_first(~done, size)
             state.keep(kept)
             beams.keep(kept)
     return results

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from . import builtin_words as lex
-from .builtin_numbers import (
+from .builtin_words import (
+    Noun,
+    Verb,
     english_number,
     english_ordinal,
     english_time,
@@ -18,7 +20,6 @@ from .builtin_numbers import (
     german_ordinal,
     german_time,
 )
-from .builtin_words import Noun, Verb
 
 NUM_PAIRS = 30_000
 NUM_HELD_OUT = 1_000  # pairs of the validation split, and of the test split

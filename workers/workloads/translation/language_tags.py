@@ -4,8 +4,6 @@ The recipe of Johnson et al. 2017 (https://arxiv.org/abs/1611.04558), as Sockeye
 multilingual models follows it: only the data change. The model learns pairs that have no data, too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest

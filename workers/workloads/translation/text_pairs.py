@@ -16,7 +16,7 @@ from workers.workloads._data import plain_or_gzipped
 from .data import STEMS, decode
 from .language_tags import LanguagePair, tag
 
-_LONGEST = 1 << 24  # bytes per line
+_MAX_LINE_BYTES = 1 << 24  # bytes per line
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,11 @@ def lines_of(path: Path) -> Iterator[str]:
     """The lines of a file, one at a time; raises DataError if it cannot be read."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(iter(partial(file.readline, _LONGEST), b""), 1):
-                if len(line) == _LONGEST:
-                    raise DataError(f"{path}:{number}: the line has more than {_LONGEST} bytes")
+            for number, line in enumerate(iter(partial(file.readline, _MAX_LINE_BYTES), b""), 1):
+                if len(line) == _MAX_LINE_BYTES:
+                    raise DataError(
+                        f"{path}:{number}: the line has more than {_MAX_LINE_BYTES} bytes"
+                    )
                 yield decode(path, number, line)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from None

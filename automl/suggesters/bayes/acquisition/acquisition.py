@@ -11,8 +11,8 @@ Every path of the suggester takes this sum: one suggestion, several, batches, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -36,13 +36,13 @@ class Acquisition:
     Args:
         posterior: of the sweep.
         feasibility: the probability of success, and how much of it is demanded.
-        terms: further terms, for cost and the user's prior.
+        terms: further terms by name: `cost` and the user's `prior`.
         policy: which rules are on.
     """
 
     posterior: SweepPosterior
     feasibility: Feasibility
-    terms: Sequence[Term] = ()
+    terms: Mapping[str, Term] = field(default_factory=dict)
     policy: Policy = ALL_RULES
 
     def __call__(self, unit: Array) -> Tensor:
@@ -51,24 +51,24 @@ class Acquisition:
         for log_probability in self._log_allowed(unit):
             total = total + log_probability
         total = self.feasibility.weighed(total, unit)
-        for term in self.terms:
+        for term in self.terms.values():
             total = total + term(unit)
         return total
 
     def parts(self, unit: Array) -> dict[str, Tensor]:
         """The terms of `m x d` candidates, each `m`; they add up to the log value.
 
-        They are `improvement`, `constraints` and `success`, then `term 0` and so on.
+        They are `improvement`, `constraints` and `success`, then the further terms by name.
         """
         improvement = self._log_improvement(unit)
         allowed = sum(self._log_allowed(unit), torch.zeros(len(unit), dtype=torch.float64))
         gain = improvement + allowed
-        found = {
+        return {
             "improvement": improvement,
             "constraints": allowed,
             "success": self.feasibility.weighed(gain, unit) - gain,
+            **{name: term(unit) for name, term in self.terms.items()},
         }
-        return found | {f"term {i}": term(unit) for i, term in enumerate(self.terms)}
 
     def with_pending(self, unit: Array) -> Acquisition:
         """The value beside pending configurations (`w x d`)."""

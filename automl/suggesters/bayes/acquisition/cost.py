@@ -17,8 +17,8 @@ from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
-LEAST_TRIALS: Final = 5
-LEAST_SPREAD: Final = 0.1  # of the log seconds; below, all trials cost the same
+MIN_TRIALS: Final = 5
+MIN_SPREAD: Final = 0.1  # of the log seconds; below, all trials cost the same
 
 
 class CostModel:
@@ -53,7 +53,7 @@ class CostModel:
             and self._space.legal(trial.params)
         ]
         seconds = np.array([trial.seconds for trial in done])
-        if power <= 0 or len(done) < LEAST_TRIALS or np.log(seconds).std() < LEAST_SPREAD:
+        if power <= 0 or len(done) < MIN_TRIALS or np.log(seconds).std() < MIN_SPREAD:
             return None
         unit = self._space.encode([trial.params for trial in done])
         kinds = [trial.node_kind for trial in done]

@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from automl.suggesters.bayes.design import LEAST_SUCCESSES, NUM_DESIGN
+from automl.suggesters.bayes.design import failed_after_design
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.failures import FailurePosterior
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 
 FIRST_RISK = 0.42  # accepted probability of failure after the initial design
 TARGET = 0.04  # share of failures at which the accepted risk stays as it is
-LEAST_RISK, MOST_RISK = 0.03, 0.7
+MIN_RISK = 0.03
+MAX_RISK = 0.7
 BARRIER = 1e4  # loss of log value for each unit of missing probability
 
 
@@ -71,10 +72,7 @@ def accepted_risk(failed: NDArray[np.bool_]) -> float:
     the step of adaptive conformal inference (Gibbs and Candes, "Adaptive conformal inference under
     distribution shift", 2021), on a logarithmic scale.
     """
-    succeeded = np.flatnonzero(~failed)
-    if len(succeeded) < LEAST_SUCCESSES:
-        return FIRST_RISK
-    later = failed[max(NUM_DESIGN, int(succeeded[LEAST_SUCCESSES - 1]) + 1) :]
+    later = failed_after_design(failed)
     steps = TARGET * len(later) - float(later.sum())
     risk = FIRST_RISK * math.exp2(min(steps, 60.0))  # very many successes must not overflow
-    return min(max(risk, LEAST_RISK), MOST_RISK)
+    return min(max(risk, MIN_RISK), MAX_RISK)

@@ -15,7 +15,7 @@ from automl.suggesters.bayes.model.metric_posterior import MetricPosterior
 from .logei import log_h
 
 MARGIN = 0.1  # least distance of the reference from the front, in the front's extent
-LEAST_MARGIN = 0.05  # the same in standard deviations of all losses
+MIN_MARGIN = 0.05  # the same in standard deviations of all losses
 
 
 def reference_point(losses: Array, rows: NDArray[np.intp], distant: bool = True) -> Array:
@@ -31,7 +31,7 @@ def reference_point(losses: Array, rows: NDArray[np.intp], distant: bool = True)
         distant: whether it is at least the worst of all trials.
     """
     worst, best = losses[rows].max(0), losses[rows].min(0)
-    margin = np.maximum(MARGIN * (worst - best), LEAST_MARGIN * losses.std(0))
+    margin = np.maximum(MARGIN * (worst - best), MIN_MARGIN * losses.std(0))
     beyond = worst + np.maximum(margin, 1e-6)
     return np.asarray(np.maximum(losses.max(0), beyond) if distant else beyond)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from .external import ExternalSurrogate
 from .gp import Ensemble
 
-LEAST = 8  # of fewer trials, calibration says nothing
+MIN_TRIALS = 8  # of fewer trials, calibration says nothing
 SIGNIFICANCE = 0.05
 
 
@@ -39,7 +39,7 @@ class Calibration:
     @property
     def reliable(self) -> bool:
         """Whether the model predicts better than a constant, and its intervals are wide enough."""
-        if self.count < LEAST:
+        if self.count < MIN_TRIALS:
             return True
         return self.log_density > self.constant_log_density - 0.1 and self.coverage_90 >= 0.6
 

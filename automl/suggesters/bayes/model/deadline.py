@@ -26,7 +26,7 @@ from .log_gp import NUM_PARTICLES, LogGP
 from .metric_posterior import MetricPosterior
 from .transforms import Transform
 
-MOST_TRIALS = 150  # two points of each
+MAX_TRIALS = 150  # two points of each
 EARLIER = 3.0  # the second point of a curve has this many times fewer steps than the last
 MARGIN = 0.1  # of the range of steps: how far the model extrapolates
 
@@ -110,7 +110,7 @@ class DeadlineModel:
             self.policy.optimistic_pace,
         )
         x = encoder.after(data.unit[rows[trial]], log_steps)
-        kept = best_and_random(data.losses[rows, 0], MOST_TRIALS, self.seed)
+        kept = best_and_random(data.losses[rows, 0], MAX_TRIALS, self.seed)
         order = np.concatenate(
             [last[kept], np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))]
         )

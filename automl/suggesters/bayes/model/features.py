@@ -13,7 +13,7 @@ from torch import Tensor
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Choice, Space
 
-from .kernel import Features, HyperparameterPrior
+from .kernel import Features, HyperparameterLayout, HyperparameterPrior
 
 Array = NDArray[np.float64]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
@@ -114,19 +114,30 @@ class FeatureEncoder:
         numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
         pairs = self.policy.pair_kernel
-        start = _full([0.0, math.log(5e-3), 0.0 if pairs else NO_PAIRS, math.log(BOWL)])
-        loc = torch.cat([start, length.to(torch.float64), additive, torch.zeros_like(weights)])
-        scale = torch.cat(
-            [
-                _full([1.0, 2.5, 2.0 if pairs else 0.0, 0.7]),
-                _full([1.0] * d),
-                _full([2.0] * d),
-                weights,
-            ]
-        )
-        columns = torch.tensor(numbers, dtype=torch.long)
+        layout = HyperparameterLayout(d)
         return HyperparameterPrior(
-            loc, scale, torch.tensor(z_group), torch.tensor(phi_group), d, columns
+            loc=layout.vector(
+                full=0.0,
+                noise=math.log(5e-3),
+                pair=0.0 if pairs else NO_PAIRS,
+                bowl=math.log(BOWL),
+                length=length,
+                additive=additive,
+                direction=torch.zeros_like(weights),
+            ),
+            scale=layout.vector(
+                full=1.0,
+                noise=2.5,
+                pair=2.0 if pairs else 0.0,
+                bowl=0.7,
+                length=_full([1.0] * d),
+                additive=_full([2.0] * d),
+                direction=weights,
+            ),
+            z_group=torch.tensor(z_group),
+            phi_group=torch.tensor(phi_group),
+            layout=layout,
+            numbers=torch.tensor(numbers, dtype=torch.long),
         )
 
 

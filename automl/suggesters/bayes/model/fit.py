@@ -23,11 +23,11 @@ from .features import FeatureEncoder
 from .gp import Ensemble, Sampling, sample_hyperparameters
 from .kernel import HyperparameterPrior
 
-MOST_CONDITIONED = 300
-MOST_FITTED = 128
+MAX_CONDITIONED = 300
+MAX_FITTED = 128
 DIRECTED = 20  # trials before which a direction would only make predictions less certain
 PARTICLES = ((80, 10), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
-MOST_KEPT = 8  # answers that a fitter remembers
+MAX_KEPT = 8  # answers that a fitter remembers
 NEARLY_EXACT = (math.log(1e-4), 2.0)  # prior of the log noise variance of seconds and bytes
 
 
@@ -106,8 +106,7 @@ class GPFitter:
         """The same for configurations with this many further columns of numbers."""
         if count not in self.wider:
             encoder = self.encoder.with_extra(count)
-            noise = float(self.prior.loc[1]), float(self.prior.scale[1])
-            prior = encoder.prior().with_noise(*noise)
+            prior = encoder.prior().with_noise(*self.prior.noise)
             self.wider[count] = GPFitter(encoder, prior, self.seed, self.sampling, self.directed)
         return self.wider[count]
 
@@ -120,7 +119,7 @@ class GPFitter:
             count: by default the `milestone` of n.
         """
         count = milestone(len(y)) if count is None else count
-        rows = best_and_random(y[:count], MOST_FITTED, self.seed)
+        rows = best_and_random(y[:count], MAX_FITTED, self.seed)
         unit, y = unit[:count][rows], y[:count][rows]
         key = digest(unit, y)
         if key not in self.memory:
@@ -132,7 +131,7 @@ class GPFitter:
                 replace(self.sampling, num_particles=min(most, self.sampling.num_particles)),
                 torch.Generator().manual_seed(self.seed),
             )
-            while len(self.memory) > MOST_KEPT:
+            while len(self.memory) > MAX_KEPT:
                 self.memory.popitem(last=False)
         return self.memory[key]
 
@@ -144,7 +143,7 @@ class GPFitter:
     def fit(
         self, unit: Array, y: Array, order: Array | None = None
     ) -> tuple[Ensemble, NDArray[np.intp]]:
-        """Condition on at most `MOST_CONDITIONED` of the standardised targets `y`.
+        """Condition on at most `MAX_CONDITIONED` of the standardised targets `y`.
 
         Args:
             order: the smallest are kept first, by default those of `y`.
@@ -152,7 +151,7 @@ class GPFitter:
         Returns:
             The ensemble, and the rows that it is conditioned on, ascending.
         """
-        rows = best_and_random(y if order is None else order, MOST_CONDITIONED, self.seed)
+        rows = best_and_random(y if order is None else order, MAX_CONDITIONED, self.seed)
         model = Ensemble.condition(
             self.encoder(unit[rows]),
             torch.from_numpy(y[rows]),

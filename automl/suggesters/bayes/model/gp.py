@@ -24,7 +24,7 @@ from .kernel import (
     log_posterior,
 )
 
-SKETCHED = 3  # most hyperparameter vectors of a sketch
+MAX_SKETCHED = 3  # hyperparameter vectors of a sketch
 CHUNK = 64  # candidates at once: their covariances stay in the processor's cache
 
 
@@ -153,7 +153,7 @@ class Ensemble:
 
     def sketch(self) -> Ensemble:
         """A cheap version with at most three vectors, to pre-select candidates."""
-        return self.part(min(SKETCHED, (len(self.u) + 1) // 2))
+        return self.part(min(MAX_SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -58,16 +59,73 @@ class Features:
 
 
 @dataclass(frozen=True)
+class HyperparameterLayout:
+    """Where each hyperparameter stands in a vector of `p = 4 + 2 d + k` numbers.
+
+    Each attribute is the index or the slice of the hyperparameter of that name. All but the
+    direction are logarithms of positive numbers; they are `positive`.
+
+    Args:
+        num_parameters: d, each has a lengthscale and an additive variance.
+    """
+
+    num_parameters: int
+    full: ClassVar[int] = 0  # variance of the kernel over all parameters
+    noise: ClassVar[int] = 1  # variance
+    pair: ClassVar[int] = 2  # variance of the pairwise interactions
+    bowl: ClassVar[int] = 3  # scale of the mean function
+
+    @property
+    def length(self) -> slice:
+        """Lengthscales, d."""
+        return slice(4, 4 + self.num_parameters)
+
+    @property
+    def additive(self) -> slice:
+        """Variances of the main effects, d."""
+        return slice(4 + self.num_parameters, 4 + 2 * self.num_parameters)
+
+    @property
+    def positive(self) -> slice:
+        """All but the direction."""
+        return slice(0, 4 + 2 * self.num_parameters)
+
+    @property
+    def direction(self) -> slice:
+        """Weights of the numbers in the learned direction, k."""
+        return slice(4 + 2 * self.num_parameters, None)
+
+    def vector(
+        self,
+        *,
+        full: float,
+        noise: float,
+        pair: float,
+        bowl: float,
+        length: Tensor,
+        additive: Tensor,
+        direction: Tensor,
+    ) -> Tensor:
+        """One value for each hyperparameter, `p`."""
+        vector = torch.empty(4 + len(length) + len(additive) + len(direction), dtype=torch.float64)
+        vector[self.full], vector[self.noise] = full, noise
+        vector[self.pair], vector[self.bowl] = pair, bowl
+        vector[self.length] = length.to(torch.float64)
+        vector[self.additive] = additive
+        vector[self.direction] = direction
+        return vector
+
+
+@dataclass(frozen=True)
 class HyperparameterPrior:
     """Normal priors of the logarithms of the hyperparameters, and the parameter of each column.
 
     Args:
-        loc: `p`, means, in the order full variance, noise variance, pair variance, scale of the
-            bowl, lengthscales (d), additive variances (d), direction (k).
+        loc: `p`, means, in the order of `layout`.
         scale: `p`, standard deviations in the same order.
         z_group: `c`, the parameter of each coordinate.
         phi_group: `f`, the parameter of each basis function.
-        num_parameters: d.
+        layout: where each hyperparameter stands.
         numbers: `k`, the columns of z that the direction combines.
     """
 
@@ -75,33 +133,42 @@ class HyperparameterPrior:
     scale: Tensor
     z_group: Tensor
     phi_group: Tensor
-    num_parameters: int
+    layout: HyperparameterLayout
     numbers: Tensor
+
+    @property
+    def noise(self) -> tuple[float, float]:
+        """Mean and scale of the logarithm of the noise variance."""
+        return float(self.loc[self.layout.noise]), float(self.scale[self.layout.noise])
 
     def values(self, u: Tensor) -> Hyperparameters:
         """Hyperparameters of standardised vectors `u` (`s x p`)."""
         u = u.clamp(-6.0, 6.0)
-        d = self.num_parameters
-        split = 4 + 2 * d
-        value = torch.exp(self.loc[:split] + self.scale[:split] * u[:, :split])
-        full, noise, pair, bowl = value[:, :4].unbind(1)
-        direction = self.scale[split:] * u[:, split:] * u[:, split:].abs()
+        at = self.layout
+        value = torch.exp(self.loc[at.positive] + self.scale[at.positive] * u[:, at.positive])
+        weights = u[:, at.direction]
         return Hyperparameters(
-            full, noise, pair, bowl, value[:, 4 : 4 + d], value[:, 4 + d :], direction
+            full=value[:, at.full],
+            noise=value[:, at.noise],
+            pair=value[:, at.pair],
+            bowl=value[:, at.bowl],
+            length=value[:, at.length],
+            additive=value[:, at.additive],
+            direction=self.scale[at.direction] * weights * weights.abs(),
         )
 
     def without_direction(self) -> HyperparameterPrior:
         """The same prior without a direction."""
         scales = self.scale.clone()
-        scales[4 + 2 * self.num_parameters :] = 0.0
+        scales[self.layout.direction] = 0.0
         return replace(self, scale=scales)
 
     def with_noise(self, loc: float, scale: float) -> HyperparameterPrior:
         """The same prior with another mean and scale of the logarithm of the noise variance."""
         means = self.loc.clone()
         scales = self.scale.clone()
-        means[1] = loc
-        scales[1] = scale
+        means[self.layout.noise] = loc
+        scales[self.layout.noise] = scale
         return replace(self, loc=means, scale=scales)
 
 
@@ -187,24 +254,23 @@ def log_posterior(
     alpha = (inverse @ residual[:, :, None])[:, :, 0]
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
+    at = prior.layout
     gradient = torch.empty_like(u)
-    gradient[:, 0] = (outer * matern).sum((1, 2))
-    gradient[:, 1] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
-    gradient[:, 2] = hyper.pair * (outer * main.square()).sum((1, 2))
-    gradient[:, 3] = hyper.bowl * (alpha @ features.bowl)
-    d = prior.num_parameters
+    gradient[:, at.full] = (outer * matern).sum((1, 2))
+    gradient[:, at.noise] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
+    gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
+    gradient[:, at.bowl] = hyper.bowl * (alpha @ features.bowl)
+    d = at.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)
     slope = outer * decay  # minus d value / d squared distance
     pulled = 4.0 * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))  # minus d value / d z
-    gradient[:, 4 : 4 + d] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
-    gradient[:, 4 + 2 * d :] = (
-        -pulled[:, :, c] @ features.z[:, prior.numbers] * 2.0 * u[:, 4 + 2 * d :].abs()
+    gradient[:, at.length] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
+    gradient[:, at.direction] = (
+        -pulled[:, :, c] @ features.z[:, prior.numbers] * 2.0 * u[:, at.direction].abs()
     )
     outer = outer.mul_(main.mul_(2.0 * hyper.pair[:, None, None]).add_(1.0))
-    gradient[:, 4 + d : 4 + 2 * d] = _by_group(
-        (phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d
-    )
+    gradient[:, at.additive] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
     value = value - 0.5 * (u * u).sum(-1)
     gradient = gradient * prior.scale - u
     bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)

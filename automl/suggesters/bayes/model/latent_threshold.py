@@ -14,9 +14,9 @@ from .data import Array
 from .log_gp import LogGP
 
 NUM_THRESHOLDS = 64
-FLOOR = 0.03  # least standard deviation of a prediction, in those of the logarithm
-EXCESS = 0.1  # least excess of a failure over the expected threshold, in standard deviations
-MOST_FAILED = 100  # failures to learn from
+MIN_DEVIATION = 0.03  # standard deviation of a prediction, in those of the logarithm
+MIN_EXCESS = 0.1  # excess of a failure over the expected threshold, in standard deviations
+MAX_FAILED = 100  # failures to learn from
 UNLIMITED = 1e6  # standard deviations
 BEYOND = 2.0  # standard deviations by which the threshold may exceed the failures
 
@@ -68,7 +68,7 @@ class LatentThreshold:
         return self._log_below(*self.quantity.moments(unit))
 
     def _log_below(self, mean: Tensor, deviation: Tensor) -> Tensor:
-        z = (self.thresholds[:, None] - mean) / deviation.clamp(min=FLOOR)
+        z = (self.thresholds[:, None] - mean) / deviation.clamp(min=MIN_DEVIATION)
         weighted = self.log_weights[:, None] + torch.special.log_ndtr(z)
         return torch.logsumexp(weighted, 0).clamp(max=0.0)
 
@@ -89,13 +89,13 @@ class _OfKind:
             return cls(unlimited, torch.zeros_like(unlimited), failed, unlimited[:0])
         known = quantity.mean(succeeded) if len(succeeded) else quantity.model.y.min()
         least = float(known.max())
-        if len(failed) > MOST_FAILED:  # the failures with the smallest quantity say most
-            failed = failed[quantity.mean(failed).argsort()[:MOST_FAILED].numpy()]
+        if len(failed) > MAX_FAILED:  # the failures with the smallest quantity say most
+            failed = failed[quantity.mean(failed).argsort()[:MAX_FAILED].numpy()]
         mean, deviation = quantity.moments(failed)
-        deviation = deviation.clamp(min=FLOOR)
-        most = max(least + FLOOR, float((mean + BEYOND * deviation).max()))
+        deviation = deviation.clamp(min=MIN_DEVIATION)
+        most = max(least + MIN_DEVIATION, float((mean + BEYOND * deviation).max()))
         thresholds = torch.linspace(least, most, NUM_THRESHOLDS, dtype=torch.float64)
         likelihood = torch.special.log_ndtr((mean - thresholds[:, None]) / deviation).sum(1)
         log_weights = likelihood - torch.logsumexp(likelihood, 0)
-        exceeded = mean.clamp(min=float((log_weights.exp() * thresholds).sum()) + EXCESS)
+        exceeded = mean.clamp(min=float((log_weights.exp() * thresholds).sum()) + MIN_EXCESS)
         return cls(thresholds, log_weights, failed, exceeded)

@@ -14,7 +14,7 @@ from .fit import GPFitter, settled
 from .gp import Ensemble
 from .node_kinds import AnyNodeEncoder, NodeKinds
 
-MOST_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
+MAX_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
 NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between runs
 
 
@@ -83,5 +83,5 @@ class LogGP:
         """Whether leave-one-out predictions explain half of the variance."""
         mean, _ = self.model.leave_one_out()
         return bool(
-            (self.model.y - mean.mean(0)).square().mean() < MOST_UNEXPLAINED * self.model.y.var()
+            (self.model.y - mean.mean(0)).square().mean() < MAX_UNEXPLAINED * self.model.y.var()
         )

@@ -20,14 +20,14 @@ from .data import Array, TrialData
 from .deadline import DeadlineModel
 from .external import Build, ExternalSurrogate
 from .failures import FailurePosterior
-from .fit import MOST_CONDITIONED, GPFitter, best_and_random, settled
+from .fit import MAX_CONDITIONED, GPFitter, best_and_random, settled
 from .incumbents import Incumbents, violations
 from .log_gp import NUM_PARTICLES, LogGP
 from .metric_posterior import MetricPosterior
 from .sweep_posterior import SweepPosterior
 from .transforms import Transform, excess_scores
 
-LEAST_MEASURED = 6  # trials with a measured peak memory
+MIN_MEASURED = 6  # trials with a measured peak memory
 SHARP = (math.log(0.02), 1.0)  # prior of the log noise variance of success labels
 
 
@@ -114,7 +114,7 @@ class Surrogates:
         losses = data.losses[rows, column]
         transform = Transform.fit(settled(losses), self.policy.knee_transform)
         if self.build is not None:
-            kept = best_and_random(losses, MOST_CONDITIONED, fitter.seed)
+            kept = best_and_random(losses, MAX_CONDITIONED, fitter.seed)
             built = ExternalSurrogate.fit(
                 self.build,
                 fitter.encoder(data.unit[rows[kept]]),
@@ -128,7 +128,7 @@ class Surrogates:
     def _quantities(self, data: TrialData) -> dict[str, LogGP]:
         """By kind of failure, the quantity that causes it, if enough trials have measured it."""
         known = np.isfinite(data.memory)
-        measured = "out_of_memory" in data.kinds and int(known.sum()) >= LEAST_MEASURED
+        measured = "out_of_memory" in data.kinds and int(known.sum()) >= MIN_MEASURED
         if not measured or not self.policy.memory_threshold:
             return {}
         memory = LogGP.fit(self.memory_fitter, data.unit[known], data.memory[known])

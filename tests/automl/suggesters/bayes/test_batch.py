@@ -9,7 +9,7 @@ from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext
 from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.batch import MOST_PENDING
+from automl.suggesters.bayes.batch import MAX_PENDING
 from automl.suggesters.bayes.policy import Policy
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Int, Space
@@ -40,7 +40,7 @@ def trials(
 
 
 @pytest.mark.parametrize(
-    ("pending", "count"), [(0, 30), (MOST_PENDING + 50, 30), (MOST_PENDING + 50, 1)]
+    ("pending", "count"), [(0, 30), (MAX_PENDING + 50, 30), (MAX_PENDING + 50, 1)]
 )
 def test_many_at_once_are_new_legal_good_and_far_from_each_other(pending: int, count: int) -> None:
     history, waiting = trials(60, 0), trials(pending, 1, 60, TrialState.RUNNING)

@@ -19,7 +19,7 @@ def test_candidates_satisfy_the_constraints(text):
     assert len(points) >= 50
     assert space.feasible(points).all()
     assert space.feasible(sampler.near(rng, points[:2], 80, (0.01, 0.3))).all()
-    assert isinstance(InitialDesign(sampler, 5).middle(rng), dict)
+    assert isinstance(InitialDesign(sampler).middle(rng), dict)
 
 
 def test_logarithmic_integers_are_drawn_by_their_logarithm():

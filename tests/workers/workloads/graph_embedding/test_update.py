@@ -7,8 +7,13 @@ import pytest
 import torch
 
 from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
-from workers.workloads.graph_embedding.softmax import equal_pairs, shared_softmax
-from workers.workloads.graph_embedding.update import UpdateOptions, adagrad, gradients
+from workers.workloads.graph_embedding.update import (
+    UpdateOptions,
+    adagrad,
+    equal_pairs,
+    gradients,
+    shared_softmax,
+)
 
 
 @pytest.mark.parametrize("name", OPERATORS)

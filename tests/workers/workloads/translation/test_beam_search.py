@@ -10,7 +10,6 @@ import pytest
 import torch
 from counting import Counting
 
-from workers.workloads.translation import search_batches
 from workers.workloads.translation.beam_search import (
     SearchOptions,
     beam_search,
@@ -219,7 +218,9 @@ def test_a_gpu_is_asked_every_eight_tokens_and_finds_the_same(sharp, sources, be
     expected = translate(sharp(), sources, search)
     waits = {}
     for interval in (1, 8):
-        monkeypatch.setattr(search_batches, "interval", lambda device, n=interval: n)
+        monkeypatch.setattr(
+            "workers.workloads.translation.beam_search.look_interval", lambda device, n=interval: n
+        )
         with Counting() as counting:
             assert translate(sharp(), sources, search) == expected
         waits[interval] = counting.waits

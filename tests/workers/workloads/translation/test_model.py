@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from workers.workloads.translation import attention_layouts
 from workers.workloads.translation.attention import Attention
-from workers.workloads.translation.dropout import Dropout
 from workers.workloads.translation.loss import linear_cross_entropy, smoothed_cross_entropy
+from workers.workloads.translation.model import Dropout
 from workers.workloads.translation.parallel_plan import cut, plan
 from workers.workloads.translation.vocabulary import PAD
 

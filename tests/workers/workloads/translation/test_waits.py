@@ -9,7 +9,7 @@ import torch
 from counting import Counting
 
 from workers.data.batch import BatchShare
-from workers.device.planned import planned_for
+from workers.device.fake_tensors import planned_for
 from workers.workloads.translation import Translation
 from workers.workloads.translation.loss import (
     padded_cross_entropy,

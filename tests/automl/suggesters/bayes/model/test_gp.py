@@ -59,17 +59,19 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     ours = value + 0.5 * vectors.square().sum(-1) - 0.5 * len(y) * np.log(2 * np.pi)
     torch.testing.assert_close(likelihood * len(y), ours, atol=1e-6, rtol=1e-6)
     (likelihood.sum() * len(y)).backward()
-    d, end = PRIOR.num_parameters, 4 + 2 * PRIOR.num_parameters
+    at = PRIOR.layout
     learned = (gradient + vectors) / PRIOR.scale
-    torch.testing.assert_close(model.mean_module.log_bowl.grad, learned[:, 3], atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(
-        model.covar_module.log_length.grad, learned[:, 4 : 4 + d], atol=1e-6, rtol=1e-6
+        model.mean_module.log_bowl.grad, learned[:, at.bowl], atol=1e-6, rtol=1e-6
     )
     torch.testing.assert_close(
-        model.covar_module.log_additive.grad, learned[:, 4 + d : end], atol=1e-6, rtol=1e-6
+        model.covar_module.log_length.grad, learned[:, at.length], atol=1e-6, rtol=1e-6
     )
-    direction = model.covar_module.direction.grad * 2.0 * vectors[:, end:].abs()
-    torch.testing.assert_close(direction, learned[:, end:], atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(
+        model.covar_module.log_additive.grad, learned[:, at.additive], atol=1e-6, rtol=1e-6
+    )
+    direction = model.covar_module.direction.grad * 2.0 * vectors[:, at.direction].abs()
+    torch.testing.assert_close(direction, learned[:, at.direction], atol=1e-6, rtol=1e-6)
 
 
 def test_prediction_equals_gpytorch(vectors):

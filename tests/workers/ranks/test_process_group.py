@@ -10,15 +10,15 @@ import torch
 import torch.distributed as dist
 
 from workers.context import Context
-from workers.parallel import mesh
+from workers.ranks import process_group
 
 
 def watching(context: Context) -> None:
     """Rank 1 leaves in order, fails, and dies; rank 0 notes what it notices."""
-    mesh.connect(context.rank, 2, context.rendezvous, torch.device("cpu"))
+    process_group.connect(context.rank, 2, context.rendezvous, torch.device("cpu"))
     for ending in ("order", "failure", "death"):
         lost = threading.Event()
-        watch = mesh.PeerWatch(lost.set)
+        watch = process_group.PeerWatch(lost.set)
         dist.barrier()
         if context.rank == 0:
             noticed = lost.wait(1.0 if ending == "order" else 30.0)
@@ -62,14 +62,14 @@ def test_all_groups_of_gpus_are_aborted_as_one(monkeypatch):
     world = dist.distributed_c10d._world
     groups = {Group(backend): "0", Group(): "1", Group(backend): "2"}
     monkeypatch.setattr(type(world), "pg_names", property(lambda self: groups))
-    mesh.abort_gpu_groups()
+    process_group.abort_gpu_groups()
     assert calls == ["group_start", "abort", "abort", "group_end"]
 
 
 def test_the_flight_recorder_writes_to_the_trial_unless_the_user_says_otherwise(monkeypatch):
     monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "17")
-    found = mesh.flight_recorder("/trial/logs/nccl-")
+    found = process_group.flight_recorder("/trial/logs/nccl-")
     assert found["TORCH_FR_BUFFER_SIZE"] == "17"
     assert found["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert found["TORCH_FR_DUMP_TEMP_FILE"] == "/trial/logs/nccl-"
-    assert mesh.WAIT_FOR_GPUS.total_seconds() <= 900
+    assert process_group.WAIT_FOR_GPUS.total_seconds() <= 900

@@ -11,8 +11,8 @@ import torch.distributed as dist
 
 from search_spaces.errors import UsageError
 from workers.context import Context
-from workers.functions.meeting import Meeting
 from workers.protocol import Ending, StopRequest
+from workers.ranks.meeting import Meeting
 
 
 def sum_of_ranks(context: Context) -> dict[str, float]:

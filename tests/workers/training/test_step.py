@@ -12,8 +12,8 @@ from workers.context import Context
 from workers.protocol import Ending
 from workers.training import checkpoint
 from workers.training import step as step_module
-from workers.training.late import LateNumbers
 from workers.training.optimizers import can_skip
+from workers.training.step import DeferredNumbers
 
 
 class Counted(Toy):
@@ -43,7 +43,7 @@ def counted(context: Context):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(step_module, "reads_late", lambda device: True)
+    monkeypatch.setattr(step_module, "reading_waits", lambda device: True)
 
 
 @pytest.mark.parametrize("named", [{}, {"optimizer": "sgd"}, {"precision": "fp16"}])
@@ -60,7 +60,7 @@ def test_a_scale_that_is_read_late_is_the_same(runner, monkeypatch):
     runner.objective = exploding
     found = {}
     for late in (False, True):
-        monkeypatch.setattr(step_module, "reads_late", lambda device, late=late: late)
+        monkeypatch.setattr(step_module, "reading_waits", lambda device, late=late: late)
         outcome = runner(**settings)
         scaler = checkpoint.load(runner.folder).progress["scaler"]
         found[late] = (outcome.metrics["skipped_updates"], scaler, runner.losses())
@@ -69,7 +69,7 @@ def test_a_scale_that_is_read_late_is_the_same(runner, monkeypatch):
 
 
 def late_exploding(context: Context):
-    step_module.reads_late = lambda device: True  # of this process, which is a rank
+    step_module.reading_waits = lambda device: True  # of this process, which is a rank
     return exploding(context)
 
 
@@ -92,7 +92,7 @@ def test_losses_are_the_same_whether_they_are_read_late_or_not(runner, monkeypat
     settings = {"optimizer": optimizer, "max_updates": 7, "evaluate_updates": 1}
     runner(**settings)
     at_once = runner.losses()
-    monkeypatch.setattr(step_module, "reads_late", lambda device: True)
+    monkeypatch.setattr(step_module, "reading_waits", lambda device: True)
     runner(**settings)
     assert runner.losses() == pytest.approx(at_once, rel=1e-6)
     assert len(at_once) == 7
@@ -122,7 +122,7 @@ def test_a_step_that_is_not_finite_is_skipped_by_the_kernels(runner, monkeypatch
     runner.objective = exploding
     settings = {"bad": "slope", "max_updates": 6, "evaluate_updates": 6, "optimizer": optimizer}
     at_once = runner(**settings)
-    monkeypatch.setattr(step_module, "reads_late", lambda device: True)
+    monkeypatch.setattr(step_module, "reading_waits", lambda device: True)
     late = runner(**settings)
     assert late.metrics["skipped_updates"] == at_once.metrics["skipped_updates"] == 3
     assert late.metrics["loss"] == pytest.approx(at_once.metrics["loss"], rel=1e-6)
@@ -136,7 +136,7 @@ def test_a_loss_that_is_not_finite_fails_with_its_own_update(runner, as_on_a_gpu
 
 
 def test_the_newest_numbers_are_left_until_they_are_asked_for():
-    numbers = LateNumbers(late=True)
+    numbers = DeferredNumbers(deferred=True)
     for value in (1.0, 2.0, 3.0):
         numbers.add(torch.tensor(value), torch.tensor(value != 2.0))
     assert numbers.take() == [(1.0, True), (2.0, False)]

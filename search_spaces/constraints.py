@@ -1,23 +1,101 @@
-"""The distance of many configurations from satisfying a constraint; it guides repair."""
+"""Constraints between parameters: their types, and how far coordinates are from them."""
 
 import ast
 import functools
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 
+from .conditions import with_ancestors
+from .errors import SpaceError
 from .expressions import COMPARISONS, Expression
 from .parameters import Choice, FloatArray, Parameter, RawArray
+from .validation import show
+
+Kinds = frozenset[str]
+
+NUMBER: Final[Kinds] = frozenset({"number"})
+
+
+def check_types(constraint: Expression, parameters: Mapping[str, Parameter]) -> None:
+    """Raise SpaceError if a part of the constraint can never have a result.
+
+    Args:
+        parameters: must contain every name of the constraint.
+    """
+    kinds = {name: _kinds_of(parameters[name]) for name in constraint.names}
+    for node in ast.walk(constraint.tree):
+        match node:
+            case ast.BinOp():
+                _need_numbers(constraint, [node.left, node.right], kinds)
+            case ast.Call():
+                _need_numbers(constraint, node.args, kinds)
+            case ast.BoolOp():
+                _need_numbers(constraint, node.values, kinds)
+            case ast.UnaryOp():
+                _need_numbers(constraint, [node.operand], kinds)
+            case ast.Compare():
+                _need_alike(constraint, node, kinds)
+    _need_numbers(constraint, [constraint.tree], kinds)
+
+
+def _kinds_of(parameter: Parameter) -> Kinds:
+    if not isinstance(parameter, Choice):
+        return NUMBER
+    return frozenset(map(_kind, parameter.choices))
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, str):
+        return "string"
+    return "list" if isinstance(value, tuple) else "number"
+
+
+def _infer(node: ast.expr, kinds: Mapping[str, Kinds]) -> Kinds:
+    match node:
+        case ast.Name():
+            return kinds[node.id]
+        case ast.Constant(value=str() | None):
+            return frozenset({_kind(node.value)})
+        case ast.Tuple() | ast.List() | ast.Set():
+            return frozenset().union(*(_infer(item, kinds) for item in node.elts))
+    return NUMBER
+
+
+def _need_numbers(
+    constraint: Expression, nodes: list[ast.expr], kinds: Mapping[str, Kinds]
+) -> None:
+    for node in nodes:
+        if not _infer(node, kinds) & NUMBER:
+            part = ast.unparse(node)
+            raise SpaceError(
+                f"constraint {show(str(constraint))} needs a number at {show(part)}, which is none"
+            )
+
+
+def _need_alike(constraint: Expression, node: ast.Compare, kinds: Mapping[str, Kinds]) -> None:
+    for left, right in itertools.pairwise([node.left, *node.comparators]):
+        first, second = (_infer(side, kinds) for side in (left, right))
+        if first and second and not first & second:
+            raise SpaceError(
+                f"constraint {show(str(constraint))} compares a {' or '.join(first)} "
+                f"with a {' or '.join(second)}: "
+                f"{show(ast.unparse(left))} with {show(ast.unparse(right))}"
+            )
+
 
 Columns = Mapping[str, RawArray]
 Compute = Callable[[Columns], Any]
 
 NO_RESULT: Final = 1e3
-LEAST: Final = 1e-12
+MIN_DISTANCE: Final = 1e-12
 
 _NEGATED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.GtE,
@@ -206,7 +284,85 @@ def _compared(op: type[ast.cmpop], first: Compute, second: Compute) -> Compute:
             wrong = np.log1p(np.maximum(beyond, 0.0))
             # A tiny excess must not round to 0.
             missed = beyond >= 0 if issubclass(op, ast.Lt | ast.Gt) else beyond > 0
-            wrong = np.where(missed, np.maximum(wrong, LEAST), wrong)
+            wrong = np.where(missed, np.maximum(wrong, MIN_DISTANCE), wrong)
         return np.where(np.isfinite(gap), wrong, NO_RESULT)
 
     return distance
+
+
+BoolArray = npt.NDArray[np.bool_]
+Activates = Callable[[RawArray], BoolArray]
+
+
+class ConstraintEvaluator:
+    """Distances of coordinates from the constraints of a space.
+
+    Attributes:
+        columns: indices of the parameters that a constraint depends on, including their ancestors.
+        depends: whether a constraint depends on a column, shape (number of constraints, d).
+    """
+
+    def __init__(
+        self, parameters: Mapping[str, Parameter], constraints: Sequence[Expression]
+    ) -> None:
+        self.parameters = list(parameters.values())
+        order = {name: j for j, name in enumerate(parameters)}
+        self.constraints = [ConstraintDistance(c, parameters) for c in constraints]
+        self.depends = np.zeros((len(self.constraints), len(order)), dtype=np.bool_)
+        for i, constraint in enumerate(self.constraints):
+            for name in with_ancestors(parameters, constraint.names):
+                self.depends[i, order[name]] = True
+        self.columns: list[int] = np.flatnonzero(self.depends.any(axis=0)).tolist()
+        self._conditions = {
+            self.parameters[j].name: [
+                (parent, _activates(parameters[parent], values))
+                for parent, values in self.parameters[j].when.items()
+            ]
+            for j in self.columns
+        }
+
+    def raw(self, units: FloatArray) -> dict[str, RawArray]:
+        """`Parameter.raw` of each column in `columns`, for coordinates of shape (n, d)."""
+        return {self.parameters[j].name: self.parameters[j].raw(units[:, j]) for j in self.columns}
+
+    def distances(self, raw: dict[str, RawArray]) -> FloatArray:
+        """Distance from each constraint, shape (n, number of constraints).
+
+        It is 0 if the constraint holds, or if one of its parameters is inactive.
+        """
+        count = len(next(iter(raw.values())))
+        active: dict[str, BoolArray | None] = {}
+        for name, conditions in self._conditions.items():
+            active[name] = _active(conditions, raw, active)
+        found = np.zeros((count, len(self.constraints)))
+        for i, constraint in enumerate(self.constraints):
+            found[:, i] = constraint(raw, count)
+            for name in constraint.names:
+                mask = active[name]
+                if mask is not None:
+                    found[~mask, i] = 0.0
+        return found
+
+    def satisfied(self, units: FloatArray) -> BoolArray:
+        """Whether every constraint holds, shape (n,), for coordinates of shape (n, d)."""
+        return cast(BoolArray, (self.distances(self.raw(units)) == 0).all(axis=1))
+
+
+def _activates(parent: Parameter, values: tuple[object, ...]) -> Activates:
+    """A function that tests which raw values of a parent activate a child."""
+    if isinstance(parent, Choice):
+        table = np.array([choice in values for choice in parent.choices])
+        return lambda raw: table[raw]
+    numbers = np.array(values, dtype=np.float64)
+    return lambda raw: np.isin(raw, numbers)
+
+
+def _active(
+    conditions: list[tuple[str, Activates]],
+    raw: dict[str, RawArray],
+    active: dict[str, BoolArray | None],
+) -> BoolArray | None:
+    """Mask of rows in which a parameter is active; None if it is active in all."""
+    masks = [activates(raw[parent]) for parent, activates in conditions]
+    masks += [above for parent, _ in conditions if (above := active[parent]) is not None]
+    return np.logical_and.reduce(masks) if masks else None

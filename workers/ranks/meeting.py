@@ -9,18 +9,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import timedelta
 from typing import Final
-from urllib.parse import urlsplit
 
 from torch._C._distributed_c10d import FileStore, PrefixStore, TCPStore
 
-from search_spaces.errors import UsageError
+from .process_group import address, server_at
 
 HERE: Final = "127.0.0.1"
-WAIT_TO_CONNECT: Final = timedelta(minutes=5)
-SHORTEST_PAUSE: Final = 0.001  # seconds between two looks at the store
-LONGEST_PAUSE: Final = 0.02
+MIN_PAUSE: Final = 0.001  # seconds between two looks at the store
+MAX_PAUSE: Final = 0.02
 
 
 class Meeting:
@@ -37,15 +34,12 @@ class Meeting:
         self.rank = rank
         self.world_size = world_size
         self._own_gpus = own_gpus
-        place = urlsplit(rendezvous)
-        if place.scheme == "tcp" and place.hostname and place.port:
-            self._host, self._port = place.hostname, place.port
-            self._store = _client(self._host, self._port)
-        elif place.scheme == "file" or not rendezvous:
-            self._host = HERE
-            self._store, self._port = _on_this_machine(rank, place.path)
+        self._host, self._port, file = address(rendezvous) if rendezvous else ("", 0, "")
+        if self._host:
+            self._store = server_at(self._host, self._port)
         else:
-            raise UsageError(f"a rendezvous is file:///PATH or tcp://HOST:PORT, got {rendezvous!r}")
+            self._host = HERE
+            self._store, self._port = _on_this_machine(rank, file)
         self._ours = PrefixStore("automl", self._store)  # beside the keys of torch
         self._barriers = 0
         self._reports = 0  # of this rank
@@ -125,12 +119,12 @@ class Meeting:
 
     def _wait(self, done: Callable[[], bool], hopeless: Callable[[], bool], why: str) -> None:
         """Wait until `done`; raise RuntimeError if that cannot come any more."""
-        pause = SHORTEST_PAUSE
+        pause = MIN_PAUSE
         while not done():
             if hopeless() and not done():
                 raise RuntimeError(why)
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
 
     def _ranks_of_this_machine(self) -> list[int]:
         self._ours.set(f"machine/{self.rank}", socket.gethostname())
@@ -139,15 +133,11 @@ class Meeting:
         return [rank for rank in ranks if machines[rank] == machines[self.rank]]
 
 
-def _client(host: str, port: int) -> TCPStore:
-    return TCPStore(host, port, is_master=False, timeout=WAIT_TO_CONNECT)
-
-
 def _on_this_machine(rank: int, file: str) -> tuple[TCPStore, int]:
     """A store on a free port, opened by rank 0; the others read its port from the file."""
     if rank > 0:
         port = int(FileStore(file).get("port"))
-        return _client(HERE, port), port
+        return server_at(HERE, port), port
     listener = socket.create_server((HERE, 0))  # not reached from other machines
     port = listener.getsockname()[1]
     store = TCPStore(

@@ -1,0 +1,89 @@
+"""Failures in words: the kind, a message and a traceback, each cut for its way to the controller.
+
+Every text that a worker sends has its limit here.
+"""
+
+import reprlib
+import sys
+import traceback
+from typing import Any, Final
+
+from search_spaces.errors import TrialFailure
+
+MAX_MESSAGE: Final = 4096  # characters of a message
+MAX_LINE: Final = 300  # of an error in one line
+MAX_TRACEBACK: Final = 20_000
+MAX_NAME: Final = 200  # of the name of a metric or of an exception
+MEMORY_WORDS = (
+    "out of memory",
+    "can't allocate memory",
+    "alloc_failed",
+    "allocation_failed",
+    "unable to find an engine",  # cuDNN, if no algorithm has room for its workspace
+    "not enough memory",
+    "bad_alloc",
+)
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """The kind of failure of an exception, and one line that describes it."""
+    whole = text_of(error)
+    line = one_line(error)
+    about_memory = any(word in whole.lower() for word in MEMORY_WORDS)
+    match error:
+        case TrialFailure():
+            return error.kind, bounded(whole)
+        case MemoryError():
+            return "out_of_memory", line
+        case RuntimeError() if is_torch_out_of_memory(error):
+            return "out_of_memory", line
+        case RuntimeError() | OSError() if about_memory:
+            return "out_of_memory", line
+        case FloatingPointError() | OverflowError() | ZeroDivisionError():
+            return "non_finite", line
+    return "crashed", line
+
+
+def text_of(error: BaseException) -> str:
+    """The text of an exception, whose own methods may raise."""
+    try:
+        return str(error)
+    except BaseException as other:  # it must not end the controller
+        return f"its text cannot be shown, {type(other).__name__} is raised"
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line: its type, and the first line of its text."""
+    name = type(error).__name__[:MAX_NAME]
+    lines = text_of(error).strip().splitlines()
+    return f"{name}: {lines[0][:MAX_LINE]}" if lines else name
+
+
+def bounded(text: str) -> str:
+    """A message cut to `MAX_MESSAGE` characters."""
+    if len(text) <= MAX_MESSAGE:
+        return text
+    return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception, without the first frames, which are of `workers.run`."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_globals["__name__"] == "workers.run":
+        frames = frames.tb_next
+    return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
+
+
+def is_torch_out_of_memory(error: BaseException) -> bool:
+    """Whether torch has raised it for want of GPU memory."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(error, torch.OutOfMemoryError)
+
+
+def described(value: Any) -> str:
+    """A value of any kind in few characters."""
+    try:
+        size = f" of {len(value):,}" if hasattr(value, "__len__") else ""
+        return f"{type(value).__name__}{size}: {reprlib.repr(value)}"
+    except BaseException:  # its own methods may raise anything
+        return type(value).__name__
