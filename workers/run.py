@@ -205,7 +205,7 @@ def _leave_gpu(device: str) -> dict[str, Any]:
     problem = gpu_problem(device)
     if not problem:
         free_gpu(device)
-    return _gpu_facts(problem)
+    return _gone(problem)
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:

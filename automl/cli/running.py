@@ -69,7 +69,10 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
         announced = False
-        while ledger.snapshot(sweep, condensed=True).state == "running" and time.monotonic() < deadline:
+        while (
+            ledger.snapshot(sweep, condensed=True).state == "running"
+            and time.monotonic() < deadline
+        ):
             if not announced:
                 say(
                     f"{sweep} seems to run; this command waits until its controller is gone",

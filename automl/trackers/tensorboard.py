@@ -121,8 +121,7 @@ def _facts(writer: Any, trial: Trial) -> None:
     """The state, the message and the details of the trial, as text."""
     lines = [f"**{trial.state}** {trial.failure or ''} {trial.message}".strip()]
     lines += [
-        f"- {key}: `{json.dumps(value, default=str)[:2000]}`"
-        for key, value in trial.facts.items()
+        f"- {key}: `{json.dumps(value, default=str)[:2000]}`" for key, value in trial.facts.items()
     ]
     writer.add_text("trial", "\n\n".join(lines))
 

@@ -1,7 +1,6 @@
 """The parameter-server hybrid for a model and a training loop of the user's own."""
 
 import os
-import time
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Self

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from automl.ledger.sealing import seal_all
 from click.testing import CliRunner
 
 from automl.cli import cli
@@ -18,7 +19,6 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.ledger.database import FILE_NAME
 from automl.ledger.schema import SWEEPS
-from automl.ledger.sealing import seal_all
 from search_spaces import Choice, Space
 from workers.protocol import LOGS, Ending, Outcome
 

@@ -65,9 +65,7 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger, run: Run) ->
     assert len({trial.metrics["pid"] for trial in snapshot.trials}) == 2
     assert os.getpid() not in {trial.metrics["pid"] for trial in snapshot.trials}
     assert snapshot.trials[0].metrics["loss"] == 2.0 * loss_of(SPACE.default(), 0)
-    assert (
-        snapshot.trials[0].worker.endswith(f":{int(snapshot.trials[0].metrics['pid'])}")
-    )
+    assert snapshot.trials[0].worker.endswith(f":{int(snapshot.trials[0].metrics['pid'])}")
     log = (ledger.files("test").path / "trials" / "3" / "logs" / "attempt-1-rank-0.log").read_text()
     assert log.splitlines()[0].startswith("test/3.1 lr=")
     assert "configuration 3" in log

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from automl.ledger.rows import dumps, trial_row
 from resealed import change_version
 
 from automl import sweeps
@@ -24,7 +25,6 @@ from automl.ledger import Ledger, database, drafts, migrations
 from automl.ledger.database import FILE_NAME
 from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
-from automl.ledger.rows import dumps, trial_row
 from automl.ledger.schema import METADATA, VERSION
 from workers.files.folder import Folder
 

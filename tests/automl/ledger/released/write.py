@@ -18,6 +18,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from automl.ledger.rows import dumps, trial_row
+
 from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import Constraint, Goal
@@ -25,7 +27,6 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger, Recorder
 from automl.ledger.database import FILE_NAME
-from automl.ledger.rows import dumps, trial_row
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
