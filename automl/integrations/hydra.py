@@ -1,13 +1,15 @@
 """Runs the jobs of a Hydra program as the trials of a sweep, for `hydra_plugins`."""
 
+import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.override_parser.types import Override, Quote, QuotedString, Transformer
 from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import CompactHydraException
@@ -17,10 +19,11 @@ from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 import automl
 from automl.core import parse_goals
 from automl.errors import UsageError
+from search_spaces import Choice, Float, Int
+from search_spaces.parameters import Parameter
 from search_spaces.plain import read_space
 from workers.context import Context
 
-from .hydra_space import encoded, named, parameter
 from .job_files import JobFiles
 
 
@@ -116,3 +119,26 @@ class HydraObjective:
                 quoted = QuotedString(text, Quote.single).with_quotes()
                 config.hydra.overrides.hydra.append(f"+hydra.job.env_set.{name}={quoted}")
         return config
+
+
+def named(key: str) -> str:
+    """The name of the parameter for a key: "+db@src" is "db_src"."""
+    return re.sub(r"[^\w.]", "_", key.lstrip("+"))
+
+
+def parameter(override: Override) -> Parameter:
+    """The parameter of a sweep in Hydra's words."""
+    key, value = named(override.get_key_element()), override.value()
+    if override.is_interval_sweep():
+        kind = Int if isinstance(value.start, int) and isinstance(value.end, int) else Float
+        return kind(key, value.start, value.end, log="log" in value.tags)
+    values = list(override.sweep_iterator(transformer=Transformer.encode))
+    if override.is_range_sweep() and len(values) > 1 and all(type(v) is int for v in values):
+        return Int(key, min(values), max(values), step=abs(values[1] - values[0]))
+    plain = [v if isinstance(v, int | float) else Transformer.str(v) for v in values]
+    return Choice(key, plain, ordered=override.is_range_sweep())
+
+
+def encoded(value: Any) -> str:
+    """A value in the grammar of Hydra's overrides."""
+    return json.dumps(value) if value is None or isinstance(value, bool | tuple) else str(value)

@@ -5,10 +5,10 @@ from typing import Any
 from lightgbm import Booster
 from lightgbm.callback import CallbackEnv, EarlyStopException
 
-from .training import is_over, newest, replacing, report, step_of
+from .training import BoostingCallback, replacing
 
 
-class LightGBMCallback:
+class LightGBMCallback(BoostingCallback):
     """Reports the metrics of `valid_sets` after each round, and stops the training on request.
 
     A metric is named after its data set: "valid_0-binary_logloss". The step is the number of rounds
@@ -30,21 +30,7 @@ class LightGBMCallback:
         ...     )
     """
 
-    def __init__(self, trial: Any, *, every: int = 1, save_every: int | None = None) -> None:
-        self._trial = trial
-        self._every = every
-        self._save_every = save_every
-        self.order = 25  # LightGBM logs (10) and records (20) before, and stops early (30) after
-
-    @property
-    def model(self) -> str | None:
-        """The model of an earlier attempt, for `init_model`; None for none."""
-        found = newest(self._trial)
-        return str(found) if found else None
-
-    def rounds_left(self, rounds: int) -> int:
-        """How many of this many rounds earlier attempts have not boosted."""
-        return max(0, rounds - step_of(newest(self._trial)))
+    order = 25  # LightGBM logs (10) and records (20) before, and stops early (30) after
 
     def __call__(self, env: CallbackEnv) -> None:
         """Report the newest values.
@@ -53,19 +39,10 @@ class LightGBMCallback:
             EarlyStopException: LightGBM's own, if the training should end.
         """
         step = env.iteration + 1
-        last = step >= env.end_iteration
-        saves = self._save_every is not None and step % self._save_every == 0
-        if saves:
-            self._checkpoint(env.model, step)
-        if step % self._every and not last:
-            return
         found = env.evaluation_result_list or []
         metrics = {f"{data}-{metric}": value for data, metric, value, *_ in found}
-        if report(self._trial, step, metrics, last=last):
-            return
-        if not saves and not is_over(self._trial):
-            self._checkpoint(env.model, step)
-        raise EarlyStopException(env.iteration, found)
+        if not self._after_round(env.model, step, metrics, last=step >= env.end_iteration):
+            raise EarlyStopException(env.iteration, found)
 
     def _checkpoint(self, model: Any, step: int) -> None:
         if isinstance(model, Booster):  # not the models of `lightgbm.cv`

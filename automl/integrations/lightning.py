@@ -7,7 +7,7 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import Callback
 
-from .training import newest, replacing, report
+from .training import newest_name, replacing, report
 
 
 class LightningCallback(Callback):  # type: ignore[misc]
@@ -39,8 +39,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
     @property
     def checkpoint(self) -> str | None:
         """The checkpoint of an earlier attempt, for `ckpt_path` of `fit`; None for none."""
-        found = newest(self._trial)
-        return str(found) if found else None
+        return newest_name(self._trial)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Report, unless reports come after validations."""

@@ -52,6 +52,49 @@ def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = Fa
     return goes_on or last
 
 
+class BoostingCallback:
+    """What the callbacks of XGBoost and LightGBM share; a step is a round.
+
+    Args:
+        trial: of the objective.
+        every: rounds between two reports.
+        save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
+            a pause.
+    """
+
+    def __init__(self, trial: Any, *, every: int = 1, save_every: int | None = None) -> None:
+        super().__init__()
+        self._trial = trial
+        self._every = every
+        self._save_every = save_every
+
+    @property
+    def model(self) -> str | None:
+        """The model of an earlier attempt, for the library to go on from; None for none."""
+        return newest_name(self._trial)
+
+    def rounds_left(self, rounds: int) -> int:
+        """How many of this many rounds earlier attempts have not boosted."""
+        return max(0, rounds - step_of(newest(self._trial)))
+
+    def _after_round(
+        self, model: Any, step: int, metrics: Mapping[str, Any], *, last: bool = False
+    ) -> bool:
+        """Save and report if that is due; returns whether the training goes on."""
+        saves = self._save_every is not None and step % self._save_every == 0
+        if saves:
+            self._checkpoint(model, step)
+        if step % self._every and not last:
+            return True
+        goes_on = report(self._trial, step, metrics, last=last)
+        if not goes_on and not saves and not is_over(self._trial):
+            self._checkpoint(model, step)
+        return goes_on
+
+    def _checkpoint(self, model: Any, step: int) -> None:
+        raise NotImplementedError
+
+
 def is_over(trial: Any) -> bool:
     """Whether a trial was asked to stop for good, so that it needs no checkpoint."""
     return trial.stop is StopRequest.STOP
@@ -61,6 +104,12 @@ def newest(trial: Any) -> Path | None:
     """The newest checkpoint that `replacing` has kept in an earlier attempt; None for none."""
     kept = _kept(trial.checkpoint_dir) if trial.resumed else {}
     return kept[max(kept)] if kept else None
+
+
+def newest_name(trial: Any) -> str | None:
+    """The path of the newest checkpoint as text; None for none."""
+    found = newest(trial)
+    return str(found) if found else None
 
 
 def step_of(checkpoint: Path | None) -> int:

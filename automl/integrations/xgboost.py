@@ -5,10 +5,10 @@ from typing import Any
 
 from xgboost.callback import TrainingCallback
 
-from .training import is_over, newest, replacing, report, step_of
+from .training import BoostingCallback, replacing
 
 
-class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
+class XGBoostCallback(BoostingCallback, TrainingCallback):  # type: ignore[misc]
     """Reports the metrics of `evals` after each round, and stops the training on request.
 
     A metric is named after its data set: "validation-logloss". The step is the number of rounds
@@ -30,39 +30,15 @@ class XGBoostCallback(TrainingCallback):  # type: ignore[misc]
         ...     )
     """
 
-    def __init__(self, trial: Any, *, every: int = 1, save_every: int | None = None) -> None:
-        super().__init__()
-        self._trial = trial
-        self._every = every
-        self._save_every = save_every
-
-    @property
-    def model(self) -> str | None:
-        """The model of an earlier attempt, for `xgb_model`; None for none."""
-        found = newest(self._trial)
-        return str(found) if found else None
-
-    def rounds_left(self, rounds: int) -> int:
-        """How many of this many rounds earlier attempts have not boosted."""
-        return max(0, rounds - step_of(newest(self._trial)))
-
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
         """Report the newest values; returns whether the training should end."""
         step = model.num_boosted_rounds()
-        saves = self._save_every is not None and step % self._save_every == 0
-        if saves:
-            self._checkpoint(model, step)
-        if step % self._every:
-            return False
         metrics = {
             f"{data}-{metric}": _mean(values[-1])
             for data, metrics in evals_log.items()
             for metric, values in metrics.items()
         }
-        goes_on = report(self._trial, step, metrics)
-        if not goes_on and not saves and not is_over(self._trial):
-            self._checkpoint(model, step)
-        return not goes_on
+        return not self._after_round(model, step, metrics)
 
     def _checkpoint(self, model: Any, step: int) -> None:
         if hasattr(model, "save_model"):  # the models of `xgboost.cv` cannot be continued

@@ -5,8 +5,6 @@ The fields are those of KubeRay's API reference, version ray.io/v1; `authOptions
 
 import re
 import shlex
-import shutil
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -14,14 +12,13 @@ from typing import Any, Final
 
 import yaml
 
-from automl.errors import AutomlError, UsageError
+from automl.errors import UsageError
 
-from .sweep_command import SweepCommand
+from .sweep_command import SweepCommand, submit
 
 FOLDER: Final = "/sweep"  # of the configuration and the objective, in each pod
 MAX_BYTES: Final = 900_000  # of files in a ConfigMap, which may have 1 MiB in all
 MAX_NAME: Final = 40  # characters: KubeRay appends some to make names of at most 63
-APPLY_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 60  # for trials to save their state when their pod must go
 _LABELS: Final = {"app.kubernetes.io/name": "automl"}
 _HEAD_RESOURCES: Final = {"cpu": "2", "memory": "8Gi"}
@@ -166,24 +163,13 @@ class KubeRayJob:
             UsageError: there is no kubectl here.
             AutomlError: the cluster refuses it; the message is its own.
         """
-        kubectl = shutil.which("kubectl")
-        if kubectl is None:
-            raise UsageError(
-                "kubectl was not found: print the manifest with --dry-run and apply it on a "
-                "machine that has kubectl"
-            )
-        try:
-            done = subprocess.run(
-                [kubectl, "apply", "-f", "-"],
-                input=self.text(),
-                capture_output=True,
-                text=True,
-                timeout=APPLY_SECONDS,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise AutomlError(f"kubectl has not answered within {APPLY_SECONDS:g} s") from error
-        if done.returncode:
-            raise AutomlError(f"Kubernetes refuses the job: {done.stderr.strip()}")
+        submit(
+            ["kubectl", "apply", "-f", "-"],
+            self.text(),
+            cluster="Kubernetes",
+            otherwise="print the manifest with --dry-run and apply it on a machine that has "
+            "kubectl",
+        )
 
     def _files(self) -> tuple[dict[str, str], SweepCommand]:
         """The files of the ConfigMap, and the command with their places in a pod."""

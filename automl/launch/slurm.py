@@ -3,8 +3,6 @@
 import os
 import re
 import shlex
-import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +10,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from automl.errors import AutomlError, UsageError
+from automl.errors import UsageError
 
-from .sweep_command import SweepCommand
+from .sweep_command import SweepCommand, submit
 
-SUBMIT_SECONDS: Final = 120.0
 _TIME: Final = re.compile(  # the field that a number without a colon is depends on the form
     r"(?P<d>\d+)-(?P<dh>\d+)(:(?P<dm>\d+)(:(?P<ds>\d+))?)?"
     r"|((?P<h>\d+):(?=\d+:))?(?P<m>\d+)(:(?P<s>\d+))?"
@@ -156,26 +153,15 @@ class SlurmJob:
             UsageError: there is no sbatch here.
             AutomlError: Slurm refuses the job; the message is its own.
         """
-        sbatch = shutil.which("sbatch")
-        if sbatch is None:
-            raise UsageError(
-                "sbatch was not found: run this command on a login node of the cluster, or "
-                "print the batch script with --dry-run"
-            )
         # What this shell has of another job would change this one.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SBATCH_"))}
         kept = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or k.startswith("SBATCH_")}
-        try:
-            done = subprocess.run(
-                [sbatch, "--parsable"],
-                input=self.script(),
-                capture_output=True,
-                text=True,
-                env=inherited | kept,
-                timeout=SUBMIT_SECONDS,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise AutomlError(f"sbatch has not answered within {SUBMIT_SECONDS:g} s") from error
-        if done.returncode:
-            raise AutomlError(f"Slurm refuses the job: {done.stderr.strip()}")
-        return done.stdout.strip().partition(";")[0]
+        answer = submit(
+            ["sbatch", "--parsable"],
+            self.script(),
+            cluster="Slurm",
+            otherwise="run this command on a login node of the cluster, or print the batch script "
+            "with --dry-run",
+            environment=inherited | kept,
+        )
+        return answer.partition(";")[0]

@@ -68,12 +68,9 @@ def expected_best(record: Record, model: MetricModel | None = None) -> Trial | N
 
 def predicted(record: Record, model: MetricModel, trial: Trial) -> tuple[float, float, float]:
     """The 5%, 50% and 95% quantiles of the metric in another run of a trial, with its noise."""
-    mean, variance = model.ensemble.predict(model.encoder(record.space.encode([trial.params])))
-    deviation = (variance[:, 0] + model.ensemble.hyper.noise).sqrt().numpy()
-    noise = np.random.default_rng(0).standard_normal((200, len(deviation)))
     worst = float(model.ensemble.y.max())  # the transform is not valid beyond it
-    draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst).reshape(-1)
-    low, middle, high = np.quantile(model.values(draws), [0.05, 0.5, 0.95])
+    draws = model.another_run(record.space.encode([trial.params]), 200, 0, worst)
+    low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
     if min(model.observed) >= 0:  # an error or a time is never negative
         low, middle = max(low, 0.0), max(middle, 0.0)
     return float(low), float(middle), float(high)

@@ -255,17 +255,10 @@ def _forecast(
         )
         why = f"Each configuration ran once, and no surrogate knows the noise: {sweeps}"
         return Difference(*names, lead, why_unknown=why)
-    draws = [_another_run(insight, row[0], row[2], i) for i, row in enumerate((one, other))]
+    draws = [
+        insight.model.another_run(row[0].space.encode([row[2].params]), DRAWS, seed)
+        for seed, row in enumerate((one, other))
+    ]
     sign = insight.model.sign
     low, high = np.quantile(sign * (draws[1] - draws[0]), [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
     return Difference(*names, lead, (float(low), float(high)), FORECAST)
-
-
-def _another_run(insight: Insight, record: Record, trial: Trial, seed: int) -> Any:
-    """Draws of the metric in another run of a trial, with its noise."""
-    model = insight.model
-    unit = record.space.encode([trial.params])
-    mean, variance = model.ensemble.predict(model.encoder(unit))
-    deviation = (variance[:, 0] + model.ensemble.hyper.noise).sqrt().numpy()
-    noise = np.random.default_rng(seed).standard_normal((DRAWS, len(deviation)))
-    return model.values((mean[:, 0].numpy() + deviation * noise).reshape(-1))

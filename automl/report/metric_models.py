@@ -54,6 +54,21 @@ class MetricModel:
         raw = self.sign * self.transform.inverse(transformed)
         return np.asarray(np.exp(np.clip(raw, -700, 700)) if self.log else raw, dtype=np.float64)
 
+    def another_run(
+        self, unit: NDArray[np.float64], num_draws: int, seed: int, worst: float = math.inf
+    ) -> NDArray[np.float64]:
+        """Draws of the metric in another run of a configuration (`1 x d`), with its noise.
+
+        Args:
+            num_draws: of each member of the ensemble.
+            worst: draws of the transformed loss are at most that.
+        """
+        mean, variance = self.ensemble.predict(self.encoder(unit))
+        deviation = (variance[:, 0] + self.ensemble.hyper.noise).sqrt().numpy()
+        noise = np.random.default_rng(seed).standard_normal((num_draws, len(deviation)))
+        draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst)
+        return self.values(draws.reshape(-1))
+
     @property
     def title(self) -> dict[str, Any]:
         """The title of a figure of this model, for plotly."""

@@ -6,8 +6,7 @@ from automl.core import Snapshot, text
 
 from . import bundle, summary
 from .figures import draw
-from .html import table
-from .page import panel_html, trial_rows
+from .page import panel_html, table, trial_rows
 from .plotting import escape
 from .record import Record
 from .static_chart import static_chart

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from automl.core import Trial, TrialState
 
-from ._options import check_least, check_positive
 from ._ranking import LossVector, TrialCurves, progress, ranked
 from ._warmup import WarmUp
 from .base import CONTINUE, Decision, Stopper
@@ -94,9 +93,9 @@ class AshaStopper(Stopper):
         **options: Any,
     ) -> None:
         super().__init__(*args, **options)
-        self.factor = check_least(self.name, "factor", factor, 2)
-        self.brackets = check_least(self.name, "brackets", brackets, 1)
-        self._first = check_positive(self.name, "grace", grace)  # progress of level 0
+        self.factor = self.check_least("factor", factor, 2)
+        self.brackets = self.check_least("brackets", brackets, 1)
+        self._first = self.check_positive("grace", grace)  # progress of level 0
         self.warmup = WarmUp(self.goals, end=grace)
         self._rungs: dict[tuple[int, int], Rung] = {}  # by bracket and level
         self._level: dict[int, int] = {}  # the highest level that each trial reached

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from automl.core import Constraint, Goal, Trial
+from automl.errors import UsageError
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from search_spaces import Space
@@ -70,6 +71,22 @@ class Stopper(ABC):
         self.can_pause = can_pause
         self.guided = context is not None
         self.update_budget(0.0, math.inf)
+
+    def check_least(self, name: str, value: int, least: int) -> int:
+        """The value of an option; raises UsageError if it is below `least`."""
+        if value < least:
+            raise UsageError(
+                f"{name} of stopper {self.name!r} must be at least {least}, got {value}"
+            )
+        return value
+
+    def check_positive(self, name: str, value: float | None) -> float | None:
+        """The value of an option; raises UsageError if it is not above 0 and finite, or None."""
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise UsageError(
+                f"{name} of stopper {self.name!r} must be above 0 and finite, got {value}"
+            )
+        return value
 
     def update_budget(self, spent: float, seconds_left: float) -> None:
         """Note how much of the budget is used; called before each decision."""

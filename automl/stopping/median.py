@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from automl.core import Trial
 
-from ._options import check_least, check_positive
 from ._ranking import TrialCurves, ranked
 from ._warmup import WarmUp
 from .base import CONTINUE, Decision, Stopper
@@ -36,9 +35,9 @@ class MedianStopper(Stopper):
         self, *args: Any, grace: float | None = None, trials: int = 5, **options: Any
     ) -> None:
         super().__init__(*args, **options)
-        self._min_trials = check_least(self.name, "trials", trials, 1)
+        self._min_trials = self.check_least("trials", trials, 1)
         self._curves: dict[int, TrialCurves] = {}
-        self._warmup = WarmUp(self.goals, end=check_positive(self.name, "grace", grace))
+        self._warmup = WarmUp(self.goals, end=self.check_positive("grace", grace))
 
     def observe(self, trial: Trial) -> None:
         """Keep the learning curves of the trial."""

@@ -12,9 +12,8 @@ from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console
 from automl.report.figures import ORDER, draw
-from automl.report.html import as_json
 from automl.report.notebook import card
-from automl.report.page import render
+from automl.report.page import as_json, render
 from automl.report.record import Record
 from automl.report.summary import print_summary
 from automl.report.terminal_view import PlainLines, SweepView, state_lines

@@ -23,7 +23,6 @@ from workers.protocol import Params
 
 from . import gp
 from .curves import Array, Curve, Curves, LossScale
-from .fitting import fit
 
 MAX_POINTS: Final = 260
 MAX_FITTED: Final = 130
@@ -109,7 +108,7 @@ class CurveForecast:
                 ]
                 rows = torch.from_numpy(np.sort(some))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
-            self._hyper.append(fit(part, y[rows], self.groups))
+            self._hyper.append(gp.fit(part, y[rows], self.groups))
             self._fit_rates(known)
         hyper = self._hyper[int(rng.integers(len(self._hyper)))]
         try:

@@ -15,7 +15,7 @@ hydra = pytest.importorskip("hydra", reason="install automl[hydra]")
 from hydra.core.override_parser.overrides_parser import OverridesParser  # noqa: E402
 
 import automl  # noqa: E402
-from automl.integrations.hydra_space import encoded, parameter  # noqa: E402
+from automl.integrations.hydra import encoded, parameter  # noqa: E402
 from search_spaces import Choice, Float, Int  # noqa: E402
 
 ROOT = Path(__file__).parents[3]

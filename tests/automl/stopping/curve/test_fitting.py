@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from automl.stopping.curve.fitting import Density
-from automl.stopping.curve.gp import Kernel, Points, prior
+from automl.stopping.curve.gp import Density, Kernel, Points, prior
 
 GROUPS = torch.tensor([0, 1, 1, 2])
 
