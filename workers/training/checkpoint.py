@@ -178,7 +178,10 @@ class Saver:
     """Writes and reads checkpoints on rank 0, as folders may not be shared; all ranks take part.
 
     Args:
-        workload, context, strategy, optimizer: of the training.
+        workload: translates the names of its parameters (`canonical`, `native`).
+        context: names the trial's folder.
+        strategy: gathers and scatters the tensors of the model.
+        optimizer: whose state is saved and overwritten.
         parts: of the model; rank 0 holds one of them at a time.
     """
 

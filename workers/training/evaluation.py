@@ -32,7 +32,10 @@ class ValidationRunner:
     it receives one tensor at a time and frees afterwards.
 
     Args:
-        workload, context, strategy, precision: of the trial.
+        workload: whose `evaluate`, or `evaluate_share` and `combine`, are called.
+        context: asked about requests to stop.
+        strategy: holds the model.
+        precision: the model is called under its autocast.
         parts: of the model; one is gathered at a time.
     """
 

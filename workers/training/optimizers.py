@@ -22,7 +22,26 @@ from .settings import OPTIMIZER_OPTIONS
 MOMENTUM = 0.95  # Jordan's
 
 
-class MuonWithAdamW(Optimizer):
+class _OptimizerParts(Optimizer):
+    """Several optimizers in one; groups and state are theirs, so a new learning rate reaches them.
+
+    Args:
+        parts: optimizers of different parameters.
+    """
+
+    def __init__(self, *parts: Optimizer) -> None:
+        self._parts = parts
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        for part in parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Step all parts; gradients are there already, so there is no closure."""
+        for part in self._parts:
+            part.step()
+
+
+class MuonWithAdamW(_OptimizerParts):
     """Orthogonalised momentum for matrices, AdamW for the other parameters, in one optimizer.
 
     Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); the step of a matrix is
@@ -39,16 +58,7 @@ class MuonWithAdamW(Optimizer):
         self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], **adamw: Any
     ) -> None:
         muon = torch.optim.Muon(matrices, lr=0.0, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")
-        self._parts: tuple[Optimizer, ...] = (muon, torch.optim.AdamW(others, lr=0.0, **adamw))
-        # The groups and the state are those of the parts, so a new learning rate reaches them.
-        super().__init__([group for part in self._parts for group in part.param_groups], {})
-        for part in self._parts:
-            part.state = self.state
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Step both parts; gradients are there already, so there is no closure."""
-        for part in self._parts:
-            part.step()
+        super().__init__(muon, torch.optim.AdamW(others, lr=0.0, **adamw))
 
 
 def split(groups: Iterable[dict[str, Any]], apart: set[int]) -> tuple[list[Any], list[Any]]:
@@ -68,7 +78,7 @@ def split(groups: Iterable[dict[str, Any]], apart: set[int]) -> tuple[list[Any],
     return matrices, others
 
 
-class SparseAdamWithOther(Optimizer):
+class SparseAdamWithOther(_OptimizerParts):
     """torch's SparseAdam for embeddings, another optimizer for the other parameters.
 
     Args:
@@ -82,17 +92,12 @@ class SparseAdamWithOther(Optimizer):
     ) -> None:
         constants = {name: rule[name] for name in ("betas", "eps")}
         sparse = torch.optim.SparseAdam(list(embeddings), lr=1.0, **constants)  # 0 is refused
-        self._parts = (sparse, other)
-        # The groups and the state are those of the parts, so a new learning rate reaches them.
-        super().__init__([group for part in self._parts for group in part.param_groups], {})
-        for part in self._parts:
-            part.state = self.state
+        super().__init__(sparse, other)
         self._embeddings = tuple(embeddings)
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Step both parts; gradients are there already, so there is no closure."""
-        for part in self._parts:
-            part.step()
+        """Step both parts."""
+        super().step()
         for parameter in self._embeddings:
             state = self.state[parameter]
             if isinstance(state.get("step"), int):  # a checkpoint keeps tensors alone

@@ -70,7 +70,9 @@ class ClippedStep:
     """Steps if the norm of all gradients is finite.
 
     Args:
-        strategy, optimizer, precision: of the training.
+        strategy: computes the norm of the gradients of all ranks, and scales them.
+        optimizer: takes the step; its parameters are those of the strategy on this rank.
+        precision: its scaler, if there is one, learns whether the gradients were finite.
         clip_norm: bound on the norm; 0 for none.
 
     Attributes:

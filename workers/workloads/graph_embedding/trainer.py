@@ -22,10 +22,9 @@ from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
 from .data import Graph
-from .embeddings import Embeddings
 from .partitions import Pair, Partitioning, edges_of_pairs, rounds
 from .ranking import known, ranks, summary
-from .tables import Tables
+from .tables import Embeddings, Tables
 from .update import UpdateOptions
 
 
