@@ -53,7 +53,7 @@ result = automl.sweep(
 trials = [
     [
         str(one.state), one.attempts, *map(one.metrics.get, ("loss", "machines", "initial")),
-        one.message, one.details.get("node_kind", ""),
+        one.message, one.node_kind,
     ]
     for one in result.trials
 ]

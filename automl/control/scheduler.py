@@ -21,7 +21,6 @@ from .shutdown import Shutdown
 
 MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
-_UNLIMITED: Final = 2**31
 
 
 class Scheduler:
@@ -300,12 +299,9 @@ class Scheduler:
 
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""
-        state = self._journal.state
         reason = self._ending.reason_for_none(self._journal.now)
-        if reason:
-            self._note_end(reason if reason not in (EXHAUSTED, USED_UP) else "")
-            return 0
-        return _UNLIMITED if state.trials_left is None else state.trials_left
+        self._note_end("" if reason in (EXHAUSTED, USED_UP) else reason)
+        return 0 if reason else self._journal.state.trials_left
 
     def _note_end(self, reason: str) -> None:
         if reason and not self._end_noted:

@@ -72,10 +72,7 @@ class BudgetUse:
             self._reached = trial.number
 
     def reason_to_end(self, now: float) -> str:
-        """Why the sweep must end now; "" if it goes on.
-
-        The number of trials is no reason: it only limits new trials (`trials_left`).
-        """
+        """Why the sweep must end now; "" if it goes on."""
         budget = self._spec.budget
         if self._reached is not None:
             return f"trial {self._reached} has reached the target {budget.target:g}"
@@ -124,11 +121,6 @@ class BudgetUse:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
         share = self._spec.budget.spent(num_trials, now, self._worker_time(now))
         return min(1.0, share or 0.0)
-
-    def trials_left(self, num_trials: int) -> int | None:
-        """How many more trials may be proposed; None for no limit."""
-        limit = self._spec.budget.trials
-        return None if limit is None else max(limit - num_trials, 0)
 
     @property
     def trial_seconds(self) -> float:

@@ -38,6 +38,7 @@ STOP: Final = "stop"  # the kind of the command that ends the sweep
 LIMITS: Final = "limits"  # the kind of the command that narrows parameters
 ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
 _UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+_UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
 _PLAIN: Final = [
     field
@@ -107,9 +108,10 @@ class SweepState:
         return self._use
 
     @property
-    def trials_left(self) -> int | None:
-        """How many more trials the budget allows; None for no limit."""
-        return self.use.trials_left(len(self.trials))
+    def trials_left(self) -> int:
+        """How many more trials the budget allows."""
+        limit = self.spec.budget.trials
+        return _UNLIMITED if limit is None else max(limit - len(self.trials), 0)
 
     def visible_trials(self) -> Sequence[Trial]:
         """Every trial by number, as stoppers see it."""

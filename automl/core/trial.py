@@ -129,6 +129,13 @@ class Trial:
         """The traceback of the objective's exception; "" if it raised none."""
         return str(self.details.get("traceback", ""))
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The details, and who has run the trial where, for a person."""
+        names = ("worker", "node_kind", "exception", "retries", "estimated_memory_bytes")
+        typed = {name: value for name in names if (value := getattr(self, name))}
+        return {**typed, **self.details}
+
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""
         return {

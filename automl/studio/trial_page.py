@@ -45,7 +45,7 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
     if trial is None or number >= len(view.trials()):
         raise unknown_trial(view.name, number)
     events = ledger.trial_events(view.name, number)
-    details = dict(trial.details)
+    details = trial.facts
     return {
         **trial.summary(),
         "values": view.value(number),

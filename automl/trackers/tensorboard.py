@@ -122,7 +122,7 @@ def _facts(writer: Any, trial: Trial) -> None:
     lines = [f"**{trial.state}** {trial.failure or ''} {trial.message}".strip()]
     lines += [
         f"- {key}: `{json.dumps(value, default=str)[:2000]}`"
-        for key, value in trial.details.items()
+        for key, value in trial.facts.items()
     ]
     writer.add_text("trial", "\n\n".join(lines))
 

@@ -12,6 +12,7 @@ from automl.control.journal import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Recorder
+from automl.ledger.lease import Lease
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -22,7 +23,7 @@ POINTS = {
     "dispatched": "a worker has the attempt",
     "running": "the controller knows that the attempt has started",
     "received": "a report has arrived and is not yet in the ledger",
-    "writing": "the rows of a transaction are written and not yet committed",
+    "writing": "the lease is renewed in a transaction that is not yet committed",
     "committed": "a report is in the ledger, and no decision was made about it",
     "ended": "an outcome has arrived and is not yet in the ledger",
     "finished": "the last commit is made, and the lock is still held",
@@ -57,7 +58,7 @@ def arm(point: str, skip: int = 0) -> None:
         "_handle",
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
-    _after(Recorder, "_write_events", lambda *_: killer.passed("writing"))
+    _after(Lease, "renew", lambda *_: killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -72,14 +73,13 @@ def _arriving(killer: Killer, event: Any) -> None:
 def _commits(killer: Killer) -> None:
     commit = Recorder.commit
 
-    def wrapped(self: Recorder, *args: Any, **kwargs: Any) -> bool:
+    def wrapped(self: Recorder, *args: Any, **kwargs: Any) -> None:
         events = list(self._events)
-        stop = commit(self, *args, **kwargs)
+        commit(self, *args, **kwargs)
         if any(isinstance(event, Proposed) for event in events):
             killer.passed("recorded")
         if any(isinstance(event, Report | Ended) for event in events):
             killer.passed("committed")
-        return stop
 
     Recorder.commit = wrapped  # type: ignore[method-assign]
 

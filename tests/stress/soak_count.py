@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import time
 from collections import Counter
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from soak_sweeps import STEPS, facts
 
 from automl.core.trial import Trial
 from automl.ledger import Ledger
+from workers.protocol import Report
 
 PATIENCE = 300.0  # seconds without a new attempt
 
@@ -39,7 +38,7 @@ class SoakCount:
         for line in _acknowledged(ledger, name):
             number, *fact = json.loads(line)
             latest[number] = fact
-        stored = every_report(Path(ledger.name), name)
+        stored = every_report(ledger, name)
         for number, fact in latest.items():
             self._compare(name, number, fact, trials, stored)
         if [trial.number for trial in trials] != list(range(len(trials))):
@@ -109,15 +108,13 @@ class SoakCount:
         self.problems.append(text[:2000])
 
 
-def every_report(file: Path, sweep: str) -> set[str]:
-    """Every report in a SQLite ledger, with those of superseded attempts."""
-    query = (
-        "SELECT trial, attempt, sequence, step, metrics FROM reports "
-        "JOIN sweeps ON sweeps.id = reports.sweep WHERE sweeps.name = ?"
-    )
-    with closing(sqlite3.connect(file)) as connection:
-        rows = connection.execute(query, (sweep,)).fetchall()
-    return {json.dumps([*row[:4], json.loads(row[4])]) for row in rows}
+def every_report(ledger: Ledger, sweep: str) -> set[str]:
+    """Every report in the log of a sweep, with those of superseded attempts."""
+    return {
+        json.dumps([event.trial, event.attempt, event.sequence, event.step, dict(event.metrics)])
+        for event in ledger.events(sweep)
+        if isinstance(event, Report)
+    }
 
 
 def _acknowledged(ledger: Ledger, name: str) -> list[str]:

@@ -42,11 +42,6 @@ def test_ended_attempts_count_with_their_slots_and_earlier_runs_count_too() -> N
     assert use.trial_seconds == 6.0
 
 
-@pytest.mark.parametrize(("limit", "left"), [(None, None), (3, 2), (1, 0), (0, 0)])
-def test_how_many_trials_are_left(limit: int | None, left: int | None) -> None:
-    assert BudgetUse(make_spec(budget=Budget(trials=limit))).trials_left(1) == left
-
-
 def ended(seconds: float, state: TrialState = DONE, **changes: Any) -> BudgetUse:
     """A use that has seen one attempt of so many seconds, which ended at 50 s."""
     use = BudgetUse(make_spec(**changes))

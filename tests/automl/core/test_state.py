@@ -130,3 +130,10 @@ def test_numbers_of_trials_have_no_gaps_and_a_log_begins_with_its_specification(
         after(Proposed(1, {}, "bayes"))
     with pytest.raises(StoreError, match="does not begin with its specification"):
         SweepState().apply(Proposed(0, {}, "bayes"))
+
+
+@pytest.mark.parametrize(("limit", "left"), [(None, 2**31), (3, 2), (1, 0), (0, 0)])
+def test_how_many_trials_are_left(limit: int | None, left: int) -> None:
+    state = after(Proposed(0, {"lr": 0.1}, "bayes"))
+    state.spec = replace(SPEC, budget=Budget(trials=limit))
+    assert state.trials_left == left

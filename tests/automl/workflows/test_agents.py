@@ -407,7 +407,7 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
         snapshot = ledger.snapshot("test")
         assert (snapshot.state, snapshot.brief) == ("running", False)
         assert runs.is_alive(), "an agent has taken the sweep over"
-        workers = {trial.details.get("worker") for trial in snapshot.trials}
+        workers = {trial.worker for trial in snapshot.trials}
         assert len(workers) == (2 if dispatcher == "inline" else 1)
 
 

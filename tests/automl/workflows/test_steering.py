@@ -77,7 +77,7 @@ def test_a_held_trial_is_given_again_once_it_is_resumed(ledger: Ledger) -> None:
     steering.resume_trial(ledger, "test", 0)
     asked = agents.ask(ledger, "test")
     assert (asked["trial"], asked["attempt"], asked["resumed"]) == (0, 2, True)
-    assert "held" not in ledger.trials("test")[0].details
+    assert not ledger.trials("test")[0].held
 
 
 def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
