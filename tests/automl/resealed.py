@@ -9,7 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from automl.ledger.records import seal
+from automl.ledger.old_tables import _SUMS
+from automl.ledger.records import checksum, seal
 from automl.ledger.schema import LEASES, META
 
 
@@ -44,3 +45,22 @@ def copy_tables(file: Path, connection: sa.Connection) -> None:
             for row in source.execute(f"SELECT {', '.join(names)} FROM {table}"):
                 insert = sa.text(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})")
                 connection.execute(insert, dict(zip(names, row, strict=True)))
+
+
+def change_old_holders(file: Path, state: str = "", **values: Any) -> None:
+    """Change every row of `holders`, and the state of every sweep, in a file of schema 1 to 3."""
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.row_factory = sqlite3.Row
+        if state:
+            connection.execute("UPDATE sweeps SET state = ?", [state])
+        for name, value in values.items():
+            connection.execute(f"UPDATE holders SET {name} = ?", [value])
+        for label, table, key, target in (
+            ("holder", "holders", "sweep", "sum"),
+            ("progress", "sweeps", "id", "progress_sum"),
+        ):
+            for row in map(dict, connection.execute(f"SELECT * FROM {table}").fetchall()):
+                if target in row:
+                    total = checksum(label, *(row[name] for name in _SUMS[label].split()))
+                    change = f"UPDATE {table} SET {target} = ? WHERE {key} = ?"
+                    connection.execute(change, [total, row[key]])

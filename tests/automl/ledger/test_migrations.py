@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from resealed import change_version
+from resealed import change_old_holders, change_version
 
 from automl import sweeps
 from automl.core.budget import Budget
@@ -24,32 +24,67 @@ from automl.ledger import Ledger, database, drafts, migrations
 from automl.ledger.database import FILE_NAME
 from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
-from automl.ledger.rows import dumps, trial_row
+from automl.ledger.records import dumps
 from automl.ledger.schema import METADATA, VERSION
 from workers.files.folder import Folder
 
 RELEASED = Path(__file__).parent / "released"
 EVERY = sorted(RELEASED.glob("v*.sqlite3"))
 OLDER = [file for file in EVERY if not file.stem.startswith(f"v{VERSION}")]
-NUM_EVENTS = {"v1": 21, "v2": 21, "v2-commands": 25, "v3": 25}
+NUM_EVENTS = {"v1": 30, "v2": 30, "v2-commands": 34, "v3": 34, "v3-middle": 80}
+FACTS = ("exception", "node_kind", "held", "estimated_memory_bytes", "artifact_bytes")
 
 
 def plain(trial: Trial) -> dict[str, Any]:
-    points = [[p.step, dumps(p.metrics), p.seconds, p.attempt, p.sequence] for p in trial.reports]
-    return {**trial_row(0, trial), "reports": points}
+    """A trial as JSON."""
+    points = [[p.step, dumps(p.metrics), *p[2:]] for p in trial.reports]
+    return json.loads(
+        dumps(
+            {
+                **vars(trial),
+                "metrics": dumps(trial.metrics),
+                "lease": trial.lease and vars(trial.lease),
+                "reports": points,
+            }
+        )
+    )
+
+
+def modern(row: dict[str, Any]) -> dict[str, Any]:
+    """A trial of schema 3 as JSON: facts that decide were in its details."""
+    details = json.loads(row["details"])
+    lease = details.pop("lease", None)
+    word = lease and lease["asked"]
+    facts = {name: details.pop(name) for name in (*FACTS, "worker", "retries") if name in details}
+    for name in ("worker_leaves", "gpu_lost", "failed_at", "out_of_memory_on"):
+        details.pop(name, None)
+    changed = {
+        "params": json.loads(row["params"]),
+        "details": details,
+        "lease": lease
+        and {
+            **lease,
+            "asked": {"": None, "held": "pause"}.get(word, word),
+            "held": word == "held",
+        },
+    }
+    return {key: value for key, value in (row | facts | changed).items() if key != "sweep"}
 
 
 def check_content(ledger: Ledger, released: Path) -> None:
     expected = json.loads(released.with_suffix(".json").read_text())
     assert [info.name for info in ledger.sweeps()] == list(expected)
     for sweep, trials in expected.items():
+        is_old = not released.stem.startswith(f"v{VERSION}")
+        expected_trials = list(map(modern, trials)) if is_old else trials
         found = [plain(trial) for trial in ledger.trials(sweep)]
         # a field that came later has its default
         assert [
-            {key: row[key] for key in old} for row, old in zip(found, trials, strict=True)
-        ] == trials
-        assert ledger.spec(sweep).budget.trials == 12
-    assert ledger.environment("nmt")["git_commit"] == "abc"
+            {key: row[key] for key in old} for row, old in zip(found, expected_trials, strict=True)
+        ] == expected_trials
+        if released.stem != "v3-middle":
+            assert ledger.spec(sweep).budget.trials == 12
+            assert ledger.environment("nmt")["git_commit"] == "abc"
     assert ledger.snapshot("nmt").state == "interrupted"
     assert len(list(ledger.events("nmt"))) == NUM_EVENTS[released.stem]
 
@@ -128,18 +163,17 @@ def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: 
     shutil.copy(kept, tmp_path / "older" / FILE_NAME)
     check_content(Ledger.open(tmp_path / "older", readonly=True), released)
     ledger = Ledger.open(tmp_path)
-    assert ledger.acquire("nmt").commit() is False
+    ledger.acquire("nmt").commit()
     ledger.close()
 
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(op: Any) -> None:
-        op.drop_table("events")
-        op.drop_table("absent")
+    def fail(found: Any, connection: sa.Connection, name: str) -> None:
+        connection.exec_driver_sql("DROP TABLE absent")
 
-    monkeypatch.setattr(migrations, "STEPS", dict.fromkeys(range(2, VERSION + 1), fail))
+    monkeypatch.setattr(migrations, "_copy", fail)
     with pytest.raises(StoreError, match="no such table: absent"):
         Ledger.open(tmp_path)
     monkeypatch.undo()
@@ -150,12 +184,14 @@ def test_a_migration_that_fails_leaves_the_file_as_it_was(
 def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(
     released: Path, tmp_path: Path
 ) -> None:
-    with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
-        connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
-        values = (os.uname().nodename, os.getpid(), process_started(os.getpid()))
-        connection.execute(
-            "UPDATE holders SET held = 1, host = ?, pid = ?, process_started = ?", values
-        )
+    change_old_holders(
+        tmp_path / FILE_NAME,
+        "running",
+        held=1,
+        host=os.uname().nodename,
+        pid=os.getpid(),
+        process_started=process_started(os.getpid()),
+    )
     with pytest.raises(StoreError, match=rf"process {os.getpid()} on .* still runs a sweep in it"):
         Ledger.open(tmp_path)
     assert Ledger.open(tmp_path, readonly=True).snapshot("nmt").state == "running"
@@ -202,11 +238,8 @@ def test_a_controller_on_another_host_keeps_its_file_while_it_lives(
     released: Path, tmp_path: Path
 ) -> None:
     def held(beat: float) -> None:
-        with closing(sqlite3.connect(tmp_path / FILE_NAME)) as connection, connection:
-            connection.execute("UPDATE sweeps SET state = 'running' WHERE name = 'nmt'")
-            connection.execute(
-                "UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = ?", [beat]
-            )
+        file = tmp_path / FILE_NAME
+        change_old_holders(file, "running", held=1, host="elsewhere", heartbeat=beat)
 
     held(time.time())
     with pytest.raises(StoreError, match="on elsewhere still runs a sweep in it"):
@@ -220,23 +253,14 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
     engine = database._sqlite_engine(
         sa.pool.NullPool, lambda: sqlite3.connect(tmp_path / FILE_NAME)
     )
-    with engine.execution_options(write=True).begin() as connection:
-        connection.execute(
-            sa.text("UPDATE holders SET held = 1, host = 'elsewhere', heartbeat = :beat"),
-            {"beat": time.time()},
-        )
+    file = tmp_path / FILE_NAME
+    change_old_holders(file, held=1, host="elsewhere", heartbeat=time.time())
     with pytest.raises(
         StoreError, match=r"name: its schema is older, and process .* on elsewhere still runs"
     ):
         migrations.upgrade_server(engine, "name")
-    with engine.execution_options(write=True).begin() as connection:
-        connection.execute(sa.text("UPDATE holders SET heartbeat = heartbeat - 3600"))
-    with pytest.raises(StoreError, match="name: its schema is older; the next"):
-        database._upgrade_server(engine, "name", readonly=True)
+    change_old_holders(file, heartbeat=time.time() - 3600)
     assert database.checked_version(engine, "name") < VERSION
-    database._upgrade_server(engine, "name", readonly=False)
+    migrations.upgrade_server(engine, "name")
     assert database.checked_version(engine, "name") == VERSION
     migrations.upgrade_server(engine, "name")  # there is nothing left to do
-    with engine.execution_options(write=True).begin() as connection:
-        connection.execute(sa.text("UPDATE holders SET heartbeat = :beat"), {"beat": time.time()})
-    migrations.upgrade_server(engine, "name")

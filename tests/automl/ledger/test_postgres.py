@@ -42,7 +42,8 @@ def test_a_sweep_runs_and_is_read_back(url: str) -> None:
     snapshot = sweeps.run(spec, ledger=ledger, objective=quick, dispatcher="inline")
     other = Ledger.open(url, readonly=True)
     assert repr(other.trials("test")) == repr(list(snapshot.trials))
-    assert (other.snapshot("test").state, len(list(other.events("test")))) == ("finished", 16)
+    assert other.snapshot("test").state == "finished"
+    assert len([event for event in other.events("test") if isinstance(event, Begun)]) == 4
     ledger.delete("test")
     assert other.sweeps() == []
 

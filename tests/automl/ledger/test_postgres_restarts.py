@@ -63,11 +63,10 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
 
 
 READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
-    "new_commands": lambda ledger, recorder: (
-        [command.kind for _, command in recorder.new_commands(refresh=True)] == ["enqueue"]
+    "look": lambda ledger, recorder: (
+        recorder.look() is None
+        and [one.kind for one in recorder.state.requests.values()] == ["enqueue"]
     ),
-    "executed_commands": lambda ledger, recorder: recorder.executed_commands() == set(),
-    "begun": lambda ledger, recorder: recorder.state.use.begun(recorder.state.trials[0]) > 0,
     "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
     "events": lambda ledger, recorder: any(
         isinstance(event, Begun) for event in ledger.events("test")
@@ -83,7 +82,6 @@ def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("test")
     record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
-    recorder.new_commands()
     Ledger.open(url).send("test", Command("enqueue", {"lr": 0.5}))
     server.stop()
     again = threading.Timer(0.3, server.start)

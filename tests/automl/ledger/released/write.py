@@ -19,15 +19,25 @@ from pathlib import Path
 from typing import Any
 
 from automl.core.budget import Budget
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core.events import (
+    Answered,
+    Begun,
+    Command,
+    Ended,
+    Leased,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+)
 from automl.core.goals import Constraint, Goal
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger, Recorder
 from automl.ledger.database import FILE_NAME
-from automl.ledger.rows import dumps, trial_row
+from automl.ledger.records import dumps
 from search_spaces import Choice, Float, Int, Space
-from workers.protocol import Ending, Outcome, Report, Started
+from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 HERE = Path(__file__).parent
 SPACE = Space(
@@ -76,6 +86,9 @@ def write(folder: Path) -> None:
             2.5,
             2**40,
             {"traceback": "...", "n": [1]},
+            held=ending is Ending.PAUSED,
+            exception="ValueError" if failure else "",
+            estimated_memory_bytes=2**39,
         )
         record(
             recorder,
@@ -96,17 +109,28 @@ def write(folder: Path) -> None:
     enqueued = Command("enqueue", {**params, "batch_size": 128}, at=6.0)
     limits = Command("limits", {"batch_size": {"low": 16, "high": 64}}, at=6.0)
     ledger.send("nmt", limits, enqueued)
-    [_, (identity, _)] = recorder.new_commands(refresh=True)
-    record(recorder, Proposed(6, enqueued.content, "enqueued", 6.2, command=identity))
+    (_, number) = ledger.send("nmt", limits, enqueued)
+    record(recorder, Proposed(6, enqueued.content, "enqueued", 6.2, command=number))
     ledger.send("nmt", Command("enqueue", {**params, "batch_size": 256}, at=6.3))
-    recorder.commit(6.5, state="interrupted", status={"num_slots": 2})
+    record(recorder, Proposed(7, params, "bayes", 6.3), Begun(7, 1, 6.3, 2))
+    record(recorder, Leased(7, 1, "ann", 60.0, 1e9, StopRequest.PAUSE, "asked", 6.3, held=True))
+    (asked,) = ledger.send("nmt", Command("ask", {"n": 1}, at=6.4, by="ann"))
+    record(recorder, Answered(asked, {"trial": 7}, at=6.4))
+    ledger.send("nmt", Command("mark", {"star": True, "add_tags": ["good"]}, 1, by="ann"))
+    recorder.commit(6.5, status={"num_slots": 2})
     ledger.close()
 
 
 def plain(trial: Trial) -> dict[str, Any]:
     """A trial as JSON."""
-    points = [(p.step, dumps(p.metrics), p.seconds, p.attempt, p.sequence) for p in trial.reports]
-    return {**trial_row(0, trial), "reports": [list(point) for point in points]}
+    found = {
+        **vars(trial),
+        "metrics": dumps(trial.metrics),
+        "lease": trial.lease and vars(trial.lease),
+        "reports": [[p.step, dumps(p.metrics), *p[2:]] for p in trial.reports],
+    }
+    plain_data: dict[str, Any] = json.loads(dumps(found))
+    return plain_data
 
 
 if __name__ == "__main__":
