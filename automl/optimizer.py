@@ -12,13 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.plain import read_space
 from search_spaces.validation import plain_params, show
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.outcome_policy import OutcomePolicy
-from .control.plugins import Plugins, SuggesterLike
+from .control.plugins import SuggesterLike
 from .control.space_change import with_known_space
 from .core import (
     Begun,
@@ -33,10 +32,7 @@ from .core import (
     TrialIndex,
     TrialState,
     arguments,
-    parse_constraints,
-    parse_goals,
 )
-from .core.environment import describe
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, AutomlError, SpaceExhausted, UsageError
@@ -44,7 +40,7 @@ from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposal, Proposer
-from .suggesters.user_prior import check_prior
+from .workflows.beginning import begin, read_spec
 
 
 class Optimizer:
@@ -81,26 +77,23 @@ class Optimizer:
         goals: str | Goal | Iterable[str | Goal],
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
-        suggester: SuggesterLike = "bayes",
-        seed: int = 0,
+        suggester: SuggesterLike = SweepSpec.suggester,
+        seed: int = SweepSpec.seed,
         store: str | os.PathLike[str] | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
-        space = read_space(space)
-        plugins = Plugins.choose(suggester, "none")
         location = arguments.optional(arguments.location, "store", store)
-        prior = check_prior({} if beliefs is None else beliefs, space, plugins.suggester)
-        spec = SweepSpec(
-            check_name(name),
+        spec, plugins, _ = read_spec(
             space,
-            parse_goals(goals),
-            parse_constraints(constraints),
-            seed=arguments.whole("seed", seed),
-            beliefs=prior,
-            metrics=arguments.metrics(metrics),
-            **plugins.settings(),
+            goals,
+            constraints,
+            suggester,
+            name=check_name(name),
+            seed=seed,
+            beliefs=beliefs,
+            metrics=metrics,
         )
         self._spec = spec
         self._policy = OutcomePolicy(spec.goals, max_retries=0)
@@ -109,7 +102,7 @@ class Optimizer:
         self._begun: dict[int, float] = {}
         self._clock = time.monotonic()
         if name not in {info.name for info in self._ledger.sweeps()}:
-            self._ledger.create_sweep(spec, describe() if location else {})
+            begin(self._ledger, spec, described=bool(location))
         self._recorder = self._ledger.acquire(name)
         try:
             self._spec = spec = with_known_space(self._ledger, self._recorder, spec)

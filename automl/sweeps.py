@@ -1,13 +1,12 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.plain import read_space
-from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
 from .control.plugins import Plugins, StopperLike, SuggesterLike
@@ -21,24 +20,17 @@ from .core import (
     Snapshot,
     SweepSpec,
     arguments,
-    parse_constraints,
-    parse_goals,
     read_budget,
-    read_resources,
 )
 from .core.garbage import frozen_objects
-from .core.ranks import read_ranks
-from .core.resources import local_resources
-from .core.worker_range import read_workers
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
 from .ledger import Ledger
 from .result import Result
-from .suggesters.user_prior import check_prior
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 from .trackers.live import tracked
-from .workflows.beginning import Beginning
+from .workflows.beginning import Beginning, begin, read_spec
 from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
@@ -51,11 +43,11 @@ def sweep(
     *,
     trials: int | None = None,
     workers: int | Mapping[str, int] | None = None,
-    seed: int = 0,
+    seed: int = SweepSpec.seed,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     budget: Budget | Mapping[str, Any] | str | float | None = None,
-    suggester: SuggesterLike = "bayes",
-    stopper: StopperLike = "none",
+    suggester: SuggesterLike = SweepSpec.suggester,
+    stopper: StopperLike = SweepSpec.stopper,
     dispatcher: str = "auto",
     ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
@@ -69,10 +61,10 @@ def sweep(
     pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
-    resumable: bool = False,
-    ranks: int | str = 1,
-    max_steps: int | None = None,
-    max_retries: int = 2,
+    resumable: bool = SweepSpec.resumable,
+    ranks: int | str = SweepSpec.ranks,
+    max_steps: int | None = SweepSpec.max_steps,
+    max_retries: int = SweepSpec.max_retries,
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
 ) -> Result:
@@ -143,37 +135,31 @@ def sweep(
     check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
-    arguments.flag("resumable", resumable)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "transfer", transfer)
     arguments.optional(arguments.text, "ray_address", ray_address)
-    space = read_space(space)
-    plugins = Plugins.choose(suggester, stopper)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
-    room = read_workers(workers)
-    most = room.max if room else None
-    slot, note = local_resources(resources, most) if ray_address is None else (resources, "")
-    kept = arguments.optional(arguments.location, "artifacts", artifacts, of="bucket") or ""
-    spec = SweepSpec(
+    spec, plugins, note = read_spec(
+        space,
+        goals,
+        constraints,
+        suggester,
+        stopper,
+        beliefs=beliefs,
+        metrics=metrics,
+        local=ray_address is None,
         name="sweep" if name is None else name,
-        space=space,
-        goals=parse_goals(goals),
-        constraints=parse_constraints(constraints),
-        budget=read_budget(budget, trials),
-        workers=most,
-        min_workers=room.min if room and room.elastic else None,
-        resources=read_resources(slot),
-        seed=arguments.whole("seed", seed),
-        max_retries=arguments.whole("max_retries", max_retries, least=0),
-        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
+        budget=read_budget(budget, trials=trials),
+        workers=workers,
+        resources=resources,
+        seed=seed,
+        max_retries=max_retries,
+        max_steps=max_steps,
         resumable=resumable,
-        ranks=read_ranks(ranks),
-        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
+        ranks=ranks,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
-        artifacts=read_location(kept),
-        **plugins.settings(),
+        artifacts="" if artifacts is None else artifacts,
     )
     check_spec(spec, dispatcher, objective, plugins)
     beginning = Beginning.of(prior, enqueue, pin, transfer)
@@ -185,7 +171,15 @@ def sweep(
     ):
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
-        spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
+        spec = begin(
+            ledger,
+            spec,
+            beginning,
+            rename=name is None,
+            resume=resume,
+            suggester=plugins.suggester,
+            tell=_warn,
+        )
         from .report import progress as shown
 
         if progress is not False:
@@ -202,6 +196,11 @@ def sweep(
                 plugins=plugins,
             )
             return Result(snapshot, store)
+
+
+def _warn(text: str, incomplete: bool) -> None:
+    if incomplete:
+        warnings.warn(f"prior {text}", stacklevel=4)
 
 
 def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import click
 
 from automl.core import Trial
+from automl.core.budget import LIMITS
+from automl.core.spec import KEYS
 from automl.core.text import goal_value, json_data, printable
 from automl.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from automl.config import Override
     from automl.core import Snapshot
     from automl.ledger import Ledger
 
-STORE = ".automl"
+STORE: Final = KEYS["store"].default
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -91,27 +94,50 @@ def output_option(
     return click.option("--output", "-o", metavar=metavar, help=f"{help}  [default: {default}]")
 
 
-def budget_options(command: F) -> F:
-    """Options `--trials` and `--budget`."""
-    time = click.option(
-        "--budget",
-        metavar="TIME",
-        help="End after this time, including earlier runs, such as 10m or 1h30m.",
-    )
-    trials = click.option(
-        "--trials",
-        metavar="N",
-        help="End after N trials, including failed ones and those of earlier runs.",
-    )
-    return trials(time(command))
+# By the name of a flag, its path in a configuration and its key.
+FLAGS: Final = {
+    key.flag.split()[0][2:]: (path, key)
+    for path, key in {**KEYS, **{f"budget.{name}": key for name, key in LIMITS.items()}}.items()
+    if key.flag
+}
 
 
-artifacts_option = click.option(
-    "--artifacts",
-    metavar="URL",
-    help="Folder or URL where the files of trials are kept, such as s3://bucket/prefix; "
-    "'none' for the store.",
-)
+def setting_options(*names: str) -> Callable[[F], F]:
+    """The options of settings; their values are texts, as in `KEY=VALUE`."""
+
+    def add(command: F) -> F:
+        for name in reversed(names):
+            _, key = FLAGS[name]
+            default = f"  [default: {key.default}]" if isinstance(key.default, str) else ""
+            flag, metavar = key.flag.split()
+            text = key.help + (default if key.default else "")
+            command = click.option(flag, metavar=metavar, help=text)(command)
+        return command
+
+    return add
+
+
+def given_settings(options: Mapping[str, Any]) -> list[Override]:
+    """The overrides of a configuration that the flags of settings stand for."""
+    from automl.config import Override
+
+    named = ((name, path) for name, (path, _) in FLAGS.items() if options.get(name) is not None)
+    return [Override(path, options[name], f"--{name}") for name, path in named]
+
+
+def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:
+    """The limits that `--trials` and `--budget` name, as fields of `Budget`."""
+    number = int(trials) if trials and trials.isascii() and trials.isdigit() else trials
+    given = {"trials": ("--trials", number), "time": ("--budget", budget)}
+    return {
+        name: LIMITS[name].read(flag, value)
+        for name, (flag, value) in given.items()
+        if value is not None
+    }
+
+
+budget_options = setting_options("trials", "budget")
+artifacts_option = setting_options("artifacts")
 
 
 def ray_options(command: F) -> F:

@@ -8,14 +8,14 @@ from typing import Final
 
 from automl.suggesters.user_prior import KEYS
 
+from . import entries
 from .nodes import ConfigProblem, ConfigProblems, Node, dotted, shown
 from .scalars import plain_scalar
-from .schema import Entry
 from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
 
 # The sections whose keys are parameters, with the fields that an entry can have.
 FIELDS: Final[Mapping[str, Collection[str]]] = {
-    "space": tuple(Entry.model_fields),
+    "space": tuple(entries.KEYS),
     "beliefs": KEYS,
     "fixed": (),
     "reports": (),

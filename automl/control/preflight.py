@@ -9,7 +9,7 @@ from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.names import check_name
-from automl.core.ranks import check_room, most_ranks
+from automl.core.ranks import check_room, max_ranks
 from automl.core.resources import MAX_SLOTS
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
@@ -103,7 +103,7 @@ def _check_counts(spec: SweepSpec) -> None:
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
     """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
-    most = most_ranks(spec)
+    most = max_ranks(spec)
     if most > 1 and spec.workload is None and dispatcher == "inline":
         raise UsageError(
             f"the dispatcher 'inline' runs one rank of your objective, in this process, "

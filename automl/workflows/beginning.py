@@ -1,19 +1,24 @@
-"""What a sweep begins with: trials from elsewhere, configurations to try, limits."""
+"""How a sweep begins, whoever asks: its spec, trials from elsewhere, configurations to try."""
 
 import os
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
-from automl.core import Command, SweepSpec, arguments
+from automl.control.plugins import Plugins, StopperLike, SuggesterLike
+from automl.core import Command, SweepSpec, arguments, parse_constraints, parse_goals
 from automl.core.environment import describe
+from automl.core.keys import read_keys
 from automl.core.plugin_choice import PluginChoice
+from automl.core.resources import local_gpus, slot_resources
+from automl.core.spec import KEYS
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.user_prior import check_prior
+from search_spaces.plain import read_space
 from search_spaces.validation import plain_params
-from workers.protocol import Params
+from workers.protocol import Metric, Params
 
 from . import import_trials
 from .import_trials import Source
@@ -57,79 +62,141 @@ class Beginning:
         pinned = {} if limits is None else arguments.mapping("pin", limits)
         return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
 
-    def create(
-        self,
-        ledger: Ledger,
-        spec: SweepSpec,
-        suggester: PluginChoice[Suggester],
-        *,
-        rename: bool,
-        resume: bool,
-    ) -> SweepSpec:
-        """Create the sweep, or find it if it is to be resumed, and begin it.
 
-        Args:
-            suggester: of the sweep.
-
-        Returns:
-            The spec, under the name of the sweep in the ledger.
-
-        Raises:
-            UsageError: something does not fit the sweep. Then a new sweep is deleted again.
-        """
-        if resume and ledger.exists(spec.name):
-            self._go_on(ledger, spec)
-            return self._with_budget(ledger, spec)
-        spec = replace(spec, name=ledger.create_sweep(spec, describe(), rename=rename))
-        try:
-            for source in self.prior:
-                found = import_trials.read(source, spec.space, spec.goals, ledger)
-                import_trials.add(ledger, spec.name, found.trials)
-                if found.left_out:
-                    warnings.warn(f"prior {_name(source)}: {found}", stacklevel=3)
-            if self.transfer is not None:
-                spec = transfer(ledger, spec.name, self.transfer, suggester)
-            self._go_on(ledger, spec)
-        except Exception:
-            ledger.delete(spec.name)
-            raise
-        return self._with_budget(ledger, spec)
-
-    def _go_on(self, ledger: Ledger, spec: SweepSpec) -> None:
-        """Enqueue the configurations that the sweep does not have, and set the limits."""
-        space = spec.space
-        limits = {}
-        if self.limits:
-            from automl.config.limits import limit_of  # its package takes 0.1 s to import
-
-            limits = {name: limit_of(space, name, value) for name, value in self.limits.items()}
-        Domain(space, limits)  # raises if no configuration is left
-        for params in self.configurations:
-            unknown = {n: v for n, v in params.items() if n not in space.parameters}
-            space.check({**space.complete(params), **unknown})
-        trials = ledger.trials(spec.name) if self.configurations else []
-        seen = {space.key(t.params) for t in trials if space.legal(t.params)}
-        wanted = {space.key(c): c for c in map(space.complete, self.configurations)}
-        new = [params for key, params in wanted.items() if key not in seen]
-        default = space.default()
-        if new and not trials and default is not None:
-            enqueue(ledger, spec.name, [default], "default")
-            new = [params for params in new if space.key(params) != space.key(default)]
-        if new:
-            enqueue(ledger, spec.name, new)
-        sent = (c.content for c in ledger.commands(spec.name) if c.kind == "limits")
-        before = updated_limits(sent)
-        if any(before.get(name) != limit for name, limit in limits.items()):
-            content = {name: limit.to_dict() for name, limit in limits.items()}
-            ledger.send(spec.name, Command("limits", content))
-
-    def _with_budget(self, ledger: Ledger, spec: SweepSpec) -> SweepSpec:
-        trials = spec.budget.trials
-        if not self.prior or trials is None:
-            return spec
-        added = sum(t.source == import_trials.SOURCE for t in ledger.trials(spec.name))
-        return replace(spec, budget=replace(spec.budget, trials=trials + added))
+NOTHING: Final = Beginning()
 
 
-def _name(source: Source) -> str:
-    return str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+def read_spec(
+    space: Any,
+    goals: Any,
+    constraints: Any,
+    suggester: SuggesterLike,
+    stopper: StopperLike = "none",
+    *,
+    beliefs: Mapping[str, Any] | None,
+    metrics: Iterable[Metric],
+    local: bool = False,
+    **settings: Any,
+) -> tuple[SweepSpec, Plugins, str]:
+    """The spec that keyword arguments describe, as a person may write them in Python.
+
+    Args:
+        space, goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
+        local: whether trials run on this machine; then a slot has a GPU of it by default.
+        settings: further keys of a configuration.
+
+    Returns:
+        The spec, the plugins, and a line about the resources for a person ("" without one).
+
+    Raises:
+        UsageError: an argument is wrong.
+    """
+    space = read_space(space)
+    plugins = Plugins.choose(suggester, stopper)
+    given = read_keys(KEYS, settings)
+    slot, workers = given.pop("resources", {}), given.pop("workers", None)
+    num_gpus = local_gpus() if local and "gpus" not in slot else 0
+    resources, note = slot_resources(slot, num_gpus, workers.max if workers else None)
+    spec = SweepSpec(
+        space=space,
+        goals=parse_goals(goals),
+        constraints=parse_constraints(constraints),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
+        resources=resources,
+        **plugins.settings(),
+        **given,
+    )
+    return spec.with_workers(workers), plugins, note
+
+
+def begin(
+    ledger: Any,
+    spec: SweepSpec,
+    beginning: Beginning = NOTHING,
+    *,
+    rename: bool = False,
+    resume: bool = False,
+    described: bool = True,
+    suggester: PluginChoice[Suggester] | None = None,
+    tell: Callable[[str, bool], None] = lambda text, incomplete: None,
+) -> SweepSpec:
+    """Create a sweep in a ledger and begin it: the one place where sweeps come from.
+
+    Args:
+        beginning: what it begins with; needs a `Ledger`.
+        rename: a name that is in use gets "-2" or so; else it is refused.
+        resume: if there is a sweep of that name, go on with it.
+        described: whether to record the environment.
+        suggester: of the sweep; None for the one that the spec names.
+        tell: called with a line about each source of trials, and whether it left some out.
+
+    Returns:
+        The spec, under the name of the sweep in the ledger, with a budget for what was imported.
+
+    Raises:
+        UsageError: something does not fit the sweep. Then a new sweep is deleted again.
+    """
+    if resume and ledger.exists(spec.name):
+        _go_on(ledger, spec, beginning)
+        return _with_budget(ledger, spec, beginning)
+    name = ledger.create_sweep(spec, describe() if described else {}, rename=rename)
+    spec = replace(spec, name=name)
+    if beginning == NOTHING:
+        return spec
+    try:
+        for source in beginning.prior:
+            found = import_trials.read(source, spec.space, spec.goals, ledger)
+            import_trials.add(ledger, name, found.trials)
+            named = isinstance(source, str | os.PathLike)
+            tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))
+        if beginning.transfer is not None:
+            spec = transfer(ledger, name, beginning.transfer, suggester)
+            around = ", ".join(spec.beliefs)
+            text = f"starts with the best trials of {beginning.transfer}, with priors around "
+            tell(f"{text}their values of: {around}", False)
+        _go_on(ledger, spec, beginning)
+        spec = _with_budget(ledger, spec, beginning)
+        ledger.replace_spec(name, spec)
+    except Exception:
+        ledger.delete(name)
+        raise
+    return spec
+
+
+def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
+    """Enqueue the configurations that the sweep does not have, and set the limits."""
+    space = spec.space
+    limits = {}
+    if beginning.limits:
+        from automl.config.limits import limit_of  # its package takes 0.1 s to import
+
+        given = beginning.limits.items()
+        limits = {name: limit_of(space, name, value) for name, value in given}
+    Domain(space, limits)  # raises if no configuration is left
+    for params in beginning.configurations:
+        unknown = {n: v for n, v in params.items() if n not in space.parameters}
+        space.check({**space.complete(params), **unknown})
+    trials = ledger.trials(spec.name) if beginning.configurations else []
+    seen = {space.key(t.params) for t in trials if space.legal(t.params)}
+    wanted = {space.key(c): c for c in map(space.complete, beginning.configurations)}
+    new = [params for key, params in wanted.items() if key not in seen]
+    default = space.default()
+    if new and not trials and default is not None:
+        enqueue(ledger, spec.name, [default], "default")
+        new = [params for params in new if space.key(params) != space.key(default)]
+    if new:
+        enqueue(ledger, spec.name, new)
+    sent = (c.content for c in ledger.commands(spec.name) if c.kind == "limits")
+    before = updated_limits(sent)
+    if any(before.get(name) != limit for name, limit in limits.items()):
+        content = {name: limit.to_dict() for name, limit in limits.items()}
+        ledger.send(spec.name, Command("limits", content))
+
+
+def _with_budget(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> SweepSpec:
+    trials = spec.budget.trials
+    if not beginning.prior or trials is None:
+        return spec
+    added = sum(t.source == import_trials.SOURCE for t in ledger.trials(spec.name))
+    return replace(spec, budget=replace(spec.budget, trials=trials + added))

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from automl.control.space_change import with_known_space
 from automl.core import Budget, Proposed, SweepSpec
-from automl.core.environment import describe
 from automl.core.names import companion
 from automl.errors import SpaceError, UsageError
 from automl.ledger import Ledger
@@ -73,7 +72,9 @@ def prepare(
     if ledger.exists(spec.name):
         _change_space(ledger, spec)
     else:
-        ledger.create_sweep(spec, describe(), rename=False)
+        from .beginning import begin  # which needs `enqueue`
+
+        begin(ledger, spec)
     enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))

@@ -9,12 +9,17 @@ import click
 
 from automl.errors import UsageError
 
-from ..common import STORE, budget_options, json_option, objective_option, say
+from ..common import (
+    STORE,
+    given_settings,
+    json_option,
+    objective_option,
+    say,
+    setting_options,
+)
 from ..program import Program, shell_option
 
 F = TypeVar("F", bound=Callable[..., Any])
-KEYS = {"trials": "budget.trials", "budget": "budget.time", "seed": "seed"}
-
 
 _OPTIONS: Final = (
     click.argument("config", type=click.Path()),
@@ -22,8 +27,7 @@ _OPTIONS: Final = (
     click.option(
         "--name", metavar="NAME", help="Name of the sweep.  [default: the configuration's]"
     ),
-    budget_options,
-    click.option("--seed", metavar="N", help="Seed of all random choices."),
+    setting_options("trials", "budget", "seed"),
     click.option(
         "--store",
         metavar="URL",
@@ -54,25 +58,21 @@ def checked_sweep(
     Raises:
         UsageError: the configuration, an override, or the store is wrong.
     """
-    from automl.config import Override, load
+    from automl.config import load
     from automl.launch.sweep_command import SweepCommand
     from automl.ledger.database import refuse_password
 
-    given = [
-        Override(key, options[name], f"--{name}")
-        for name, key in {"name": "name", "store": "store", **KEYS}.items()
-        if options[name] is not None
-    ]
     loaded = load(
         config,
-        [*overrides, *given],
+        [*overrides, *given_settings(options)],
         objective=options["objective"] is not None,
         command="" if program is None else str(program),
     )
     refuse_password(loaded.store)
     for note in loaded.notes:
         say(note, err=True)
-    passed = {key: options[key] for key in (*KEYS, "objective") if options[key] is not None}
+    names = ("trials", "budget", "seed", "objective")
+    passed = {key: options[key] for key in names if options[key] is not None}
     behind: tuple[str, ...] = ()
     if program is not None:
         behind = ("--", *program.arguments)
