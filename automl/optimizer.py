@@ -16,6 +16,7 @@ from search_spaces.validation import plain_params, show
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
+from .control.beginning import create, read_spec
 from .control.outcome_policy import OutcomePolicy
 from .control.plugins import SuggesterLike
 from .control.space_change import with_known_space
@@ -40,7 +41,6 @@ from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposal, Proposer
-from .workflows.beginning import begin, read_spec
 
 
 class Optimizer:
@@ -102,7 +102,7 @@ class Optimizer:
         self._begun: dict[int, float] = {}
         self._clock = time.monotonic()
         if name not in {info.name for info in self._ledger.sweeps()}:
-            begin(self._ledger, spec, described=bool(location))
+            create(self._ledger, spec, described=bool(location))
         self._recorder = self._ledger.acquire(name)
         try:
             self._spec = spec = with_known_space(self._ledger, self._recorder, spec)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
+from .control.beginning import create, read_spec
 from .control.plugins import StopperLike, SuggesterLike
 from .control.preflight import check_spec
 from .control.wiring import conduct
@@ -22,12 +23,12 @@ from .core import (
     arguments,
     read_budget,
 )
+from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
 from .ledger import Ledger, MemoryLedger
 from .result import Result
-from .workflows.beginning import begin, read_spec
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
@@ -78,6 +79,7 @@ class _Trajectory:
             self.points.append((now, value))
 
 
+@explained
 def simulate(
     replay: Replay,
     space: Space | Mapping[str, Any],
@@ -107,15 +109,11 @@ def simulate(
             of a paused trial is kept and goes on later.
         space: the parameters to tune.
         goals: such as "minimize loss".
-        workers: number of slots.
         seconds: virtual seconds after which the sweep ends.
         trials: how many at most.
         budget: further limits that end the sweep.
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
-        max_retries: attempts after the first that a trial gets if its configuration did not cause
-            the failure.
-        max_steps: the length of a curve, if it is known in advance.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
         faults: to inject (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost
             nodes.
@@ -170,7 +168,7 @@ def simulate(
         else Ledger.open(arguments.location("store", store), create=True)
     )
     with contextlib.closing(ledger):
-        spec = begin(ledger, spec, rename=True, described=False)
+        spec = create(ledger, spec, rename=True, described=False)
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]

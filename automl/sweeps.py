@@ -9,6 +9,7 @@ from typing import Any
 from search_spaces import Space
 from workers.protocol import Metric
 
+from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
 from .control.wiring import conduct
@@ -23,6 +24,7 @@ from .core import (
     read_budget,
 )
 from .core.garbage import frozen_objects
+from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
 from .ledger import Ledger
@@ -30,12 +32,13 @@ from .result import Result
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 from .trackers.live import tracked
-from .workflows.beginning import Beginning, begin, read_spec
+from .workflows.beginning import Beginning, begin
 from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
 
+@explained
 def sweep(
     objective: Objective,
     space: Space | Mapping[str, Any],
@@ -114,16 +117,11 @@ def sweep(
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
-            a stopper may pause it. If not, stoppers stop trials for good.
-        ranks: processes of a trial, which each take a slot: a number, or the name of a parameter
-            that is the number. They meet as under torchrun: its variables are set.
-        max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial runs again if its configuration did not cause its failure.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
-        artifacts: a folder or a URL such as "s3://bucket/prefix" that every node reaches. The
-            files of trials are kept there, so a trial goes on from its checkpoint on any node.
+
+    Every other keyword is a key of a configuration too and means the same; `help` lists them, and
+    the reference of the configuration has an example of each.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.

@@ -50,7 +50,7 @@ def apply(root: Node, overrides: Iterable[str | Override], problems: ConfigProbl
         override = Override.parse(given) if isinstance(given, str) else given
         if override is None:
             rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-            problems.found.append(ConfigProblem(f"override {shown(given)}", 0, "", rule))
+            problems.add(f"override {shown(given)}", rule)
         else:
             _set(root, override, problems)
 
@@ -107,15 +107,14 @@ def _value(override: Override, problems: ConfigProblems) -> Node | None:
     text = override.value.strip(" ")
     before = len(problems.found)
     if len(text) > MAX_BYTES:
-        problems.found.append(
-            ConfigProblem(override.label, 0, override.key, f"at most {MAX_BYTES} characters")
-        )
+        text = f"at most {MAX_BYTES} characters"
+        problems.add(override.label, text, path=override.key)
         return None
     if text[:1] not in ("[", "{", '"', "'"):
         try:
             return Node(plain_scalar(text), override.label)
         except ValueError as error:
-            problems.found.append(ConfigProblem(override.label, 0, override.key, str(error)))
+            problems.add(override.label, str(error), path=override.key)
             return None
     node = read_text(text, override.label, problems)
     # An override has no lines. Paths in its value begin with its key.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from search_spaces import Space
 
 from .entries import read_entry
-from .nodes import ConfigProblem, ConfigProblems, Node
+from .nodes import ConfigProblems, Node
 from .overrides import apply
 
 
@@ -24,7 +24,7 @@ def with_changes(space: Space, overrides: Sequence[str]) -> Space:
     for text in overrides:
         if not text.startswith("space."):
             rule = "only the space can be changed here: space.NAME.FIELD=VALUE, space.NAME=[...]"
-            problems.found.append(ConfigProblem(f"override {text!r}", 0, "", rule))
+            problems.add(f"override {text!r}", rule)
     problems.raise_any("the overrides")
     apply(root, overrides, problems)
     problems.raise_any("the overrides")

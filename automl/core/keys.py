@@ -65,8 +65,9 @@ class Key:
 
     @property
     def help(self) -> str:
-        """The meaning without Markdown."""
-        return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", self.meaning).replace("`", "")
+        """The meaning without Markdown and links."""
+        text = re.sub(r" See \[.*", "", self.meaning)
+        return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
 
 
 def key(

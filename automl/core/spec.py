@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from inspect import signature
 from typing import Any, Final
 
 from search_spaces import Space
@@ -15,7 +16,7 @@ from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
 from . import arguments
-from .arguments import WrongValue
+from .arguments import F, WrongValue
 from .budget import BUDGET, Budget
 from .goals import Constraint, Goal
 from .keys import (
@@ -315,6 +316,15 @@ class SweepSpec:
             "explored": Space.from_dict(explored) if explored else None,
         }
         return cls(**{**data, **parsed, "received": True})
+
+
+def explained(function: F) -> F:
+    """Adds the meaning of each keyword that is a setting, and has none yet, to the docstring."""
+    words = function.__doc__ or ""
+    names = [name for name in signature(function).parameters if name in KEYS]
+    lines = [f"        {name}: {KEYS[name].help}" for name in names if f" {name}: " not in words]
+    function.__doc__ = "\n".join([words.rstrip(), "", "    Settings:", *lines])
+    return function
 
 
 def _plain(value: Any) -> Any:

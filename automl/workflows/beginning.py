@@ -3,22 +3,16 @@
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
-from automl.control.plugins import Plugins, StopperLike, SuggesterLike
-from automl.core import Command, SweepSpec, arguments, parse_constraints, parse_goals
-from automl.core.environment import describe
-from automl.core.keys import read_keys
+from automl.control.beginning import create
+from automl.core import Command, SweepSpec, arguments
 from automl.core.plugin_choice import PluginChoice
-from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
-from automl.suggesters.user_prior import check_prior
-from search_spaces.plain import read_space
 from search_spaces.validation import plain_params
-from workers.protocol import Metric, Params
+from workers.protocol import Params
 
 from . import import_trials
 from .import_trials import Source
@@ -63,71 +57,22 @@ class Beginning:
         return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
 
 
-NOTHING: Final = Beginning()
-
-
-def read_spec(
-    space: Any,
-    goals: Any,
-    constraints: Any,
-    suggester: SuggesterLike,
-    stopper: StopperLike = "none",
-    *,
-    beliefs: Mapping[str, Any] | None,
-    metrics: Iterable[Metric],
-    local: bool = False,
-    **settings: Any,
-) -> tuple[SweepSpec, Plugins, str]:
-    """The spec that keyword arguments describe, as a person may write them in Python.
-
-    Args:
-        space, goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
-        local: whether trials run on this machine; then a slot has a GPU of it by default.
-        settings: further keys of a configuration.
-
-    Returns:
-        The spec, the plugins, and a line about the resources for a person ("" without one).
-
-    Raises:
-        UsageError: an argument is wrong.
-    """
-    space = read_space(space)
-    plugins = Plugins.choose(suggester, stopper)
-    given = read_keys(KEYS, settings)
-    slot, workers = given.pop("resources", {}), given.pop("workers", None)
-    num_gpus = local_gpus() if local and "gpus" not in slot else 0
-    resources, note = slot_resources(slot, num_gpus, workers.max if workers else None)
-    spec = SweepSpec(
-        space=space,
-        goals=parse_goals(goals),
-        constraints=parse_constraints(constraints),
-        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
-        resources=resources,
-        **plugins.settings(),
-        **given,
-    )
-    return spec.with_workers(workers), plugins, note
-
-
 def begin(
-    ledger: Any,
+    ledger: Ledger,
     spec: SweepSpec,
-    beginning: Beginning = NOTHING,
+    beginning: Beginning,
     *,
     rename: bool = False,
     resume: bool = False,
-    described: bool = True,
     suggester: PluginChoice[Suggester] | None = None,
     tell: Callable[[str, bool], None] = lambda text, incomplete: None,
 ) -> SweepSpec:
-    """Create a sweep in a ledger and begin it: the one place where sweeps come from.
+    """Create a sweep in a ledger and begin it, whoever asks for it.
 
     Args:
-        beginning: what it begins with; needs a `Ledger`.
+        beginning: what it begins with.
         rename: a name that is in use gets "-2" or so; else it is refused.
         resume: if there is a sweep of that name, go on with it.
-        described: whether to record the environment.
         suggester: of the sweep; None for the one that the spec names.
         tell: called with a line about each source of trials, and whether it left some out.
 
@@ -140,10 +85,8 @@ def begin(
     if resume and ledger.exists(spec.name):
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
-    name = ledger.create_sweep(spec, describe() if described else {}, rename=rename)
-    spec = replace(spec, name=name)
-    if beginning == NOTHING:
-        return spec
+    spec = create(ledger, spec, rename=rename)
+    name = spec.name
     try:
         for source in beginning.prior:
             found = import_trials.read(source, spec.space, spec.goals, ledger)

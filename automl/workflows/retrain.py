@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from automl.control.beginning import create
 from automl.control.space_change import with_known_space
 from automl.core import Budget, Proposed, SweepSpec
 from automl.core.names import companion
@@ -72,9 +73,7 @@ def prepare(
     if ledger.exists(spec.name):
         _change_space(ledger, spec)
     else:
-        from .beginning import begin  # which needs `enqueue`
-
-        begin(ledger, spec)
+        create(ledger, spec)
     enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))
