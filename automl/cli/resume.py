@@ -146,7 +146,7 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             )
         return replace(spec, space=found.space, artifacts=found.artifacts)
     if overrides:
-        from automl.config.space_changes import with_changes
+        from automl.config.overrides import with_changes
 
         return replace(spec, space=with_changes(spec.space, overrides))
     return spec
