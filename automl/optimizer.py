@@ -12,12 +12,12 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.plain import read_space
 from search_spaces.validation import plain_params, show
 from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
-from .control.plugins import Plugins, SuggesterLike
+from .control.beginning import create, read_spec
+from .control.plugins import SuggesterLike
 from .control.space_change import with_known_space
 from .control.writer import SweepWriter
 from .core import (
@@ -27,10 +27,7 @@ from .core import (
     Trial,
     TrialState,
     arguments,
-    parse_constraints,
-    parse_goals,
 )
-from .core.environment import describe
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
@@ -38,7 +35,6 @@ from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
-from .suggesters.user_prior import check_prior
 
 
 class Optimizer:
@@ -75,32 +71,29 @@ class Optimizer:
         goals: str | Goal | Iterable[str | Goal],
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
-        suggester: SuggesterLike = "bayes",
-        seed: int = 0,
+        suggester: SuggesterLike = SweepSpec.suggester,
+        seed: int = SweepSpec.seed,
         store: str | os.PathLike[str] | None = None,
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
     ) -> None:
-        space = read_space(space)
-        plugins = Plugins.choose(suggester, "none")
         location = arguments.optional(arguments.location, "store", store)
-        prior = check_prior({} if beliefs is None else beliefs, space, plugins.suggester)
-        spec = SweepSpec(
-            check_name(name),
+        spec, plugins, _ = read_spec(
             space,
-            parse_goals(goals),
-            parse_constraints(constraints),
-            seed=arguments.whole("seed", seed),
+            goals,
+            constraints,
+            suggester,
+            name=check_name(name),
+            seed=seed,
             max_retries=0,
-            beliefs=prior,
-            metrics=arguments.metrics(metrics),
-            **plugins.settings(),
+            beliefs=beliefs,
+            metrics=metrics,
         )
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         if not self._ledger.exists(name):
-            self._ledger.create_sweep(spec, describe() if location else {})
+            create(self._ledger, spec, described=bool(location))
         self._recorder = self._ledger.acquire(name)
         began = self._recorder.seconds - time.monotonic()
         self._writer = SweepWriter(self._recorder, lambda: began + time.monotonic())

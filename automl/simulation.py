@@ -4,14 +4,13 @@ import contextlib
 import gc
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from search_spaces import Space
-from search_spaces.plain import read_space
 from workers.protocol import Event, Metric, Report
 
-from .control.plugins import Plugins, StopperLike, SuggesterLike
+from .control.beginning import create, read_spec
+from .control.plugins import StopperLike, SuggesterLike
 from .control.preflight import check_spec
 from .control.wiring import conduct
 from .core import (
@@ -22,17 +21,15 @@ from .core import (
     Snapshot,
     SweepSpec,
     arguments,
-    parse_constraints,
-    parse_goals,
     read_budget,
 )
 from .core.curve import LearningCurve
+from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
 from .ledger import Ledger, MemoryLedger
 from .result import Result
-from .suggesters.user_prior import check_prior
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 
@@ -80,6 +77,7 @@ class _Trajectory:
             self.points.append((now, self._goal.loss(self._best)))
 
 
+@explained
 def simulate(
     replay: Replay,
     space: Space | Mapping[str, Any],
@@ -87,16 +85,16 @@ def simulate(
     *,
     workers: int = 1,
     seconds: float | None = None,
-    seed: int = 0,
+    seed: int = SweepSpec.seed,
     trials: int | None = None,
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
-    suggester: SuggesterLike = "bayes",
-    stopper: StopperLike = "none",
+    suggester: SuggesterLike = SweepSpec.suggester,
+    stopper: StopperLike = SweepSpec.stopper,
     max_steps: int | None = None,
     charge_suggestions: bool = False,
     faults: Sequence[Fault] = (),
-    max_retries: int = 2,
+    max_retries: int = SweepSpec.max_retries,
     store: str | None = None,
     beliefs: Mapping[str, Any] | None = None,
     metrics: Iterable[Metric] = (),
@@ -109,15 +107,11 @@ def simulate(
             of a paused trial is kept and goes on later.
         space: the parameters to tune.
         goals: such as "minimize loss".
-        workers: number of slots.
         seconds: virtual seconds after which the sweep ends.
         trials: how many at most.
         budget: further limits that end the sweep.
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
-        max_retries: attempts after the first that a trial gets if its configuration did not cause
-            the failure.
-        max_steps: the length of a curve, if it is known in advance.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
         faults: to inject (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost
             nodes.
@@ -135,23 +129,22 @@ def simulate(
         >>> result.trajectory[-1]
     """
     arguments.function("replay", replay)
-    space = read_space(space)
     arguments.flag("charge_suggestions", charge_suggestions)
     workers = arguments.whole("workers", workers, least=1)
-    plugins = Plugins.choose(suggester, stopper)
-    spec = SweepSpec(
+    spec, plugins, _ = read_spec(
+        space,
+        goals,
+        constraints,
+        suggester,
+        stopper,
         name="simulation",
-        space=space,
-        goals=parse_goals(goals),
-        constraints=parse_constraints(constraints),
-        budget=_budget(budget, seconds, trials),
+        beliefs=beliefs,
+        metrics=metrics,
+        budget=read_budget(budget, trials=trials, time=seconds),
         workers=workers,
-        seed=arguments.whole("seed", seed),
-        max_retries=arguments.whole("max_retries", max_retries, least=0),
-        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
-        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
-        **plugins.settings(),
+        seed=seed,
+        max_retries=max_retries,
+        max_steps=max_steps,
     )
     check_spec(spec, "simulated", lambda trial: None, plugins)
     trajectory = _Trajectory(spec)
@@ -173,7 +166,7 @@ def simulate(
         else Ledger.open(arguments.location("store", store), create=True)
     )
     with contextlib.closing(ledger):
-        spec = replace(spec, name=ledger.create_sweep(spec))
+        spec = create(ledger, spec, rename=True, described=False)
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
@@ -189,19 +182,3 @@ def _collect_seldom() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(*before)
-
-
-def _budget(
-    budget: Budget | Mapping[str, Any] | str | float | None,
-    seconds: float | None,
-    trials: int | None,
-) -> Budget:
-    if seconds is None:
-        return read_budget(budget, trials)
-    seconds = arguments.finite("seconds", seconds)
-    if isinstance(budget, Mapping):
-        return read_budget({**budget, "time": seconds}, trials)
-    given = budget if isinstance(budget, Budget) else Budget()
-    if budget is not None and not isinstance(budget, Budget):
-        given = read_budget(budget, trials)
-    return read_budget(replace(given, time=seconds), trials)

@@ -1,15 +1,15 @@
 """Runs a sweep: parse the arguments, check them, wire the parts of the controller, run it."""
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.plain import read_space
-from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
+from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
 from .control.wiring import conduct
@@ -21,29 +21,24 @@ from .core import (
     Snapshot,
     SweepSpec,
     arguments,
-    parse_constraints,
-    parse_goals,
     read_budget,
-    read_resources,
 )
 from .core.garbage import frozen_objects
-from .core.ranks import read_ranks
-from .core.resources import local_resources
-from .core.worker_range import read_workers
+from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
 from .ledger import Ledger
 from .result import Result
-from .suggesters.user_prior import check_prior
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 from .trackers.live import tracked
-from .workflows.beginning import Beginning
+from .workflows.beginning import Beginning, begin
 from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
 
+@explained
 def sweep(
     objective: Objective,
     space: Space | Mapping[str, Any],
@@ -51,11 +46,11 @@ def sweep(
     *,
     trials: int | None = None,
     workers: int | Mapping[str, int] | None = None,
-    seed: int = 0,
+    seed: int = SweepSpec.seed,
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     budget: Budget | Mapping[str, Any] | str | float | None = None,
-    suggester: SuggesterLike = "bayes",
-    stopper: StopperLike = "none",
+    suggester: SuggesterLike = SweepSpec.suggester,
+    stopper: StopperLike = SweepSpec.stopper,
     dispatcher: str = "auto",
     ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
@@ -69,10 +64,10 @@ def sweep(
     pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
-    resumable: bool = False,
-    ranks: int | str = 1,
-    max_steps: int | None = None,
-    max_retries: int = 2,
+    resumable: bool = SweepSpec.resumable,
+    ranks: int | str = SweepSpec.ranks,
+    max_steps: int | None = SweepSpec.max_steps,
+    max_retries: int = SweepSpec.max_retries,
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
 ) -> Result:
@@ -122,16 +117,11 @@ def sweep(
             in a notebook.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
-        resumable: called again for a trial, your objective goes on from a checkpoint of its own, so
-            a stopper may pause it. If not, stoppers stop trials for good.
-        ranks: processes of a trial, which each take a slot: a number, or the name of a parameter
-            that is the number. They meet as under torchrun: its variables are set.
-        max_steps: the last step that your objective reports, if it is known; stoppers use it.
-        max_retries: how often a trial runs again if its configuration did not cause its failure.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
-        artifacts: a folder or a URL such as "s3://bucket/prefix" that every node reaches. The
-            files of trials are kept there, so a trial goes on from its checkpoint on any node.
+
+    Every other keyword is a key of a configuration too and means the same; `help` lists them, and
+    the reference of the configuration has an example of each.
 
     Returns:
         The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
@@ -143,37 +133,31 @@ def sweep(
     check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
-    arguments.flag("resumable", resumable)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "transfer", transfer)
     arguments.optional(arguments.text, "ray_address", ray_address)
-    space = read_space(space)
-    plugins = Plugins.choose(suggester, stopper)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
-    room = read_workers(workers)
-    most = room.max if room else None
-    slot, note = local_resources(resources, most) if ray_address is None else (resources, "")
-    kept = arguments.optional(arguments.location, "artifacts", artifacts, of="bucket") or ""
-    spec = SweepSpec(
+    spec, plugins, note = read_spec(
+        space,
+        goals,
+        constraints,
+        suggester,
+        stopper,
+        beliefs=beliefs,
+        metrics=metrics,
+        local=ray_address is None,
         name="sweep" if name is None else name,
-        space=space,
-        goals=parse_goals(goals),
-        constraints=parse_constraints(constraints),
-        budget=read_budget(budget, trials),
-        workers=most,
-        min_workers=room.min if room and room.elastic else None,
-        resources=read_resources(slot),
-        seed=arguments.whole("seed", seed),
-        max_retries=arguments.whole("max_retries", max_retries, least=0),
-        max_steps=arguments.optional(arguments.whole, "max_steps", max_steps, least=1),
+        budget=read_budget(budget, trials=trials),
+        workers=workers,
+        resources=resources,
+        seed=seed,
+        max_retries=max_retries,
+        max_steps=max_steps,
         resumable=resumable,
-        ranks=read_ranks(ranks),
-        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
+        ranks=ranks,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
-        artifacts=read_location(kept),
-        **plugins.settings(),
+        artifacts="" if artifacts is None else artifacts,
     )
     check_spec(spec, dispatcher, objective, plugins)
     beginning = Beginning.of(prior, enqueue, pin, transfer)
@@ -185,7 +169,15 @@ def sweep(
     ):
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
-        spec = beginning.create(ledger, spec, plugins.suggester, rename=name is None, resume=resume)
+        spec = begin(
+            ledger,
+            spec,
+            beginning,
+            rename=name is None,
+            resume=resume,
+            suggester=plugins.suggester,
+            tell=_warn,
+        )
         from .report import progress as shown
 
         if progress is not False:
@@ -202,6 +194,11 @@ def sweep(
                 plugins=plugins,
             )
             return Result(snapshot, store)
+
+
+def _warn(text: str, incomplete: bool) -> None:
+    if incomplete:
+        warnings.warn(f"prior {text}", stacklevel=4)
 
 
 def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:

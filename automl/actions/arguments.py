@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
+from automl.core.budget import LIMITS
+from automl.core.spec import KEYS
+
 from .action import Argument
 
-STORE_FOLDER: Final = ".automl"
+STORE_FOLDER: Final = KEYS["store"].default
+_LINK: Final = re.compile(r" See \[[^]]*\]\([^)]*\)\.")
 MAX_NAME: Final = 200  # characters
 
 SWEEP: Final = Argument("sweep", "sweep", "Name of the sweep.", required=True)
@@ -40,31 +45,25 @@ BY: Final = Argument(
     max_length=MAX_NAME,
     on="http",
 )
-TRIALS: Final = Argument(
-    "trials",
-    int,
-    "End after N trials, including failed ones and those of earlier runs.",
-    "--trials",
-    metavar="N",
-    min=1,
-)
-TIME: Final = Argument(
-    "time",
-    "duration",
-    "End after this time, including earlier runs, such as 10m or 1h30m.",
-    "--budget",
-    metavar="TIME",
-)
-# As words that the configuration reads and judges.
-TRIALS_TEXT: Final = replace(TRIALS, type=str, min=None)
-TIME_TEXT: Final = replace(TIME, name="budget", type=str)
-ARTIFACTS: Final = Argument(
-    "artifacts",
-    help="Folder or URL where the files of trials are kept, such as s3://bucket/prefix; "
-    "'none' for the store.",
-    flag="--artifacts",
-    metavar="URL",
-)
+# By the name of a flag, its path in a configuration and its key.
+FLAGS: Final = {
+    key.flag.split()[0][2:]: (path, key)
+    for path, key in {**KEYS, **{f"budget.{name}": key for name, key in LIMITS.items()}}.items()
+    if key.flag
+}
+
+
+def setting(flag: str) -> Argument:
+    """The option of a setting; its value is a text, which the configuration reads and judges."""
+    _, key = FLAGS[flag]
+    name, metavar = key.flag.split()
+    default = f"  [default: {key.default}]" if key.default and isinstance(key.default, str) else ""
+    return Argument(flag, str, _LINK.sub("", key.help) + default, name, metavar)
+
+
+TRIALS: Final = replace(setting("trials"), type=int, min=1)
+TIME: Final = replace(setting("budget"), name="time", type="duration")
+ARTIFACTS: Final = setting("artifacts")
 OBJECTIVE: Final = Argument(
     "objective",
     "objective",
@@ -76,7 +75,6 @@ OBJECTIVE: Final = Argument(
 SHELL: Final = Argument(
     "shell", bool, "Run the command after -- as a line of /bin/sh.", "--shell", default=False
 )
-SEED: Final = Argument("seed", str, "Seed of all random choices.", "--seed", "N")
 DISPATCHING: Final = (
     Argument(
         "dispatcher",

@@ -6,15 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import CONFIG, JSON, OBJECTIVE, SEED, SHELL, STORE, TIME_TEXT, TRIALS_TEXT
+from .arguments import CONFIG, JSON, OBJECTIVE, SHELL, STORE, setting
 from .headings import PREPARE
 
 _JOB: Final = (
     *CONFIG,
     Argument("name", str, "Name of the sweep.  [default: the configuration's]", "--name", "NAME"),
-    TRIALS_TEXT,
-    TIME_TEXT,
-    SEED,
+    *map(setting, ("trials", "budget", "seed")),
     replace(
         STORE,
         help="Folder or database URL of the sweeps; the job must see it.  [default: .automl]",

@@ -15,15 +15,13 @@ from .arguments import (
     LOG_JSON,
     METRICS_ADDRESS,
     OBJECTIVE,
-    SEED,
     SHELL,
     STORE,
     SWEEP,
-    TIME_TEXT,
     TRIAL,
     TRIAL_OR_BEST,
-    TRIALS_TEXT,
     output,
+    setting,
 )
 from .headings import EVERY_DAY, PREPARE, TAKE_OUT
 
@@ -85,18 +83,7 @@ RUNNING: Final = (
                 "--resume",
                 default=False,
             ),
-            TRIALS_TEXT,
-            TIME_TEXT,
-            Argument(
-                "workers", str, "Number of trials that run at the same time.", "--workers", "N"
-            ),
-            SEED,
-            replace(
-                STORE,
-                help="Folder or database URL of the sweeps.  [default: .automl]",
-                default=None,
-            ),
-            ARTIFACTS,
+            *map(setting, ("trials", "budget", "workers", "seed", "store", "artifacts")),
             Argument(
                 "sources",
                 help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be "
@@ -180,7 +167,15 @@ RUNNING: Final = (
             STORE,
             *(
                 replace(one, on="shell")
-                for one in (TRIALS_TEXT, TIME_TEXT, JSON, OBJECTIVE, SHELL, ARTIFACTS, *_RUN)
+                for one in (
+                    setting("trials"),
+                    setting("budget"),
+                    JSON,
+                    OBJECTIVE,
+                    SHELL,
+                    ARTIFACTS,
+                    *_RUN,
+                )
             ),
             BY,
         ),

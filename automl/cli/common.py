@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from automl.actions import arguments
+from automl.core.budget import LIMITS
 from automl.core.text import json_data, printable
 from automl.errors import UsageError
 
 if TYPE_CHECKING:
+    from automl.config import Override
     from automl.ledger import Ledger
 
 STORE: Final = arguments.STORE_FOLDER
 WIDE: Final = 200  # columns, if there is no terminal
+
+
+def given_settings(options: Mapping[str, Any]) -> list[Override]:
+    """The overrides of a configuration that the flags of settings stand for."""
+    from automl.config import Override
+
+    named = (
+        (name, path) for name, (path, _) in arguments.FLAGS.items() if options.get(name) is not None
+    )
+    return [Override(path, options[name], f"--{name}") for name, path in named]
+
+
+def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:
+    """The limits that `--trials` and `--budget` name, as fields of `Budget`."""
+    number = int(trials) if trials and trials.isascii() and trials.isdigit() else trials
+    given = {"trials": ("--trials", number), "time": ("--budget", budget)}
+    return {
+        name: LIMITS[name].read(flag, value)
+        for name, (flag, value) in given.items()
+        if value is not None
+    }
 
 
 def newest_sweep(store: str) -> str:

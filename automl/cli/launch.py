@@ -10,14 +10,13 @@ import click
 
 from automl.errors import UsageError
 
-from .common import STORE, emit, say
+from .common import STORE, emit, given_settings, say
 from .program import Program, ProgramVerb
 
 if TYPE_CHECKING:
     from automl.launch.sweep_command import SweepCommand
 
-# Options of `automl sweep` that a job passes on, with their keys of the configuration.
-KEYS: Final = {"trials": "budget.trials", "budget": "budget.time", "seed": "seed"}
+PASSED: Final = ("trials", "budget", "seed")  # settings that the job repeats
 # Options in the order of the first fields of a job.
 _SLURM: Final = (
     *("nodes", "time", "gpus_per_node", "cpus_per_node"),
@@ -89,24 +88,24 @@ def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
     Raises:
         UsageError: the configuration, an override, or the store is wrong.
     """
-    from automl.config import Override, load
+    from automl.config import load
     from automl.launch.sweep_command import SweepCommand
     from automl.ledger.database import refuse_password
 
     config, overrides, objective = map(options.pop, ("config", "overrides", "objective"))
     program: Program | None = options.pop("program")
-    keys = {"name": "name", "store": "store", **KEYS}
-    given = {name: text for name in keys if (text := options.pop(name)) is not None}
+    names = ("name", "store", *PASSED)
+    given = {name: text for name in names if (text := options.pop(name)) is not None}
     loaded = load(
         config,
-        [*overrides, *(Override(keys[name], text, f"--{name}") for name, text in given.items())],
+        [*overrides, *given_settings(given)],
         objective=objective is not None,
         command="" if program is None else str(program),
     )
     refuse_password(loaded.store)
     for note in loaded.notes:
         say(note, err=True)
-    passed = {name: text for name, text in given.items() if name in KEYS}
+    passed = {name: text for name, text in given.items() if name in PASSED}
     passed |= {} if objective is None else {"objective": objective}
     behind: tuple[str, ...] = ()
     if program is not None:

@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from automl.core import SweepSpec, parse_duration
+from automl.core import SweepSpec
 from automl.errors import UsageError
 from workers.artifacts.location import read_location
 
-from .common import opened, say
+from .common import given_limits, opened, say
 from .program import Program, load_trained
 from .running import check_runnable, run_sweep
 
@@ -38,10 +38,11 @@ def continue_sweep(
 ) -> int:
     """Run the rest of a sweep, and return the exit status; the arguments are those of the verb."""
     with opened(store, write=True) as ledger:
-        spec = _with_budget(ledger.spec(sweep), trials, budget)
+        stored = ledger.spec(sweep)
+        spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        if ledger.snapshot(sweep).state == "finished" and spec.budget == ledger.spec(sweep).budget:
+        if ledger.snapshot(sweep).state == "finished" and spec.budget == stored.budget:
             say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
             return 0
         if options["dispatcher"] != "agents":  # they know what to train
@@ -63,19 +64,7 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             )
         return replace(spec, space=found.space, artifacts=found.artifacts)
     if overrides:
-        from automl.config.space_changes import with_changes
+        from automl.config.overrides import with_changes
 
         return replace(spec, space=with_changes(spec.space, overrides))
     return spec
-
-
-def _with_budget(spec: SweepSpec, trials: str | None, time: str | None) -> SweepSpec:
-    """The spec with the given parts of a new budget."""
-    budget = spec.budget
-    if trials is not None:
-        if not (trials.isascii() and trials.isdigit() and int(trials) > 0):
-            raise UsageError(f"--trials: a whole number of at least 1 is needed, got {trials!r}")
-        budget = replace(budget, trials=int(trials))
-    if time is not None:
-        budget = replace(budget, time=parse_duration(time))
-    return replace(spec, budget=budget)

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import shlex
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from automl.errors import UsageError
 
-from .common import STORE, emit, say
+from .common import STORE, emit, given_settings, say
 from .program import Program, load_trained
 from .running import run_sweep, wait_for_lost_controller
 
 if TYPE_CHECKING:
     from automl.config import Config
-    from automl.ledger import Ledger
     from search_spaces.hardware import Hardware
 
-# Option to key of the configuration.
-KEYS = {
-    "name": "name",
-    "trials": "budget.trials",
-    "budget": "budget.time",
-    "workers": "workers",
-    "seed": "seed",
-    "store": "store",
-    "artifacts": "artifacts",
-}
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
 
 
@@ -50,20 +38,21 @@ def sweep(
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
-    from automl.core.environment import describe
     from automl.ledger import Ledger
+    from automl.workflows.beginning import Beginning, begin
 
+    earlier = Beginning((*loaded.prior, *sources), transfer=options["transfer"])
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
-        name = ledger.create_sweep(loaded.spec, describe(), rename=options["name"] is None)
+        spec = begin(
+            ledger,
+            loaded.spec,
+            earlier,
+            rename=options["name"] is None,
+            tell=lambda text, _: say(text, err=True),
+        )
+        name = spec.name
         if name != loaded.spec.name:
             say(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
-        try:
-            imported = _import_trials(ledger, name, (*loaded.prior, *sources))
-            if options["transfer"]:
-                _transfer(ledger, name, options["transfer"])
-        except Exception:
-            ledger.delete(name)  # nothing has run: the sweep cannot start as the user wants
-            raise
         if options["create"]:
             location = "" if loaded.store == STORE else f" --store {shlex.quote(loaded.store)}"
             if options["as_json"]:
@@ -73,11 +62,11 @@ def sweep(
             return None
         run_options = {key: options[key] for key in RUN_OPTIONS}
         return run_sweep(
-            ledger.spec(name).with_location(loaded.spec.artifacts),
+            spec.with_location(loaded.spec.artifacts),
             ledger,
             loaded.store,
             objective,
-            resume=imported > 0 or bool(options["transfer"]),
+            resume=True,  # it may begin with imported trials
             **run_options,
         )
 
@@ -103,33 +92,6 @@ def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) 
     return continue_sweep(name, loaded.store, program=program, artifacts=location, **given)
 
 
-def _transfer(ledger: Ledger, name: str, earlier: str) -> None:
-    """Start from the best trials of an earlier sweep."""
-    from automl.workflows.transfer import transfer
-
-    spec = transfer(ledger, name, earlier)
-    say(
-        f"starts with the best trials of {earlier}, "
-        f"with priors around their values of: {', '.join(spec.beliefs)}",
-        err=True,
-    )
-
-
-def _import_trials(ledger: Ledger, name: str, sources: tuple[str, ...]) -> int:
-    """Import trials, raise the budget by their number, and return it."""
-    from automl.workflows import import_trials
-
-    spec, total = ledger.spec(name), 0
-    for source in sources:
-        found = import_trials.read(source, spec.space, spec.goals, ledger)
-        total += import_trials.add(ledger, name, found.trials)
-        say(f"{source}: {found}", err=True)
-    if total and spec.budget.trials is not None:
-        budget = replace(spec.budget, trials=spec.budget.trials + total)
-        ledger.change_spec(name, replace(spec, budget=budget))
-    return total
-
-
 def _load(
     config: str,
     overrides: tuple[str, ...],
@@ -138,22 +100,17 @@ def _load(
     options: dict[str, Any],
 ) -> Config:
     """The configuration, after all checks that need nothing to be created."""
-    from automl.config import Override, load
+    from automl.config import load
     from automl.control.preflight import check_artifacts, check_store
     from automl.dispatch._make import choose_dispatcher
     from automl.ledger.database import refuse_password
 
-    given = [
-        Override(key, options[name], f"--{name}")
-        for name, key in KEYS.items()
-        if options[name] is not None
-    ]
     agents = options["create"] or options["dispatcher"] == "agents"  # they know what to train
     own = options["objective"] is not None
     kind, address = choose_dispatcher(options["dispatcher"], options["ray_address"])
     loaded = load(
         config,
-        [*overrides, *given],
+        [*overrides, *given_settings(options)],
         nodes=partial(_hardware_of, address) if kind == "ray" and address else None,
         objective=None if agents and not own else own,
         command="" if program is None else str(program),

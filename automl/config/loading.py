@@ -1,18 +1,19 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
 from automl.core.plugin_choice import PluginChoice, choose
-from automl.core.ranks import most_ranks
-from automl.core.resources import default_gpus, default_text, local_gpus
+from automl.core.ranks import max_ranks
+from automl.core.resources import local_gpus, slot_resources
+from automl.core.spec import KEYS
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
@@ -24,16 +25,14 @@ from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_g
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
-from .declaration import Declaration
-from .mentions import all_known
 from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
-from .reports import add_reports, check_reports
 from .resolution import Exclusion, Resolution, split_constraints
 from .schema import Document, validate
 from .strict_yaml import read_file
+from .tunable import Tunable, all_known
 
-STORE = ".automl"
+STORE: Final = KEYS["store"].default
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def load(
         raise AssertionError("a file without a tree has a problem")
     if isinstance(root.value, dict):
         apply(root, overrides, problems)
-        add_reports(root, reports or {})
+        _add_reports(root, reports or {})
     document = validate(root, problems)
     checker = _Checker(root, document, problems, hardware, command, nodes)
     config = checker.config(Path(path), True if command else objective)
@@ -95,21 +94,8 @@ def load(
     return config
 
 
-@dataclass(frozen=True)
-class _Content:
-    """The parts of a sweep's spec that depend on the declaration."""
-
-    space: Space | None
-    goals: tuple[Goal, ...]
-    constraints: tuple[Constraint, ...]
-    data: dict[str, Any]
-    fixed: dict[str, Any]
-    beliefs: dict[str, Any]
-    dropped: tuple[Exclusion, ...]
-
-
 class _Checker:
-    """Checks that the schema cannot do: names of plugins, the space, goals and data."""
+    """Checks that need more than the keys: names of plugins, the space, goals and data."""
 
     def __init__(
         self,
@@ -122,76 +108,71 @@ class _Checker:
     ) -> None:
         self.root, self.document, self.problems = root, document, problems
         self._given = hardware
-        self._nodes = nodes if document.workload is not None else None
+        self._nodes = nodes if document["workload"] is not None else None
         self._command = command
 
     def hardware(self) -> Hardware:
         """The hardware as a trial in one slot sees it; the first call imports torch."""
-        slot = self.resources
+        slot, _ = self.resources
         found = self._hardware or detect()
-        return found.in_slots(slot.cpus, slot.gpus, self.document.most_workers)
+        return found.in_slots(slot.cpus, slot.gpus, self.document.max_workers)
 
     @cached_property
     def _hardware(self) -> Hardware | None:
         """What is given, or what the nodes of a cluster have; None for this machine."""
         if self._given is None and self._nodes is not None:
-            return self._nodes(self.document.resources.accelerator)
+            return self._nodes(self._slot.get("accelerator", ""))
         return self._given
 
+    @property
+    def _slot(self) -> dict[str, Any]:
+        """What the configuration says of the resources of a slot."""
+        return self.document.get("resources") or {}
+
     @cached_property
-    def resources(self) -> Resources:
-        """The resources of a slot; where a machine has GPUs, a slot has one by default."""
-        given = self.document.resources
-        gpus = given.gpus
-        if gpus is None:
-            found = len(self._hardware.gpus) if self._hardware else local_gpus()
-            gpus = default_gpus(found, self.document.most_workers)
-        if gpus == 0 and given.accelerator:
-            gpus = 1.0  # the nodes have them
-        return Resources(given.cpus, gpus, given.memory, given.accelerator)
+    def resources(self) -> tuple[Resources, str]:
+        """The resources of a slot, which has a GPU by default, and a line about that."""
+        found = len(self._hardware.gpus) if self._hardware else None
+        num_gpus = local_gpus() if found is None and "gpus" not in self._slot else found or 0
+        return slot_resources(self._slot, num_gpus, self.document.max_workers)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None if there are problems."""
         document = self.document
-        suggester = self._checked(("suggester",), choose, SUGGESTERS, document.suggester)
-        stopper = self._checked(("stopper",), choose, STOPPERS, document.stopper)
-        self._checked(("trackers",), check_trackers, document.trackers)
+        suggester = self._checked(("suggester",), choose, SUGGESTERS, document["suggester"])
+        stopper = self._checked(("stopper",), choose, STOPPERS, document["stopper"])
+        self._checked(("trackers",), check_trackers, document["trackers"])
         workload, name = self._workload(objective), self._name(path)
-        is_command = bool(self._command) or (workload is None and objective is None)
-        check_reports(self.root, self.document, self.problems, command=is_command)
-        if workload is None and (objective is False or document.workload is not None):
+        self._check_reports(bool(self._command) or (workload is None and objective is None))
+        if workload is None and (objective is False or document["workload"] is not None):
             return None  # without a workload, nothing else can be checked
         if workload is not None and self._refused_without_torch(workload, suggester):
             return None
-        declaration = self._declaration(workload)
-        if declaration is None:
+        tunable = self._checked(("workload",), Tunable.of, workload, self.hardware)
+        if tunable is None:
             return None
-        found = self._content(declaration, workload, suggester)
-        if found.space is None or suggester is None or stopper is None or self.problems.found:
+        content, dropped = self._content(tunable, workload, suggester)
+        if self.problems.found:
             return None
-        spec = SweepSpec(
-            name=name,
-            space=found.space,
-            goals=found.goals,
-            constraints=found.constraints,
-            workload=workload.name if workload else None,
-            data=found.data,
-            fixed=found.fixed,
-            beliefs=found.beliefs,
-            metrics=workload.metrics_on(found.data) if workload else (),
-            resources=self.resources,
-            **Plugins(suggester, stopper).settings(),
-            command=self._command,
-            resumable=bool(self._command) if document.resumable is None else document.resumable,
-            **document.settings(),
-        )
+        resources, note = self.resources
+        plugins = Plugins(suggester, stopper)
+        given = {key: value for key, value in document.items() if key not in ("store", "prior")}
+        settings: dict[str, Any] = {
+            "resumable": bool(self._command),
+            **given,
+            **plugins.settings(),
+            **content,
+            "metrics": workload.metrics_on(content["data"]) if workload else (),
+            "name": name,
+            "workers": None,
+            "resources": resources,
+            "command": self._command,
+        }
+        spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
-            make = partial(Plugins(suggester, stopper).make_stopper, can_pause=True)
-            self._checked(("stopper",), make, spec)
-        said = default_text(self.resources.gpus) if document.resources.gpus is None else ""
-        notes = (said,) if said else ()
-        self._checked(("ranks",), most_ranks, spec)
-        return Config(spec, document.store or STORE, found.dropped, notes, tuple(document.prior))
+            self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+        self._checked(("ranks",), max_ranks, spec)
+        return Config(spec, document["store"], dropped, (note,) if note else (), document["prior"])
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
@@ -203,141 +184,143 @@ class _Checker:
         """
         document, root = self.document, deepcopy(self.root)
         given = root.child("resources")
-        gpus = 1.0 if given and given.broken_below() else document.resources.gpus
+        gpus = 1.0 if given and given.broken_below() else self._slot.get("gpus")
         if gpus is None:
             gpus = float(may_have_gpus() or self._nodes is not None)
         if self._given or (gpus and not self.problems.found):
             return False  # only torch knows whether there is a GPU
-        assumed = AssumedHardware.with_slots(document.resources.cpus, gpus, document.most_workers)
+        cpus = self._slot.get("cpus", Resources.cpus)
+        assumed = AssumedHardware.with_slots(cpus, gpus, document.max_workers)
         problems = ConfigProblems([*self.problems.found])
         quick = _Checker(root, document, problems, assumed, self._command)
         try:
-            declaration = Declaration.of(workload, lambda: assumed)
+            tunable = Tunable.of(workload, lambda: assumed)
         except AutomlError:
             return False
-        if not all_known(document, declaration):
+        if not all_known(document, tunable):
             return False
-        quick._content(declaration, workload, suggester)
+        quick._content(tunable, workload, suggester)
         self.problems.found = quick.problems.found
         return bool(self.problems.found)
 
     def _content(
         self,
-        declaration: Declaration,
+        tunable: Tunable,
         workload: type[Workload] | None,
         suggester: PluginChoice[Suggester] | None,
-    ) -> "_Content":
-        """What depends on the declaration, checked."""
-        self._check_fixed(declaration)
-        resolution = Resolution(self.root, self.problems, declaration, self.document.fixed)
+    ) -> tuple[dict[str, Any], tuple[Exclusion, ...]]:
+        """The fields of the spec that depend on what can be tuned, and what is left out."""
+        document = self.document
+        for name, value in document["fixed"].items():
+            if reason := tunable.refuse_fixed(name, value):
+                self.problems.under(self.root, ("fixed", name), reason)
+        resolution = Resolution(self.root, self.problems, tunable, document["fixed"])
         space, constraints = self._space(resolution)
-        goals = self._goals(workload)
-        data, fixed = _with_absolute_folder(self.document.data), resolution.untuned()
+        content: dict[str, Any] = {
+            "space": space,
+            "constraints": constraints,
+            "goals": self._goals(workload),
+            "workload": workload.name if workload else None,
+            "data": _with_absolute_folder(document["data"]),
+            "fixed": resolution.untuned(),
+        }
         if workload:
-            self._check_data(workload, data, fixed)
-        beliefs = self._beliefs(space, suggester, resolution)
-        dropped = tuple(resolution.dropped)
-        return _Content(space, goals, constraints, data, fixed, beliefs, dropped)
+            try:
+                workload.check(content["data"], content["fixed"])
+            except UsageError as error:
+                section = "data" if isinstance(error, DataError) else "fixed"
+                self.problems.under(self.root, (section,), str(error))
+        if space is not None and suggester is not None:
+            gone = {
+                (item.parameter, None if item.value is None else str(item.value))
+                for item in resolution.dropped
+            }
+            wanted = without_unavailable(document["beliefs"], gone)
+            beliefs = self._checked(("beliefs",), check_prior, wanted, space, suggester)
+            content["beliefs"] = beliefs
+        return content, tuple(resolution.dropped)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
         """The space with its constraints, and the constraints on metrics."""
-        document = self.document
-        names = document.space if document.space is not None else resolution.declaration.parameters
-        metrics, expressions = split_constraints(document.constraints, names)
+        entries, texts = self.document["space"], self.document["constraints"]
+        names = entries if entries is not None else resolution.tunable.parameters
+        metrics, expressions = split_constraints(texts, names)
         found: tuple[Constraint, ...] = ()
-        for index, text in enumerate(document.constraints):
+        for index, text in enumerate(texts):
             if text in metrics:
                 found += self._checked(("constraints", index), parse_constraints, text) or ()
-        return resolution.space(document.space, expressions), found
-
-    def _beliefs(
-        self,
-        space: Space | None,
-        suggester: PluginChoice[Suggester] | None,
-        resolution: Resolution,
-    ) -> dict[str, Any]:
-        if space is None or suggester is None:
-            return {}
-        gone = {
-            (item.parameter, None if item.value is None else str(item.value))
-            for item in resolution.dropped
-        }
-        try:
-            return check_prior(without_unavailable(self.document.beliefs, gone), space, suggester)
-        except AutomlError as error:
-            self.problems.under(self.root, ("beliefs",), str(error))
-            return {}
+        return resolution.space(entries, expressions), found
 
     def _checked(self, where: Location, check: Callable[..., Any], *arguments: Any) -> Any:
         """What `check` returns; None, with a problem at this place, if it refuses."""
         try:
             return check(*arguments)
-        except UsageError as error:
+        except AutomlError as error:
             self.problems.under(self.root, where, str(error))
             return None
 
     def _workload(self, objective: bool | None) -> type[Workload] | None:
-        name = self.document.workload
-        if name is None:
-            if objective is False and not self.root.child("workload"):
-                known = ", ".join(WORKLOADS.names())
-                text = (
-                    f"a workload ({known}) is needed, "
-                    "or a function of your own named with --objective FILE:NAME, "
-                    "or a command after --: -- python train.py --lr={lr}"
-                )
-                self.problems.under(self.root, ("workload",), text)
-            return None
-        if objective:
+        name = self.document["workload"]
+        if name is not None and not objective:
+            found = self._checked(("workload",), WORKLOADS.require, name)
+            return WORKLOADS.get(found) if found else None
+        text = ""
+        if name is not None:
             given = "a command" if self._command else "--objective"
             text = f"with {given} a configuration has no workload; leave one of them out"
+        elif objective is False and not self.root.child("workload"):
+            text = (
+                f"a workload ({', '.join(WORKLOADS.names())}) is needed, "
+                "or a function of your own named with --objective FILE:NAME, "
+                "or a command after --: -- python train.py --lr={lr}"
+            )
+        if text:
             self.problems.under(self.root, ("workload",), text)
-            return None
-        found = self._checked(("workload",), WORKLOADS.require, name)
-        return WORKLOADS.get(found) if found else None
+        return None
 
     def _name(self, path: Path) -> str:
-        if self.document.name is not None:
-            return self.document.name
-        if not NAME.fullmatch(path.stem) and not self.root.child("name"):
-            self.problems.under(
-                self.root,
-                ("name",),
-                f"a name is needed, the file's own is none: {shown(path.stem)}",
-            )
-        return path.stem
-
-    def _declaration(self, workload: type[Workload] | None) -> Declaration | None:
-        try:
-            return Declaration.of(workload, self.hardware)
-        except AutomlError as error:
-            self.problems.under(self.root, ("workload",), str(error))
-            return None
+        name: str = self.document["name"] or path.stem
+        if not NAME.fullmatch(name) and not self.root.child("name"):
+            text = f"a name is needed, the file's own is none: {shown(name)}"
+            self.problems.under(self.root, ("name",), text)
+        return name
 
     def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
-        goals: Sequence[Any] = self.document.goals or (workload.goals if workload else ())
-        if not goals and not self.root.child("goals"):
+        goals, given = self.document["goals"], self.root.child("goals")
+        if goals is None:
+            goals = workload.goals if workload else ()
+        if not goals and not (given and given.broken_below()):
             text = "at least one goal is needed, such as 'minimize loss'"
             self.problems.under(self.root, ("goals",), text)
-            return ()
         parsed = self._checked(("goals",), parse_goals, goals) or () if goals else ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
-    def _check_fixed(self, declaration: Declaration) -> None:
-        for name, value in self.document.fixed.items():
-            reason = declaration.refuse_fixed(name, value)
-            if reason:
-                self.problems.under(self.root, ("fixed", name), reason)
+    def _check_reports(self, command: bool) -> None:
+        """Check how a command reports its metrics; `command`: whether one is tuned, or may be."""
+        reports = self.document["reports"]
+        if reports and not command:
+            text = "only a command has reports; add it to the line: -- python train.py --lr={lr}"
+            self.problems.under(self.root, ("reports",), text)
+            return
+        for name, pattern in reports.items():
+            from workers.command.patterns import compile_pattern
+            from workers.command.tensorboard import TENSORBOARD, check_reader
 
-    def _check_data(
-        self, workload: type[Workload], data: dict[str, Any], fixed: dict[str, Any]
-    ) -> None:
-        try:
-            workload.check(data, fixed)
-        except UsageError as error:
-            section = "data" if isinstance(error, DataError) else "fixed"
-            self.problems.under(self.root, (section,), str(error))
+            check = check_reader if name == TENSORBOARD else partial(compile_pattern, name, pattern)
+            self._checked(("reports", name), check)
+
+
+def _add_reports(root: Node, reports: Mapping[str, str]) -> None:
+    """Set entries that `--report` names, unless the file's section is not a mapping."""
+    if not reports or not isinstance(root.value, dict):
+        return
+    section = root.value.setdefault("reports", Node({}, "--report"))
+    if section.value is None:
+        section.value = {}
+    if isinstance(section.value, dict):
+        for name, pattern in reports.items():
+            section.value[name] = Node(pattern, f"--report {name}")
 
 
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:

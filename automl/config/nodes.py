@@ -82,10 +82,14 @@ class ConfigProblems:
 
     found: list[ConfigProblem] = field(default_factory=list)
 
+    def add(self, origin: str, text: str, line: int = 0, path: str = "") -> None:
+        """Add an error."""
+        self.found.append(ConfigProblem(origin, line, path, text))
+
     def at(self, node: Node, location: Sequence[str | int], text: str) -> None:
         """Add an error at a node, and mark the node as broken."""
         node.broken = True
-        self.found.append(ConfigProblem(node.origin, node.line, dotted(location), text))
+        self.add(node.origin, text, node.line, dotted(location))
 
     def under(self, root: Node, location: Sequence[str | int], text: str) -> None:
         """Add an error at a location of the tree, unless a node on the path is broken."""

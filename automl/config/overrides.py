@@ -1,21 +1,25 @@
-"""Overrides on the command line: `budget.trials=10`, `space.precision=[fp32,bf16]`."""
+"""Overrides on the command line: `budget.trials=10`, `space.precision=[fp32,bf16]`.
+
+They change a configuration, or the space of a stored sweep.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from automl.suggesters.user_prior import KEYS
+from search_spaces import Space
 
+from . import entries
 from .nodes import ConfigProblem, ConfigProblems, Node, dotted, shown
 from .scalars import plain_scalar
-from .schema import Entry
 from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
 
 # The sections whose keys are parameters, with the fields that an entry can have.
 FIELDS: Final[Mapping[str, Collection[str]]] = {
-    "space": tuple(Entry.model_fields),
+    "space": tuple(entries.KEYS),
     "beliefs": KEYS,
     "fixed": (),
     "reports": (),
@@ -50,9 +54,39 @@ def apply(root: Node, overrides: Iterable[str | Override], problems: ConfigProbl
         override = Override.parse(given) if isinstance(given, str) else given
         if override is None:
             rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-            problems.found.append(ConfigProblem(f"override {shown(given)}", 0, "", rule))
+            problems.add(f"override {shown(given)}", rule)
         else:
             _set(root, override, problems)
+
+
+def with_changes(space: Space, overrides: Sequence[str]) -> Space:
+    """The space after overrides of `space.NAME`, as a configuration has them.
+
+    A field that is not named stays. An entry of another name is a new parameter.
+
+    Raises:
+        ConfigError: an override is malformed or names something else than a parameter.
+    """
+    problems = ConfigProblems()
+    # The names of the space with no fields, so that overrides find them.
+    names = {name: Node({}, "the sweep") for name in space.parameters}
+    root = Node({"space": Node({**names}, "the sweep")}, "the sweep")
+    for text in overrides:
+        if not text.startswith("space."):
+            rule = "only the space can be changed here: space.NAME.FIELD=VALUE, space.NAME=[...]"
+            problems.add(f"override {text!r}", rule)
+    problems.raise_any("the overrides")
+    apply(root, overrides, problems)
+    problems.raise_any("the overrides")
+    changed = dict(space.parameters)
+    for name, entry in root.plain()["space"].items():
+        base = space.parameters.get(name)
+        if base is not None and entry == {}:
+            continue
+        if found := entries.read_entry(entry, base, root, name, problems):
+            changed[name] = found[0]
+    problems.raise_any("the overrides")
+    return Space(*changed.values(), constraints=space.constraints)
 
 
 def _set(root: Node, override: Override, problems: ConfigProblems) -> None:
@@ -107,15 +141,14 @@ def _value(override: Override, problems: ConfigProblems) -> Node | None:
     text = override.value.strip(" ")
     before = len(problems.found)
     if len(text) > MAX_BYTES:
-        problems.found.append(
-            ConfigProblem(override.label, 0, override.key, f"at most {MAX_BYTES} characters")
-        )
+        text = f"at most {MAX_BYTES} characters"
+        problems.add(override.label, text, path=override.key)
         return None
     if text[:1] not in ("[", "{", '"', "'"):
         try:
             return Node(plain_scalar(text), override.label)
         except ValueError as error:
-            problems.found.append(ConfigProblem(override.label, 0, override.key, str(error)))
+            problems.add(override.label, str(error), path=override.key)
             return None
     node = read_text(text, override.label, problems)
     # An override has no lines. Paths in its value begin with its key.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from pydantic import ValidationError
 
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Space
@@ -15,10 +14,9 @@ from search_spaces.expressions import Expression
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 
-from .declaration import Declaration
-from .entries import build
+from .entries import ENTRY_RULE, read_entry
 from .nodes import ConfigProblems, Node, shown
-from .schema import ENTRY_RULE, Entry, add_errors
+from .tunable import Tunable
 
 MAX_TRIED = 4096
 
@@ -38,7 +36,7 @@ class Resolution:
 
     Args:
         root: the configuration, for the lines of errors; problems: receives errors.
-        declaration: the parameters that can be tuned on this hardware.
+        tunable: the parameters that can be tuned on this hardware.
         fixed: the `fixed` section.
 
     Attributes:
@@ -48,7 +46,7 @@ class Resolution:
 
     root: Node
     problems: ConfigProblems
-    declaration: Declaration
+    tunable: Tunable
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)
     explicit: set[str] = field(default_factory=set)
@@ -90,7 +88,7 @@ class Resolution:
         """The `fixed` section, with the defaults of declared parameters that are not tuned."""
         defaults = {
             name: parameter.default
-            for name, parameter in self.declaration.parameters.items()
+            for name, parameter in self.tunable.parameters.items()
             if name not in self.tuned
             and parameter.has_default
             and self._conditions(parameter) is not None
@@ -100,7 +98,7 @@ class Resolution:
     def _select(self, entries: Mapping[str, Any] | None) -> None:
         """Collect the requested parameters, before conditions and constraints are resolved."""
         if entries is None:
-            self._take(self.declaration.parameters)
+            self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
             self._entry(name, entry)
@@ -115,50 +113,40 @@ class Resolution:
     def _entry(self, name: str, entry: Any) -> None:
         if entry == "auto":
             self._auto(name)
-        elif isinstance(entry, list):
-            self._build(name, {"choices": entry})
-        elif isinstance(entry, dict):
+        elif isinstance(entry, dict | list):
             self._build(name, entry)
         else:
             self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
 
     def _auto(self, name: str) -> None:
-        group, gone = self.declaration.group(name), self.declaration.gone(name)
+        group, gone = self.tunable.group(name), self.tunable.gone(name)
         if gone:
             self.dropped.append(Exclusion(name, None, gone))
         elif not group:
-            known = self.declaration.names()
+            known = self.tunable.names()
             self._refuse(name, f"unknown knob; {nearest(name, known)}")
         self._take(group)
         if name in group:
             self.explicit.add(name)
 
-    def _build(self, name: str, entry: dict[str, Any]) -> None:
-        where = ("space", name)
-        base = self.declaration.parameter(name)
-        unavailable = self.declaration.unavailable(name, explicit="choices" in entry)
-        if base is None and self.declaration.workload and not self.declaration.gone(name):
-            text = f"unknown parameter of workload {self.declaration.workload}"
-            self._refuse(name, f"{text}; {nearest(name, self.declaration.names())}")
+    def _build(self, name: str, entry: dict[str, Any] | list[Any]) -> None:
+        base = self.tunable.parameter(name)
+        explicit = isinstance(entry, list) or "choices" in entry
+        unavailable = self.tunable.unavailable(name, explicit=explicit)
+        if base is None and self.tunable.workload and not self.tunable.gone(name):
+            text = f"unknown parameter of workload {self.tunable.workload}"
+            self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
-        try:
-            parsed = Entry.model_validate(entry)
-            parameter = build(
-                name, parsed, base, unavailable, slow=[*self.declaration.unavailable(name)]
-            )
-        except ValidationError as error:
-            add_errors(error, self.root, where, Entry, self.problems)
-        except SpaceError as error:
-            self._refuse(name, str(error))
-        else:
-            self.tuned[name] = parameter
-            self.explicit.add(name)
-            wanted = parsed.choices or (base.choices if isinstance(base, Choice) else ())
-            self.dropped += [
-                Exclusion(name, value, unavailable[value])
-                for value in wanted
-                if value in unavailable
-            ]
+        slow = [*self.tunable.unavailable(name)]
+        found = read_entry(entry, base, self.root, name, self.problems, unavailable, slow)
+        if found is None:
+            return
+        self.tuned[name], parsed = found
+        self.explicit.add(name)
+        wanted = parsed["choices"] or (base.choices if isinstance(base, Choice) else ())
+        self.dropped += [
+            Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
+        ]
 
     def _take(self, parameters: Mapping[str, Parameter]) -> None:
         """Tune parameters as declared."""
@@ -167,18 +155,18 @@ class Resolution:
                 continue
             self.tuned[name] = parameter
             self.dropped += [
-                Exclusion(name, *item) for item in self.declaration.unavailable(name).items()
+                Exclusion(name, *item) for item in self.tunable.unavailable(name).items()
             ]
 
     def _check_conditions(self, parameter: Parameter) -> None:
         """Check that a condition names a known parameter, and values that it can have."""
         for parent, values in parameter.when.items():
-            found = self.tuned.get(parent) or self.declaration.parameter(parent)
+            found = self.tuned.get(parent) or self.tunable.parameter(parent)
             if found is None and parent not in self.fixed:
-                hint = nearest(parent, [*self.tuned, *self.declaration.parameters])
+                hint = nearest(parent, [*self.tuned, *self.tunable.parameters])
                 self._refuse(parameter.name, f"when names the unknown parameter {parent!r}; {hint}")
-            declared = self.declaration.parameter(parent) or found
-            known = self.declaration.unavailable(parent)
+            declared = self.tunable.parameter(parent) or found
+            known = self.tunable.unavailable(parent)
             for value in values:
                 if (
                     found
@@ -217,7 +205,7 @@ class Resolution:
                     parent: tuple(value for value in values if self.tuned[parent].legal(value))
                 }
             else:
-                declared = self.declaration.parameters.get(parent)
+                declared = self.tunable.parameters.get(parent)
                 value = self._fixed_value(parent)
                 inherited = (
                     self._conditions(declared) if declared and parent not in self.fixed else {}
@@ -232,9 +220,9 @@ class Resolution:
         return left if all(left.values()) else None
 
     def _fixed_value(self, name: str) -> Value | None:
-        value = self.fixed.get(name, self.declaration.defaults.get(name))
-        if value is None and name in self.declaration.parameters:
-            value = self.declaration.parameters[name].default
+        value = self.fixed.get(name, self.tunable.defaults.get(name))
+        if value is None and name in self.tunable.parameters:
+            value = self.tunable.parameters[name].default
         return value if isinstance(value, bool | int | float | str) else None
 
     def _never_active(self, name: str, parameter: Parameter) -> None:
@@ -275,9 +263,9 @@ class Resolution:
 
     def _constraints(self) -> list[Expression]:
         """The declared constraints; those of what is tuned only on request, if it is named."""
-        named = {name for name in self.declaration.on_request if name in (*self.tuned, *self.fixed)}
-        further = [c for c in self.declaration.further if named.intersection(c.names)]
-        return [*self.declaration.constraints, *further]
+        named = {name for name in self.tunable.on_request if name in (*self.tuned, *self.fixed)}
+        further = [c for c in self.tunable.further if named.intersection(c.names)]
+        return [*self.tunable.constraints, *further]
 
     def _declared_constraints(self) -> list[str]:
         """The workload's constraints, with the values of untuned parameters filled in."""

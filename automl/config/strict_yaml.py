@@ -12,7 +12,7 @@ import yaml
 
 from automl.errors import ConfigError
 
-from .nodes import ConfigProblem, ConfigProblems, Location, Node, shown
+from .nodes import ConfigProblems, Location, Node, shown
 from .scalars import check_text, plain_scalar
 
 MAX_BYTES = 64 * 1024
@@ -39,17 +39,13 @@ def read_file(path: Path, problems: ConfigProblems) -> Node | None:
 def read_bytes(raw: bytes, origin: str, problems: ConfigProblems) -> Node | None:
     """The tree of the content of a file; errors go to `problems`."""
     if len(raw) > MAX_BYTES:
-        problems.found.append(
-            ConfigProblem(origin, 1, "", f"a configuration has at most {MAX_BYTES} bytes")
-        )
+        problems.add(origin, f"a configuration has at most {MAX_BYTES} bytes", 1)
         return None
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        problems.found.append(
-            ConfigProblem(origin, line, "", f"not UTF-8: byte 0x{raw[error.start]:02x}")
-        )
+        problems.add(origin, f"not UTF-8: byte 0x{raw[error.start]:02x}", line)
         return None
     return read_text(text, origin, problems)
 
@@ -64,16 +60,12 @@ def read_text(text: str, origin: str, problems: ConfigProblems) -> Node | None:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        problems.found.append(ConfigProblem(origin, line, "", f"not YAML: {reason}"))
+        problems.add(origin, f"not YAML: {reason}", line)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        problems.found.append(
-            ConfigProblem(
-                origin, line, "", f"not YAML: character {error.character!r} is not allowed"
-            )
-        )
+        problems.add(origin, f"not YAML: character {error.character!r} is not allowed", line)
     except (ValueError, OverflowError) as error:  # from a bad escape such as "\UFFFFFFFF"
-        problems.found.append(ConfigProblem(origin, 1, "", f"not YAML: {error}"))
+        problems.add(origin, f"not YAML: {error}", 1)
     return None
 
 
@@ -89,18 +81,14 @@ class _Reader:
     def document(self) -> Node | None:
         next(self.events)  # start of the stream
         if isinstance(next(self.events), yaml.StreamEndEvent):
-            self.problems.found.append(
-                ConfigProblem(self.origin, 1, "", "the configuration is empty")
-            )
+            self.problems.add(self.origin, "the configuration is empty", 1)
             return None
         root = self.node(next(self.events), ())
         next(self.events)  # end of the document
         after = next(self.events)
         if not isinstance(after, yaml.StreamEndEvent):
             line = after.start_mark.line + 1
-            self.problems.found.append(
-                ConfigProblem(self.origin, line, "", "one document is needed, here is another")
-            )
+            self.problems.add(self.origin, "one document is needed, here is another", line)
         return root
 
     def node(self, event: Any, location: Location) -> Node:

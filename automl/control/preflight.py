@@ -9,8 +9,8 @@ from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.names import check_name
-from automl.core.ranks import check_room, most_ranks
-from automl.core.resources import MAX_SLOTS
+from automl.core.ranks import check_room, max_ranks
+from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
@@ -62,7 +62,8 @@ def check_spec(
     plugins = plugins or Plugins.of(spec)
     if plugins.stopper.options:
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
-    _check_counts(spec)
+    for name in ("workers", "min_workers", "max_steps", "max_retries"):
+        KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train
@@ -86,24 +87,9 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
         )
 
 
-def _check_counts(spec: SweepSpec) -> None:
-    """Raise UsageError if `workers`, `max_steps` or `max_retries` is out of its range."""
-    for name, value, least in (
-        ("workers", spec.workers, 1),
-        ("min_workers", spec.min_workers, 1),
-        ("max_steps", spec.max_steps, 1),
-        ("max_retries", spec.max_retries, 0),
-    ):
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if value is not None and not (whole and value >= least):
-            raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    if spec.workers is not None and spec.workers > MAX_SLOTS:
-        raise UsageError(f"workers must be at most {MAX_SLOTS}, got {spec.workers}")
-
-
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
     """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
-    most = most_ranks(spec)
+    most = max_ranks(spec)
     if most > 1 and spec.workload is None and dispatcher == "inline":
         raise UsageError(
             f"the dispatcher 'inline' runs one rank of your objective, in this process, "

@@ -18,7 +18,7 @@ from .events import (
 )
 from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
 from .reports import ReportLog, ReportPoint
-from .resources import Resources, read_resources
+from .resources import Resources
 from .snapshot import Activity, Snapshot
 from .spec import SweepSpec
 from .state import SweepState
@@ -56,5 +56,4 @@ __all__ = [
     "parse_duration",
     "parse_goals",
     "read_budget",
-    "read_resources",
 ]

@@ -15,26 +15,44 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class WrongValue(UsageError):
+    """A value that an argument or a setting cannot have.
+
+    Args:
+        name: of the argument.
+        rule: what it must be.
+        value: what it is.
+        hint: said behind that.
+    """
+
+    def __init__(self, name: str, rule: str, value: Any, hint: str = "") -> None:
+        super().__init__(f"{name} must be {rule}, got {shown(value)}{hint}")
+        self.rule, self.value, self.hint = rule, value, hint
+
+
 def shown(value: Any) -> str:
     """A wrong value in a message: what it is, and its type."""
     return f"{show(value)} ({type(value).__name__})"
 
 
-def whole(name: str, value: Any, *, least: int | None = None) -> int:
-    """A whole number of at least `least` that fits 64 bits; NumPy's become Python's.
+def whole(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
+    """A whole number within these bounds that fits 64 bits; NumPy's become Python's, 3.0 is 3.
 
     Raises:
-        UsageError: it is none, such as all of the functions here raise.
+        WrongValue: it is none, such as all of the functions here raise.
     """
     try:
-        number = None if isinstance(value, bool) else operator.index(value)
+        exact = isinstance(value, float) and value.is_integer()
+        number = None if isinstance(value, bool) else int(value) if exact else operator.index(value)
     except TypeError:
         number = None
     if number is not None and abs(number) > MAX:
         raise UsageError(f"{name} must fit 64 bits, got {shown(value)}")
     if number is None or (least is not None and number < least):
         bound = "" if least is None else f" of at least {least}"
-        raise UsageError(f"{name} must be a whole number{bound}, got {shown(value)}")
+        raise WrongValue(name, f"a whole number{bound}", value)
+    if most is not None and number > most:
+        raise WrongValue(name, f"at most {most}", value)
     return number
 
 
@@ -45,28 +63,43 @@ def finite(name: str, value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise UsageError(f"{name} must be a finite number, got {shown(value)}")
+        words = "number" if isinstance(value, str | bool) else "finite number"
+        raise WrongValue(name, f"a {words}", value)
     return number
 
 
 def flag(name: str, value: Any) -> bool:
     """True or False."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{name} must be True or False, got {shown(value)}")
-    return value
+    return bool(of_type(name, value, bool, "True or False"))
 
 
 def text(name: str, value: Any) -> str:
     """A text."""
-    if not isinstance(value, str):
-        raise UsageError(f"{name} must be a text, got {shown(value)}")
+    return cast(str, of_type(name, value, str, "a text"))
+
+
+def function(name: str, value: F) -> F:
+    """Something that can be called."""
+    return of_type(name, value, Callable, "a function")
+
+
+def mapping(name: str, value: Any) -> Mapping[str, Any]:
+    """Values by the name of a parameter; None stands for no values."""
+    given: Mapping[str, Any] = {} if value is None else value
+    return of_type(name, given, Mapping, "a mapping of names to values")
+
+
+def of_type(name: str, value: T, kind: Any, rule: str) -> T:
+    """The value, if it is of a type."""
+    if not isinstance(value, kind):
+        raise WrongValue(name, rule, value)
     return value
 
 
 def location(name: str, value: Any, of: str = "database") -> str:
     """A place as a text: a folder, or the URL of a database or of something else."""
     if not isinstance(value, str | os.PathLike) or not (found := os.fspath(value)):
-        raise UsageError(f"{name} must be a folder or the URL of a {of}, got {shown(value)}")
+        raise WrongValue(name, f"a folder or the URL of a {of}", value)
     return text(name, found)
 
 
@@ -75,33 +108,19 @@ def optional(check: Callable[..., T], name: str, value: Any, **rules: Any) -> T 
     return None if value is None else check(name, value, **rules)
 
 
-def function(name: str, value: F) -> F:
-    """Something that can be called."""
-    if not callable(value):
-        raise UsageError(f"{name} must be a function, got {shown(value)}")
-    return value
-
-
-def mapping(name: str, value: Any) -> Mapping[str, Any]:
-    """Values by the name of a parameter."""
-    if not isinstance(value, Mapping):
-        raise UsageError(f"{name} must map parameters to values, got {shown(value)}")
-    return value
-
-
 def listed(name: str, value: Any, kinds: type | tuple[type, ...], words: str) -> list[Any]:
     """One item of these types or several, as a list."""
     items = [value] if isinstance(value, kinds) else value
     if isinstance(items, str | bytes) or not isinstance(items, Iterable):
-        raise UsageError(f"{name} must be {words} or a list of them, got {shown(value)}")
+        raise WrongValue(name, f"{words} or a list of them", value)
     items = list(items)
     for item in items:
         if not isinstance(item, kinds):
-            raise UsageError(f"{name} must be {words} or a list of them, got {shown(item)} in it")
+            raise WrongValue(name, f"{words} or a list of them", item, " in it")
     return items
 
 
 def metrics(value: Any) -> tuple[Metric, ...]:
     """Declared metrics."""
     words = "an automl.Metric, such as Metric('latency', 'minimize', 'speed'),"
-    return tuple(cast(Iterable[Metric], listed("metrics", value, Metric, words)))
+    return tuple(listed("metrics", value, Metric, words))

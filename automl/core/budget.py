@@ -2,32 +2,46 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import UsageError
 
-from .arguments import finite, shown, whole
+from .arguments import WrongValue, mapping
 from .goals import parse_duration
+from .keys import DURATION, NUMBER, Kind, above, key, keys_of, read_keys, whole
 
 
 @dataclass(frozen=True)
 class Budget:
-    """When a sweep ends: as soon as any of these limits is reached.
+    """When a sweep ends: as soon as any of these limits is reached. Times are in seconds."""
 
-    Args:
-        trials: number of trials; trial 0 and failed trials count.
-        time: wall-clock seconds of the sweep, summed over all of its runs.
-        worker_time: seconds summed over slots.
-        target: a value of the first goal that is good enough.
-        gain: the sweep ends if another trial is expected to improve the goal by less (unit of
-            the goal). Only some suggesters can estimate this, such as `bayes`.
-    """
-
-    trials: int | None = None
-    time: float | None = None
-    worker_time: float | None = None
-    target: float | None = None
-    gain: float | None = None
+    trials: int | None = key(
+        whole(least=1),
+        "Number of trials, with trial 0, failed ones and those of earlier runs.",
+        "trials: 50",
+        None,
+        flag="--trials N",
+    )
+    time: float | None = key(
+        DURATION,
+        "Wall-clock time of all runs of the sweep, such as 10m or 1h30m.",
+        "time: 2h30m",
+        None,
+        flag="--budget TIME",
+    )
+    worker_time: float | None = key(
+        DURATION, "Time summed over slots, as a cluster bills it.", "worker_time: 40h", None
+    )
+    target: float | None = key(
+        NUMBER, "Value of the first goal that is good enough.", "target: 0.05", None
+    )
+    gain: float | None = key(
+        above(0),
+        "Least expected gain of another trial, in the unit of the goal. The sweep ends if `bayes` "
+        "expects less three times in a row, after at least ten trials.",
+        "gain: 0.001",
+        None,
+    )
 
     def spent(self, trials: float = 0, time: float = 0, worker_time: float = 0) -> float | None:
         """The share that is spent of the limit that ends first, or more than 1; None without one.
@@ -43,56 +57,43 @@ class Budget:
         return max((used / limit for used, limit in limits if limit), default=None)
 
 
+LIMITS: Final = keys_of(Budget)
+
+
+def checked_budget(budget: Any, name: str = "budget") -> Budget:
+    """The budget that a `Budget` or a mapping of its fields describes.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    given = vars(budget) if isinstance(budget, Budget) else mapping(name, budget)
+    return Budget(**read_keys(LIMITS, given, f"a {name}"))
+
+
+BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
+
+
 def read_budget(
-    budget: Budget | Mapping[str, Any] | str | float | None, trials: int | None
+    budget: Budget | Mapping[str, Any] | str | float | None, **limits: float | None
 ) -> Budget:
-    """Parse a budget as a person writes it.
+    """The budget of a sweep that must have an end.
 
     Args:
-        budget: a `Budget`, a mapping with its fields, or a duration such as "10m".
-        trials: if given, replaces the budget's number of trials.
+        budget: a `Budget`, a mapping of its fields, or a duration such as "10m".
+        limits: fields that replace the budget's, if they are not None.
 
     Raises:
         UsageError: the budget is malformed, or it never ends the sweep.
     """
     if isinstance(budget, str | int | float) and not isinstance(budget, bool):
         budget = Budget(time=parse_duration(budget))
-    elif isinstance(budget, Mapping):
-        unknown = set(budget) - set(vars(Budget()))
-        if unknown:
-            raise UsageError(
-                "a budget has trials, time, worker_time, target and gain, "
-                f"got {', '.join(sorted(map(str, unknown)))}"
-            )
-        times = {
-            key: parse_duration(budget[key])
-            for key in ("time", "worker_time")
-            if budget.get(key) is not None
-        }
-        budget = Budget(**{**budget, **times})
-    budget = Budget() if budget is None else budget
-    if not isinstance(budget, Budget):
-        raise UsageError(
-            "budget must be a duration such as '10m', or a mapping of trials, time, worker_time, "
-            f"target and gain; got {shown(budget)}"
-        )
-    if trials is not None:
-        budget = replace(budget, trials=trials)
-    budget = checked_budget(budget)
-    if replace(budget, gain=None) == Budget():
+    if not isinstance(budget, Budget | Mapping | None):
+        rule = "a duration such as '10m', or a mapping of trials, time, worker_time, target, gain"
+        raise WrongValue("budget", rule, budget)
+    given = {name: value for name, value in limits.items() if value is not None}
+    found = replace(checked_budget(budget), **read_keys(LIMITS, given))
+    if replace(found, gain=None) == Budget():
         raise UsageError(
             "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
         )
-    return budget
-
-
-def checked_budget(budget: Budget) -> Budget:
-    """The budget with plain numbers; raises UsageError if one is wrong."""
-    found: dict[str, Any] = {}
-    for name, value in vars(budget).items():
-        if value is not None:
-            found[name] = whole(name, value, least=1) if name == "trials" else finite(name, value)
-    for name in ("time", "worker_time", "gain"):
-        if found.get(name, 1.0) <= 0:
-            raise UsageError(f"{name} of a budget must be above 0, got {found[name]:g}")
-    return Budget(**found)
+    return found

@@ -7,15 +7,10 @@ from automl.errors import UsageError
 from search_spaces import Choice, Int, Space
 from search_spaces.plugins import nearest
 
-from .arguments import shown, whole
-from .spec import SweepSpec
+from .arguments import shown
+from .spec import RANKS, SweepSpec
 
 Ranks = int | str
-
-
-def read_ranks(ranks: Any) -> Ranks:
-    """A number of ranks of at least 1, or a name; raises UsageError if it is neither."""
-    return ranks if isinstance(ranks, str) else whole("ranks", ranks, least=1)
 
 
 def ranks_of(ranks: Ranks, params: Mapping[str, Any]) -> int:
@@ -23,14 +18,14 @@ def ranks_of(ranks: Ranks, params: Mapping[str, Any]) -> int:
     return int(params.get(ranks, 1)) if isinstance(ranks, str) else ranks
 
 
-def most_ranks(spec: SweepSpec) -> int:
+def max_ranks(spec: SweepSpec) -> int:
     """The most ranks that a trial may have.
 
     Raises:
         UsageError: `ranks` names no parameter whose values are whole numbers of at least 1, or the
             sweep runs a workload, whose ranks are options of its own.
     """
-    ranks = read_ranks(spec.ranks)
+    ranks = RANKS.read("ranks", spec.ranks)
     if spec.workload is not None and ranks != 1:
         raise UsageError(
             f"ranks of a sweep are for your own objective, and this one runs the workload "
@@ -41,7 +36,7 @@ def most_ranks(spec: SweepSpec) -> int:
 
 def check_room(spec: SweepSpec, slots: int) -> None:
     """Raise UsageError if a trial may have more ranks than there are slots."""
-    if (most := most_ranks(spec)) > slots and spec.workload is None:
+    if (most := max_ranks(spec)) > slots and spec.workload is None:
         what = f"parameter {spec.ranks!r} can be" if isinstance(spec.ranks, str) else "ranks is"
         raise UsageError(
             f"each rank of a trial takes a slot: {what} {most}, and there are {slots} slots. "

@@ -1,91 +1,248 @@
-"""The specification of a sweep: everything that a controller needs. The ledger stores it."""
+"""The specification of a sweep: everything that a controller needs. The ledger stores it.
+
+Each setting is declared here once, with its `Key`: the keys of a configuration, flags, keyword
+arguments and the reference page derive from it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from inspect import signature
+from typing import Any, Final
 
 from search_spaces import Space
+from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
-from .budget import Budget
+from . import arguments
+from .arguments import F, WrongValue
+from .budget import BUDGET, Budget
 from .goals import Constraint, Goal
+from .keys import (
+    DURATION,
+    FLAG,
+    MAPPING,
+    TEXT,
+    Key,
+    Kind,
+    key,
+    keys_of,
+    listed,
+    mapped,
+    whole,
+)
 from .metrics import declared
-from .resources import Resources
-from .worker_range import WorkerRange
+from .names import check_name
+from .resources import RESOURCES, Resources
+from .worker_range import WORKERS, WorkerRange
+
+
+def _plugin(name: str, value: Any) -> Any:
+    if isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("name"), str)):
+        return value
+    raise WrongValue(name, "a name, or a mapping of name and options,", value)
+
+
+def _space(name: str, value: Any) -> dict[str, Any] | None:
+    if value == "auto" or (isinstance(value, dict) and value):
+        return None if value == "auto" else value
+    raise WrongValue(name, "auto, or a mapping of parameters to what may be tried,", value)
+
+
+def _artifacts(name: str, value: Any) -> str:
+    return "" if value == "" else read_location(arguments.location(name, value, of="bucket"))
+
+
+def _store(name: str, value: Any) -> str:
+    return arguments.location(name, value)
+
+
+PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
+RANKS: Final = Kind(
+    "whole number, or the name of a parameter",
+    lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
+)
 
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """The specification of one sweep.
+    """The specification of one sweep. A field with a `key` says itself what it means.
 
     Args:
-        name: of the sweep.
-        space: the parameters to tune.
-        goals: at least one.
-        workload: name of the workload; None if the user gives an objective.
-        data, fixed: sections of the configuration, for the workload.
         suggester_options, stopper_options: for their constructors.
-        workers: number of slots, or the most of a range; None for as many as there is room for.
         min_workers: the least slots, if they come and go (`worker_range`); None if not.
-        max_retries: attempts after the first that a trial gets if its configuration did not
-            cause the failure.
-        max_steps: the last step of a trial if it is known, for stoppers.
-        resumable: the user's objective goes on from its own checkpoint after a pause, so stoppers
-            may pause it. (Workloads always can.)
-        ranks: processes of a trial of the user's objective, one slot each: a number, or the name of
-            a parameter that is the number. (A workload's are options of its own.)
-        timeout: an attempt without a step or report for this many seconds counts as hung; None for
-            the default of a workload (15 minutes), and for no limit with the user's objective.
-        disk_bytes: limit on all checkpoints of the sweep together; None for half of the free disk.
-        beliefs: the user's prior on good values, by parameter
-            (`suggesters.user_prior`).
         metrics: declared by the workload, or by the user for their objective.
-        trackers: names of the tools that the sweep is written to while it runs (`automl.trackers`).
         command: what the trials run, as it was typed, to be shown. It is never run from here:
             whoever runs the sweep types it again. "" if they run no command.
-        reports: where a command reports its metrics (`workers.command.CommandObjective`).
-        stop_grace: seconds between a request to a command to stop and SIGTERM.
-        artifacts: a folder or a URL where checkpoints and exports are kept
-            (`workers.artifacts.location`); "" or "none" for the store.
-        artifacts_folder: the sweep's own folder there.
+        artifacts_folder: the sweep's own folder in `artifacts`.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
     """
 
-    name: str
-    space: Space
-    goals: tuple[Goal, ...]
-    constraints: tuple[Constraint, ...] = ()
-    workload: str | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    budget: Budget = field(default_factory=Budget)
-    suggester: str = "bayes"
+    name: str = key(
+        Kind("text", lambda _, value: check_name(value)),
+        "Name of the sweep: 1 to 64 letters, digits, `_`, `.` or `-`. "
+        "If it is in use, `-2` is added.",
+        "name: nmt",
+        words="the file's name",
+        flag="--name NAME",
+    )
+    space: Space = key(
+        Kind("mapping, or `auto`", _space),
+        "What is tuned. A value is a list of choices, a range, or `auto` for a parameter or a knob "
+        "of the workload. `space: auto` tunes all that the workload declares. "
+        "See [parameters](#parameters).",
+        "space:\n  learning_rate: {low: 1e-4, high: 1e-2, log: true}\n  precision: [fp32, bf16]\n"
+        "  attention_layout: auto",
+        words="all that the workload declares",
+    )
+    goals: tuple[Goal, ...] = key(
+        listed(Kind("goal", lambda _, value: Goal.parse(value))),
+        "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, "
+        "`within 10m` or nothing. See [several goals](../guides/goals.md).",
+        "goals: [maximize bleu within 10m, minimize seconds]",
+        words="the workload's",
+    )
+    constraints: tuple[Constraint, ...] = key(
+        listed(TEXT),
+        "Bounds on metrics, and conditions on parameters. "
+        "See [constraints](../guides/constraints.md).",
+        "constraints: [peak_memory_bytes <= 8e9, num_layers * width <= 512]",
+        (),
+    )
+    workload: str | None = key(
+        TEXT,
+        "The workload to train (`automl workloads`). Leave it out for a function or a command.",
+        "workload: translation",
+        None,
+    )
+    data: Mapping[str, Any] = key(
+        MAPPING,
+        "The data set of the workload: its `name`, and settings such as `dir`.",
+        "data: {name: multi30k, dir: data/multi30k}",
+        dict,
+        "the workload's built-in data",
+    )
+    fixed: Mapping[str, Any] = key(
+        MAPPING, "Options of the workload that are not tuned.", "fixed: {max_epochs: 5}", dict
+    )
+    budget: Budget = key(
+        BUDGET,
+        "When the sweep ends: at the first of these.",
+        "budget: {trials: 50, time: 2h}",
+        Budget,
+    )
+    suggester: str = key(
+        PLUGIN,
+        "Proposes configurations: `bayes`, `ax`, `tpe`, `optuna-gp`, `sobol`, `random`, or "
+        "[your own](../guides/plugins.md).",
+        "suggester: tpe",
+        "bayes",
+    )
     suggester_options: Mapping[str, Any] = field(default_factory=dict)
-    stopper: str = "none"
+    stopper: str = key(
+        PLUGIN,
+        "Ends or pauses poor trials: `none`, `asha`, `hyperband`, `median`, `curve`. "
+        "See [early stopping](../guides/early-stopping.md) and [options](#options-of-stoppers).",
+        "stopper: {name: asha, grace: 5, factor: 3}",
+        "none",
+    )
     stopper_options: Mapping[str, Any] = field(default_factory=dict)
-    workers: int | None = None
+    workers: int | None = key(
+        WORKERS,
+        "Number of slots: how many trials of one rank run at once. On a Ray cluster also a "
+        "[range](../guides/ray.md#workers-that-come-and-go).",
+        "workers: 4",
+        None,
+        "as many as there is room for",
+        "--workers N",
+    )
     min_workers: int | None = None
-    resources: Resources = field(default_factory=Resources)
-    seed: int = 0
-    max_retries: int = 2
-    max_steps: int | None = None
-    resumable: bool = False
-    ranks: int | str = 1
-    timeout: float | None = None
+    resources: Resources = key(
+        RESOURCES,
+        "What a slot has. See [GPUs and memory](../guides/gpus.md).",
+        "resources: {cpus: 4, gpus: 1, memory: 16GB}",
+        Resources,
+    )
+    seed: int = key(whole(0), "Seed of everything random.", "seed: 7", 0, flag="--seed N")
+    max_retries: int = key(
+        whole(0),
+        "How often a trial runs again if its configuration did not cause its failure.",
+        "max_retries: 5",
+        2,
+    )
+    max_steps: int | None = key(
+        whole(1),
+        "The last step of a trial, if it is known; stoppers use it.",
+        "max_steps: 100",
+        None,
+    )
+    resumable: bool = key(
+        FLAG,
+        "Whether your function or command goes on from a checkpoint of its own, so that a stopper "
+        "may pause it.",
+        "resumable: true",
+        False,
+        "true for a command, else false",
+    )
+    ranks: int | str = key(
+        RANKS,
+        "Processes of a trial of your own function or command, one slot each. "
+        "See [ranks](../guides/ranks.md).",
+        "ranks: 4",
+        1,
+    )
+    timeout: float | None = key(
+        DURATION,
+        "A trial that shows no sign of life for so long fails as `timeout`.",
+        "timeout: 30m",
+        None,
+        "15 minutes for a workload, else none",
+    )
     disk_bytes: int | None = None
-    beliefs: Mapping[str, Any] = field(default_factory=dict)
+    beliefs: Mapping[str, Any] = key(
+        MAPPING,
+        "Expected good values by parameter; only `bayes` uses them. "
+        "See [prior knowledge](../guides/prior-knowledge.md#where-good-values-probably-are).",
+        "beliefs: {learning_rate: {at: 2e-3, spread: 0.1}}",
+        dict,
+    )
     metrics: tuple[Metric, ...] = ()
-    trackers: tuple[str, ...] = ()
+    trackers: tuple[str, ...] = key(
+        listed(TEXT),
+        "Tools that the sweep is written to while it runs. "
+        "See [other tools](../guides/other-tools.md).",
+        "trackers: [mlflow, tensorboard]",
+        (),
+    )
     explored: Space | None = None
     command: str = ""
-    reports: Mapping[str, str] = field(default_factory=dict)
-    stop_grace: float = 10.0
-    artifacts: str = ""
+    reports: Mapping[str, str] = key(
+        mapped(TEXT),
+        "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
+        "`tensorboard` is a folder of event files. See [reports](../guides/script.md#reports).",
+        "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
+        dict,
+    )
+    stop_grace: float = key(
+        DURATION,
+        "Time between the request to a command to stop and SIGTERM.",
+        "stop_grace: 1m",
+        10.0,
+        "`10s`",
+    )
+    artifacts: str = key(
+        Kind("text", _artifacts),
+        "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
+        "trials; `none` for the store. See [artifacts](../guides/artifacts.md).",
+        "artifacts: s3://bucket/sweeps",
+        "",
+        "in the store",
+        "--artifacts URL",
+    )
     artifacts_folder: str = ""
     received: bool = field(default=False, compare=False)
 
@@ -105,8 +262,10 @@ class SweepSpec:
         least = self.workers if self.min_workers is None else self.min_workers
         return WorkerRange(least, self.workers)
 
-    def with_workers(self, workers: WorkerRange) -> SweepSpec:
-        """The spec with another number of slots."""
+    def with_workers(self, workers: WorkerRange | None) -> SweepSpec:
+        """The spec with another number of slots; None for as many as there is room for."""
+        if workers is None:
+            return replace(self, workers=None, min_workers=None)
         least = workers.min if workers.elastic else None
         return replace(self, workers=workers.max, min_workers=least)
 
@@ -133,41 +292,10 @@ class SweepSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
-        explored = {"explored": self.explored.to_dict()} if self.explored else {}
-        least = {} if self.min_workers is None else {"min_workers": self.min_workers}
-        return {
-            **explored,
-            **least,
-            "name": self.name,
-            "space": self.space.to_dict(),
-            "goals": [str(goal) for goal in self.goals],
-            "constraints": [str(constraint) for constraint in self.constraints],
-            "workload": self.workload,
-            "data": dict(self.data),
-            "fixed": dict(self.fixed),
-            "budget": vars(self.budget),
-            "suggester": self.suggester,
-            "suggester_options": dict(self.suggester_options),
-            "stopper": self.stopper,
-            "stopper_options": dict(self.stopper_options),
-            "workers": self.workers,
-            "resources": vars(self.resources),
-            "seed": self.seed,
-            "max_retries": self.max_retries,
-            "timeout": self.timeout,
-            "max_steps": self.max_steps,
-            "resumable": self.resumable,
-            "ranks": self.ranks,
-            "disk_bytes": self.disk_bytes,
-            "beliefs": dict(self.beliefs),
-            "metrics": [vars(metric) for metric in self.metrics],
-            "trackers": list(self.trackers),
-            "command": self.command,
-            "reports": dict(self.reports),
-            "stop_grace": self.stop_grace,
-            "artifacts": self.artifacts,
-            "artifacts_folder": self.artifacts_folder,
-        }
+        stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        del stored["received"]
+        absent = [name for name in ("explored", "min_workers") if stored[name] is None]
+        return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
@@ -176,6 +304,7 @@ class SweepSpec:
         goals = [Goal.parse(text) for text in data["goals"]]
         if data.pop("last_report_counts", False):  # as ledgers said it before goals could
             goals = [replace(goal, at_end=True) for goal in goals]
+        explored = data.get("explored")
         parsed: dict[str, Any] = {
             "space": Space.from_dict(data["space"]),
             "goals": tuple(goals),
@@ -184,7 +313,48 @@ class SweepSpec:
             "resources": Resources(**data["resources"]),
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
             "trackers": tuple(data.get("trackers", ())),
+            "explored": Space.from_dict(explored) if explored else None,
         }
-        if explored := data.get("explored"):
-            parsed["explored"] = Space.from_dict(explored)
         return cls(**{**data, **parsed, "received": True})
+
+
+def explained(function: F) -> F:
+    """Adds the meaning of each keyword that is a setting, and has none yet, to the docstring."""
+    words = function.__doc__ or ""
+    names = [name for name in signature(function).parameters if name in KEYS]
+    lines = [f"        {name}: {KEYS[name].help}" for name in names if f" {name}: " not in words]
+    function.__doc__ = "\n".join([words.rstrip(), "", "    Settings:", *lines])
+    return function
+
+
+def _plain(value: Any) -> Any:
+    """A field of the spec as JSON data."""
+    if isinstance(value, Space):
+        return value.to_dict()
+    if isinstance(value, Goal | Constraint):
+        return str(value)
+    if isinstance(value, Budget | Resources | Metric):
+        return vars(value)
+    if isinstance(value, tuple):
+        return list(map(_plain, value))
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+# The settings of a configuration: those of the spec, and of where and with what a sweep begins.
+KEYS: Final = {
+    **keys_of(SweepSpec),
+    "store": Key(
+        Kind("text", _store),
+        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/postgresql.md).",
+        "store: postgresql://automl@db.example/automl",
+        ".automl",
+        flag="--store URL",
+    ),
+    "prior": Key(
+        listed(TEXT),
+        "Finished trials to begin with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`. "
+        "See [prior knowledge](../guides/prior-knowledge.md#trials-from-elsewhere).",
+        "prior: [old.csv, sweep:last-week]",
+        (),
+    ),
+}

@@ -2,35 +2,29 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import UsageError
 
-from .arguments import shown, whole
+from .arguments import WrongValue
+from .keys import Kind, key, keys_of, read_keys, whole
 from .resources import MAX_SLOTS
+
+COUNT: Final = whole(1, MAX_SLOTS)
 
 
 @dataclass(frozen=True)
 class WorkerRange:
     """The least and the most workers, one per slot.
 
-    Args:
-        min: asked for all the time, at least 1.
-        max: asked for while trials wait.
-
     Raises:
-        UsageError: a number is out of its range.
+        UsageError: `min` exceeds `max`.
     """
 
-    min: int
-    max: int
+    min: int = key(COUNT, "Slots that are asked for all the time.", "min: 2")
+    max: int = key(COUNT, "Slots that are asked for while trials wait.", "max: 64")
 
     def __post_init__(self) -> None:
-        for name in ("min", "max"):
-            number = whole(f"{name} of workers", getattr(self, name), least=1)
-            object.__setattr__(self, name, number)
-            if number > MAX_SLOTS:
-                raise UsageError(f"workers must be at most {MAX_SLOTS}, got {number}")
         if self.min > self.max:
             raise UsageError(f"min of workers must not exceed max, got {self.min} and {self.max}")
 
@@ -43,7 +37,7 @@ class WorkerRange:
         return f"{self.min} to {self.max}" if self.elastic else str(self.max)
 
 
-def read_workers(workers: Any) -> WorkerRange | None:
+def read_workers(workers: Any, name: str = "workers") -> WorkerRange | None:
     """The range of a number or of a mapping of `min` and `max`; None for None.
 
     Raises:
@@ -52,10 +46,14 @@ def read_workers(workers: Any) -> WorkerRange | None:
     if workers is None or isinstance(workers, WorkerRange):
         return workers
     if isinstance(workers, Mapping):
-        if set(workers) != {"min", "max"}:
-            raise UsageError(
-                f"workers is a number, or a mapping of min and max, got {shown(dict(workers))}"
-            )
-        return WorkerRange(workers["min"], workers["max"])
-    number = whole("workers", workers, least=1)
+        bounds = read_keys(keys_of(WorkerRange), workers, name)
+        if len(bounds) < 2:
+            raise WrongValue(name, "a mapping of min and max", dict(workers))
+        return WorkerRange(**bounds)
+    number = COUNT.read(name, workers)
     return WorkerRange(number, number)
+
+
+WORKERS: Final = Kind(
+    f"{COUNT.words} or mapping", lambda name, value: read_workers(value, name), keys_of(WorkerRange)
+)

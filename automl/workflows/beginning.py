@@ -1,13 +1,12 @@
-"""What a sweep begins with: trials from elsewhere, configurations to try, limits."""
+"""How a sweep begins, whoever asks: its spec, trials from elsewhere, configurations to try."""
 
 import os
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from automl.control.beginning import create
 from automl.core import Command, SweepSpec, arguments
-from automl.core.environment import describe
 from automl.core.plugin_choice import PluginChoice
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
@@ -57,78 +56,89 @@ class Beginning:
         pinned = {} if limits is None else arguments.mapping("pin", limits)
         return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
 
-    def create(
-        self,
-        ledger: Ledger,
-        spec: SweepSpec,
-        suggester: PluginChoice[Suggester],
-        *,
-        rename: bool,
-        resume: bool,
-    ) -> SweepSpec:
-        """Create the sweep, or find it if it is to be resumed, and begin it.
 
-        Args:
-            suggester: of the sweep.
+def begin(
+    ledger: Ledger,
+    spec: SweepSpec,
+    beginning: Beginning,
+    *,
+    rename: bool = False,
+    resume: bool = False,
+    suggester: PluginChoice[Suggester] | None = None,
+    tell: Callable[[str, bool], None] = lambda text, incomplete: None,
+) -> SweepSpec:
+    """Create a sweep in a ledger and begin it, whoever asks for it.
 
-        Returns:
-            The spec, under the name of the sweep in the ledger.
+    Args:
+        beginning: what it begins with.
+        rename: a name that is in use gets "-2" or so; else it is refused.
+        resume: if there is a sweep of that name, go on with it.
+        suggester: of the sweep; None for the one that the spec names.
+        tell: called with a line about each source of trials, and whether it left some out.
 
-        Raises:
-            UsageError: something does not fit the sweep. Then a new sweep is deleted again.
-        """
-        if resume and ledger.exists(spec.name):
-            self._go_on(ledger, spec)
-            return self._with_budget(ledger, spec)
-        spec = replace(spec, name=ledger.create_sweep(spec, describe(), rename=rename))
-        try:
-            for source in self.prior:
-                found = import_trials.read(source, spec.space, spec.goals, ledger)
-                import_trials.add(ledger, spec.name, found.trials)
-                if found.left_out:
-                    warnings.warn(f"prior {_name(source)}: {found}", stacklevel=3)
-            if self.transfer is not None:
-                spec = transfer(ledger, spec.name, self.transfer, suggester)
-            self._go_on(ledger, spec)
-        except Exception:
-            ledger.delete(spec.name)
-            raise
-        return self._with_budget(ledger, spec)
+    Returns:
+        The spec, under the name of the sweep in the ledger, with a budget for what was imported.
 
-    def _go_on(self, ledger: Ledger, spec: SweepSpec) -> None:
-        """Enqueue the configurations that the sweep does not have, and set the limits."""
-        space = spec.space
-        limits = {}
-        if self.limits:
-            from automl.config.limits import limit_of  # its package takes 0.1 s to import
-
-            limits = {name: limit_of(space, name, value) for name, value in self.limits.items()}
-        Domain(space, limits)  # raises if no configuration is left
-        for params in self.configurations:
-            unknown = {n: v for n, v in params.items() if n not in space.parameters}
-            space.check({**space.complete(params), **unknown})
-        trials = ledger.trials(spec.name) if self.configurations else []
-        seen = {space.key(t.params) for t in trials if space.legal(t.params)}
-        wanted = {space.key(c): c for c in map(space.complete, self.configurations)}
-        new = [params for key, params in wanted.items() if key not in seen]
-        default = space.default()
-        if new and not trials and default is not None:
-            enqueue(ledger, spec.name, [default], "default")
-            new = [params for params in new if space.key(params) != space.key(default)]
-        if new:
-            enqueue(ledger, spec.name, new)
-        before = updated_limits([ledger.state(spec.name).limits])
-        if any(before.get(name) != limit for name, limit in limits.items()):
-            content = {name: limit.to_dict() for name, limit in limits.items()}
-            ledger.send(spec.name, Command("limits", content))
-
-    def _with_budget(self, ledger: Ledger, spec: SweepSpec) -> SweepSpec:
-        trials = spec.budget.trials
-        if not self.prior or trials is None:
-            return spec
-        added = sum(t.source == import_trials.SOURCE for t in ledger.trials(spec.name))
-        return replace(spec, budget=replace(spec.budget, trials=trials + added))
+    Raises:
+        UsageError: something does not fit the sweep. Then a new sweep is deleted again.
+    """
+    if resume and ledger.exists(spec.name):
+        _go_on(ledger, spec, beginning)
+        return _with_budget(ledger, spec, beginning)
+    spec = create(ledger, spec, rename=rename)
+    name = spec.name
+    try:
+        for source in beginning.prior:
+            found = import_trials.read(source, spec.space, spec.goals, ledger)
+            import_trials.add(ledger, name, found.trials)
+            named = isinstance(source, str | os.PathLike)
+            tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))
+        if beginning.transfer is not None:
+            spec = transfer(ledger, name, beginning.transfer, suggester)
+            around = ", ".join(spec.beliefs)
+            text = f"starts with the best trials of {beginning.transfer}, with priors around "
+            tell(f"{text}their values of: {around}", False)
+        _go_on(ledger, spec, beginning)
+        spec = _with_budget(ledger, spec, beginning)
+        ledger.change_spec(name, spec)
+    except Exception:
+        ledger.delete(name)
+        raise
+    return spec
 
 
-def _name(source: Source) -> str:
-    return str(source) if isinstance(source, str | os.PathLike) else type(source).__name__
+def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
+    """Enqueue the configurations that the sweep does not have, and set the limits."""
+    space = spec.space
+    limits = {}
+    if beginning.limits:
+        from automl.config.limits import limit_of  # its package takes 0.1 s to import
+
+        given = beginning.limits.items()
+        limits = {name: limit_of(space, name, value) for name, value in given}
+    Domain(space, limits)  # raises if no configuration is left
+    for params in beginning.configurations:
+        unknown = {n: v for n, v in params.items() if n not in space.parameters}
+        space.check({**space.complete(params), **unknown})
+    trials = ledger.trials(spec.name) if beginning.configurations else []
+    seen = {space.key(t.params) for t in trials if space.legal(t.params)}
+    wanted = {space.key(c): c for c in map(space.complete, beginning.configurations)}
+    new = [params for key, params in wanted.items() if key not in seen]
+    default = space.default()
+    if new and not trials and default is not None:
+        enqueue(ledger, spec.name, [default], "default")
+        new = [params for params in new if space.key(params) != space.key(default)]
+    if new:
+        enqueue(ledger, spec.name, new)
+    before = updated_limits([ledger.state(spec.name).limits])
+    if any(before.get(name) != limit for name, limit in limits.items()):
+        content = {name: limit.to_dict() for name, limit in limits.items()}
+        ledger.send(spec.name, Command("limits", content))
+
+
+def _with_budget(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> SweepSpec:
+    trials = spec.budget.trials
+    if not beginning.prior or trials is None:
+        return spec
+    added = sum(t.source == import_trials.SOURCE for t in ledger.trials(spec.name))
+    return replace(spec, budget=replace(spec.budget, trials=trials + added))

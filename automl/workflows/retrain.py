@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from automl.control.beginning import create
 from automl.control.space_change import with_known_space
 from automl.control.writer import writing
 from automl.core import Budget, SweepSpec
-from automl.core.environment import describe
 from automl.core.names import companion
 from automl.errors import SpaceError, UsageError
 from automl.ledger import Ledger
@@ -69,7 +69,7 @@ def prepare(
     if ledger.exists(spec.name):
         _change_space(ledger, spec)
     else:
-        ledger.create_sweep(spec, describe(), rename=False)
+        create(ledger, spec)
     enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))

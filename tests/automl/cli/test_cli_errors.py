@@ -41,9 +41,9 @@ def refused(done: Result, message: str, folder: Path) -> None:
         ("a: " + "9" * 70000, "at most 65536 bytes"),
         (CONFIG + "seed: .nan", "numbers must be finite"),
         (CONFIG + "seed: 010", "leading zero"),
-        (CONFIG + "seed: no", "a whole number is needed, got 'no'"),
-        (CONFIG + "workers: 1:30", "a whole number is needed, got '1:30'"),
-        (CONFIG + "workers: 1000000000", "10000 or less is needed, got 1000000000"),
+        (CONFIG + "seed: no", "a whole number of at least 0 is needed, got 'no'"),
+        (CONFIG + "workers: 1:30", "a whole number of at least 1 is needed, got '1:30'"),
+        (CONFIG + "workers: 1000000000", "at most 10000 is needed, got 1000000000"),
         (CONFIG + "sead: 1", "did you mean 'seed'?"),
         (CONFIG + "stopper: median-", "unknown stopper"),
         (CONFIG.replace("sobol", "bays"), "did you mean 'bayes'?"),
@@ -51,7 +51,10 @@ def refused(done: Result, message: str, folder: Path) -> None:
         (CONFIG.replace("high: 1.0", "high: -1.0"), "low of 'x' must not be above high"),
         (CONFIG.replace("low: 0.0", "low: .nan"), "numbers must be finite, got .nan"),
         (CONFIG.replace("  x:", "  precison: auto\n  x:"), "unknown knob"),
-        (CONFIG.replace("trials: 4", "trials: 0"), "budget.trials: 1 or more is needed, got 0"),
+        (
+            CONFIG.replace("trials: 4", "trials: 0"),
+            "budget.trials: a whole number of at least 1 is needed, got 0",
+        ),
         (CONFIG.replace("name: toy", "name: ../toy"), "a name has 1 to 64"),
     ],
 )
@@ -63,13 +66,19 @@ def test_a_malformed_configuration_is_refused(folder: Path, text: str, message: 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--trials", "0"], "--trials: budget.trials: 1 or more is needed, got 0"),
-        (["--trials", "ten"], "--trials: budget.trials: a whole number is needed, got 'ten'"),
+        (
+            ["--trials", "0"],
+            "--trials: budget.trials: a whole number of at least 1 is needed, got 0",
+        ),
+        (
+            ["--trials", "ten"],
+            "--trials: budget.trials: a whole number of at least 1 is needed, got 'ten'",
+        ),
         (["--budget", "soon"], "--budget: budget.time: a duration is like 90s"),
-        (["--workers", "-1"], "--workers: workers: 1 or more is needed, got -1"),
+        (["--workers", "-1"], "--workers: workers: a whole number of at least 1 is needed, got -1"),
         (["--name", "a/b"], "--name: name: a name has 1 to 64"),
         (["--name", "nmt\n"], "--name: name: a name has 1 to 64"),
-        (["--seed", "x"], "--seed: seed: a whole number is needed"),
+        (["--seed", "x"], "--seed: seed: a whole number of at least 0 is needed"),
         (
             ["budget.trails=3"],
             "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?",

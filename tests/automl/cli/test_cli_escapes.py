@@ -74,7 +74,7 @@ def test_no_verb_prints_control_characters(store: str, words: str) -> None:
 def test_a_change_of_the_space_prints_none(store: str, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     ledger = Ledger.open(tmp_path / "s")
-    ledger.replace_spec("toy", replace(ledger.spec("toy"), explored=SPACE))
+    ledger.change_spec("toy", replace(ledger.spec("toy"), explored=SPACE))
     recorder = ledger.acquire("toy")
     recorder.apply(Noted("space", HOSTILE, at=3.0))
     recorder.commit(3.0, state="finished")

@@ -101,7 +101,7 @@ def test_the_name_is_the_files_where_none_is_written(tmp_path: Path) -> None:
 
 def test_an_option_of_the_command_line_is_named_in_its_errors(tmp_path: Path) -> None:
     assert message(tmp_path, TEXT, Override("budget.trials", "0", "--trials")) == (
-        "--trials: budget.trials: 1 or more is needed, got 0"
+        "--trials: budget.trials: a whole number of at least 1 is needed, got 0"
     )
 
 
@@ -119,7 +119,7 @@ def test_an_option_of_the_command_line_is_named_in_its_errors(tmp_path: Path) ->
             "budget.trails=3",
             "override 'budget.trails=3': budget.trails: unknown key; did you mean 'trials'?",
         ),
-        ("budget.trials=x", "budget.trials: a whole number is needed, got 'x'"),
+        ("budget.trials=x", "budget.trials: a whole number of at least 1 is needed, got 'x'"),
         ("budget.trials=010", "budget.trials: a leading zero"),
         ("seed.x=3", "seed.x: seed has no parts to set"),
         ("space.lr.low=.nan", "space.lr.low: numbers must be finite"),
@@ -159,11 +159,15 @@ def test_a_wrong_override_is_named(tmp_path: Path, override: str, expected: str)
         ("time: 10m", "time: -3", "budget.time: a duration is like"),
         ("target: 0.5", "target: .nan", "budget.target: numbers must be finite"),
         ("stopper: none", "stopper: no", "stopper: unknown stopper 'no'"),
-        ("workers: 2", "workers: 0", "workers: 1 or more is needed, got 0"),
-        ("workers: 2", "workers: two", "workers: a whole number is needed, got 'two'"),
-        ("gpus: 0.5", "gpus: -1", "resources.gpus: 0 or more is needed, got -1"),
+        ("workers: 2", "workers: 0", "workers: a whole number of at least 1 is needed, got 0"),
+        (
+            "workers: 2",
+            "workers: two",
+            "workers: a whole number of at least 1 is needed, got 't",
+        ),
+        ("gpus: 0.5", "gpus: -1", "resources.gpus: a number of at least 0 is needed, got -1"),
         ("gpus: 0.5", "gpus: 1.5", "resources.gpus: gpus of a slot are a whole number, or a share"),
-        ("seed: 3", "seed: 1.5", "seed: a whole number is needed, got 1.5"),
+        ("seed: 3", "seed: 1.5", "seed: a whole number of at least 0 is needed, got 1.5"),
         (
             "seed: 3",
             "suggester: baies",
@@ -268,7 +272,7 @@ def test_ranks_are_a_number_or_a_parameter(tmp_path: Path) -> None:
     assert loaded(tmp_path, text + "ranks: num_gpus\n").spec.ranks == "num_gpus"
     with pytest.raises(ConfigError, match=r":3: ranks: .*parameter 'lr' is the number of ranks"):
         loaded(tmp_path, text + "ranks: lr\n")
-    with pytest.raises(ConfigError, match=r":3: ranks: ranks must be a whole number of at least 1"):
+    with pytest.raises(ConfigError, match=r":3: ranks: a whole number of at least 1 is"):
         loaded(tmp_path, text + "ranks: 0\n")
 
 
@@ -309,6 +313,6 @@ def test_workers_may_be_a_range(tmp_path: Path) -> None:
         ("{min: 2}", "workers: a mapping of min and max is needed"),
         ("{min: 2, maxi: 3}", "did you mean 'max'"),
         ("{min: 3, max: 2}", "min of workers must not exceed max, got 3 and 2"),
-        ("{min: 0, max: 2}", "1 or more is needed, got 0"),
+        ("{min: 0, max: 2}", "a whole number of at least 1 is needed, got 0"),
     ]:
         assert words in message(tmp_path, TEXT, f"workers={wrong}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from test_config_resolution import resolve
 
-from automl.config.declaration import Declaration
+from automl.config.tunable import Tunable
 from automl.errors import ConfigError
 from search_spaces.hardware import Gpu, Hardware
 from workers.workloads import WORKLOADS
@@ -19,12 +19,12 @@ EIGHT = Hardware(
 ONE = replace(EIGHT, gpus=(GPU,))
 
 
-def declared(hardware: Hardware = EIGHT, name: str = "translation") -> Declaration:
-    return Declaration.of(WORKLOADS.get(name), lambda: hardware)
+def declared(hardware: Hardware = EIGHT, name: str = "translation") -> Tunable:
+    return Tunable.of(WORKLOADS.get(name), lambda: hardware)
 
 
 def test_the_default_space_has_none_and_fixes_none() -> None:
-    space, resolution = resolve("space: auto", declaration=declared())
+    space, resolution = resolve("space: auto", tunable=declared())
     assert "attention_backend" not in space.parameters
     assert "max-autotune" not in space.parameters["compile"].choices
     assert not {"attention_backend", "tensor_degree", "optimizer"} & set(resolution.untuned())
@@ -33,17 +33,17 @@ def test_the_default_space_has_none_and_fixes_none() -> None:
 
 def test_a_knob_or_a_list_of_values_names_them() -> None:
     text = "space: {attention_backend: auto, loader_workers: auto, deterministic: [true, false]}"
-    space, _ = resolve(text, declaration=declared())
+    space, _ = resolve(text, tunable=declared())
     assert len(space.parameters["attention_backend"].choices) == 5
     assert {"loader_workers", "deterministic"} <= set(space.parameters)
-    space, _ = resolve("space: {compile: [off, max-autotune]}", declaration=declared())
+    space, _ = resolve("space: {compile: [off, max-autotune]}", tunable=declared())
     assert space.parameters["compile"].choices == ("off", "max-autotune")
 
 
 def test_a_value_that_the_hardware_lacks_stays_out() -> None:
     space, resolution = resolve(
         "space: {attention_backend: [flash, cudnn], learning_rate: auto}",
-        declaration=declared(Hardware(4, 8 << 30)),
+        tunable=declared(Hardware(4, 8 << 30)),
     )
     assert space.parameters["attention_backend"].choices == ("flash",)
     assert [item.value for item in resolution.dropped] == ["cudnn"]
@@ -54,7 +54,7 @@ def test_degrees_divide_the_ranks_and_the_heads() -> None:
         "space: {parallelism: [single, data_tensor], ranks: [4, 8], num_heads: [2, 4, 8], "
         "tensor_degree: auto}"
     )
-    space, _ = resolve(text, declaration=declared())
+    space, _ = resolve(text, tunable=declared())
     assert tuple(space.parameters["tensor_degree"].choices) == (2, 4, 8)
     whole = {"parallelism": "data_tensor", "ranks": 4, "num_heads": 4, "tensor_degree": 4}
     assert space.legal(whole)
@@ -62,18 +62,18 @@ def test_degrees_divide_the_ranks_and_the_heads() -> None:
     assert not space.legal({**whole, "num_heads": 2})
     assert space.legal({"parallelism": "single", "num_heads": 2})
     fixed, _ = resolve(f"{text.replace(', tensor_degree: auto', '')}\nfixed: {{tensor_degree: 8}}",
-                       declaration=declared())  # fmt: skip
+                       tunable=declared())  # fmt: skip
     assert not fixed.legal({"parallelism": "data_tensor", "ranks": 4, "num_heads": 8})
 
 
 def test_recorded_graphs_compute_a_batch_in_one_part() -> None:
     text = "space: {compile: [off, default, cudagraphs], accumulation: [1, 2]}"
-    space, _ = resolve(text, declaration=declared())
+    space, _ = resolve(text, tunable=declared())
     assert space.legal({"compile": "cudagraphs", "accumulation": 1})
     assert space.legal({"compile": "default", "accumulation": 2})
     assert not space.legal({"compile": "cudagraphs", "accumulation": 2})
     fixed, _ = resolve("space: {compile: [off, max-autotune], width: auto}\n"
-                       "fixed: {accumulation: 2}", declaration=declared())  # fmt: skip
+                       "fixed: {accumulation: 2}", tunable=declared())  # fmt: skip
     assert fixed.parameters["compile"].choices == ("off",)
     whole = WORKLOADS.get("translation").space(EIGHT)
     graphs = {**whole.default(), "compile": "reduce-overhead", "accumulation": 2}
@@ -85,7 +85,7 @@ def test_shared_state_is_that_of_adam_or_sgd() -> None:
         "space: {parallelism: [single, ddp], ranks: [2], optimizer: [adam, muon], "
         "optimizer_sharding: auto}"
     )
-    space, _ = resolve(text, declaration=declared())
+    space, _ = resolve(text, tunable=declared())
     shared = {"parallelism": "ddp", "ranks": 2, "optimizer_sharding": True}
     assert space.legal({**shared, "optimizer": "adam"})
     assert not space.legal({**shared, "optimizer": "muon"})
@@ -94,12 +94,12 @@ def test_shared_state_is_that_of_adam_or_sgd() -> None:
 def test_a_parameter_without_its_condition_is_refused() -> None:
     with pytest.raises(ConfigError, match="parallelism is fixed at 'single'; tune parallelism"):
         resolve("space: {cpu_offload: auto, width: auto}\nfixed: {parallelism: single}",
-                declaration=declared())  # fmt: skip
+                tunable=declared())  # fmt: skip
 
 
 def test_a_strategy_without_room_leaves_its_parameter_out() -> None:
     space, resolution = resolve("space: {parallelism: auto, bucket_megabytes: auto, width: auto}",
-                                declaration=declared(ONE))  # fmt: skip
+                                tunable=declared(ONE))  # fmt: skip
     assert "bucket_megabytes" not in space.parameters
     assert "bucket_megabytes" in [item.parameter for item in resolution.dropped]
 

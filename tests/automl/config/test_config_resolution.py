@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from automl.config.declaration import Declaration
 from automl.config.nodes import ConfigProblems
 from automl.config.overrides import apply
 from automl.config.resolution import Resolution, split_constraints
 from automl.config.schema import validate
 from automl.config.strict_yaml import read_text
+from automl.config.tunable import Tunable
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression
@@ -28,7 +28,7 @@ PARAMETERS = (
     Choice("optimizer", ["sgd", "adam"], default="adam"),
     Float("momentum", 0, 0.99, default=0.9, when={"optimizer": "sgd"}),
 )
-TOY = Declaration(
+TOY = Tunable(
     lambda: Hardware(2, 8 << 30),
     "toy",
     {parameter.name: parameter for parameter in PARAMETERS},
@@ -41,14 +41,14 @@ TOY = Declaration(
 )
 
 
-def resolve(text: str, *overrides: str, declaration: Declaration = TOY) -> tuple[Space, Resolution]:
+def resolve(text: str, *overrides: str, tunable: Tunable = TOY) -> tuple[Space, Resolution]:
     problems = ConfigProblems()
     root = read_text(text, "f.yaml", problems)
     assert root is not None
     apply(root, overrides, problems)
     document = validate(root, problems)
-    resolution = Resolution(root, problems, declaration, document.fixed)
-    space = resolution.space(document.space)
+    resolution = Resolution(root, problems, tunable, document["fixed"])
+    space = resolution.space(document["space"])
     problems.raise_any("f.yaml")
     assert space is not None
     return space, resolution
@@ -103,12 +103,12 @@ def test_choices_that_the_hardware_cannot_run_are_dropped_with_the_reason() -> N
 
 def test_a_choice_that_runs_slowly_is_tried_only_where_it_is_asked_for() -> None:
     slow = Hardware(2, 8 << 30, slow={"fp16": "emulated"})
-    declaration = Declaration(
+    tunable = Tunable(
         lambda: slow, "toy", TOY.parameters, left_out={"precision": {"fp16": "emulated"}}
     )
-    space, resolution = resolve("space: {precision: auto}", declaration=declaration)
+    space, resolution = resolve("space: {precision: auto}", tunable=tunable)
     assert (space.size, [d.value for d in resolution.dropped]) == (2, ["fp16"])
-    space, resolution = resolve("space: {precision: [fp16, fp32]}", declaration=declaration)
+    space, resolution = resolve("space: {precision: [fp16, fp32]}", tunable=tunable)
     assert (space.size, resolution.dropped) == (2, [])
 
 
@@ -137,8 +137,8 @@ def test_a_condition_holds_of_a_fixed_parent_too(text: str, active: set[str]) ->
 
 def test_a_condition_is_inherited_from_a_parent_that_is_not_tuned() -> None:
     child = Int("buckets", 1, 8, default=2, when={"ranks": 2})
-    declaration = Declaration(TOY.detected, "toy", {**TOY.parameters, "buckets": child})
-    space, _ = resolve("space: {buckets: auto, parallelism: auto}", declaration=declaration)
+    tunable = Tunable(TOY.detected, "toy", {**TOY.parameters, "buckets": child})
+    space, _ = resolve("space: {buckets: auto, parallelism: auto}", tunable=tunable)
     assert space.parameters["buckets"].when == {"parallelism": ("ddp",)}
 
 
@@ -276,9 +276,9 @@ def test_constraints_on_metrics_and_between_parameters_are_told_apart() -> None:
 
 def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> None:
     rule = Expression("parallelism != 'ddp' or width >= 64")
-    declaration = replace(TOY, constraints=(rule,), left_out={})
+    tunable = replace(TOY, constraints=(rule,), left_out={})
     space, resolution = resolve(
-        "space: {parallelism: auto, ranks: auto}\nfixed: {width: 32}", declaration=declaration
+        "space: {parallelism: auto, ranks: auto}\nfixed: {width: 32}", tunable=tunable
     )
     assert space.parameters["parallelism"].choices == ("single",)
     assert [(d.parameter, d.value) for d in resolution.dropped] == [
@@ -286,9 +286,7 @@ def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> N
         ("ranks", None),
     ]
     assert resolution.dropped[0].reason == "width 32, and parallelism != 'ddp' or width >= 64"
-    space, resolution = resolve(
-        "space: {parallelism: auto}\nfixed: {width: 64}", declaration=declaration
-    )
+    space, resolution = resolve("space: {parallelism: auto}\nfixed: {width: 64}", tunable=tunable)
     assert space.parameters["parallelism"].choices == ("single", "ddp")
     assert not resolution.dropped
 
@@ -300,7 +298,7 @@ def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> N
 def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> None:
     hardware = Hardware(2, 8 << 30)
     trained, other = (
-        Declaration.of(WORKLOADS.get(one), lambda: hardware)
+        Tunable.of(WORKLOADS.get(one), lambda: hardware)
         for one in ("translation", "graph_embedding")
     )
     assert trained.refuse_fixed(name, 2) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from automl.config.space_changes import with_changes
+from automl.config.overrides import with_changes
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Space
 

@@ -107,7 +107,7 @@ def test_a_wrong_part_of_a_budget_is_refused(tmp_path: Path, part: str) -> None:
         ({"trials": 2.5}, r"trials must be a whole number of at least 1, got 2.5"),
         ({"goals": 3}, r"goals must be a text such as 'minimize loss' or a list of them, got 3"),
         ({"resources": {"cpus": "all"}}, r"cpus of a slot must be a whole number"),
-        ({"resources": {"gpu": 1}}, r"resources are cpus, gpus, memory and accelerator, got 'gpu'"),
+        ({"resources": {"gpu": 1}}, r"unknown key 'gpu' of a slot; did you mean 'gpus'"),
         ({"metrics": ["loss"]}, r"metrics must be an automl.Metric"),
         ({"store": 3}, r"store must be a folder or the URL of a database, got 3"),
         ({"resume": "yes"}, r"resume must be True or False, got 'yes'"),

@@ -8,7 +8,7 @@ import pytest
 from objectives import make_spec
 
 from automl.control.preflight import check_spec
-from automl.core.ranks import most_ranks, ranks_of
+from automl.core.ranks import max_ranks, ranks_of
 from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int, Space
@@ -28,9 +28,9 @@ def spec_with(ranks: Any, **options: Any) -> SweepSpec:
 
 
 @pytest.mark.parametrize(("ranks", "most"), [(1, 1), (3, 3), ("num_gpus", 4), ("sizes", 8)])
-def test_the_most_ranks(ranks: Any, most: int) -> None:
+def test_the_max_ranks(ranks: Any, most: int) -> None:
     spec = spec_with(ranks)
-    assert most_ranks(spec) == most
+    assert max_ranks(spec) == most
     assert SweepSpec.from_dict(spec.to_dict()).ranks == ranks
 
 
@@ -59,7 +59,7 @@ def test_the_spec_of_an_older_ledger_has_one_rank() -> None:
 )
 def test_what_is_no_number_of_ranks(ranks: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        most_ranks(spec_with(ranks))
+        max_ranks(spec_with(ranks))
 
 
 def test_before_a_sweep_one_error_says_that_there_is_no_room() -> None:

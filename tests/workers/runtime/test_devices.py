@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from automl.core import resources
-from automl.core.resources import Resources, default_gpus, local_resources, read_resources
+from automl.core.resources import (
+    Resources,
+    default_gpus,
+    given_resources,
+    local_gpus,
+    slot_resources,
+)
 from automl.errors import UsageError
 from search_spaces.hardware import detect
 from workers.runtime.devices import (
@@ -63,8 +69,8 @@ def test_every_slot_lies_on_gpus_that_have_room_for_it(gpus: float, slots: int) 
 
 def test_gpus_of_a_slot_are_whole_or_a_share_of_one() -> None:
     with pytest.raises(UsageError, match="a whole number, or a share of one GPU below 1, got 1"):
-        read_resources({"gpus": 1.5})
-    assert read_resources({"gpus": 2}).gpus == 2.0
+        given_resources("resources", {"gpus": 1.5})
+    assert given_resources("resources", {"gpus": 2}) == {"gpus": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,8 @@ def test_a_slot_has_a_gpu_by_default(
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(resources, "may_have_gpus", lambda: True)
     monkeypatch.setattr(resources, "detect", lambda: replace(detect(), gpus=("a",) * num_gpus))
-    given, said = local_resources({"cpus": 2}, workers)
-    assert given == {"cpus": 2, "gpus": gpus}
+    assert local_gpus() == num_gpus
+    given, said = slot_resources({"cpus": 2}, num_gpus, workers)
+    assert given == Resources(2, gpus)
     assert said.startswith("each worker has") is bool(gpus)
-    assert local_resources({"gpus": 0}, workers) == ({"gpus": 0}, "")
+    assert slot_resources({"gpus": 0.0}, num_gpus, workers) == (Resources(), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from automl.config.declaration import Declaration
+from automl.config.tunable import Tunable
 from search_spaces.hardware import detect
 from workers.workloads import WORKLOADS
 
@@ -43,7 +43,7 @@ def test_a_knob_is_one_file(tmp_path, monkeypatch, runner):
     )
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("translation", "sentiment", "image_classification"):
-        declaration = Declaration.of(WORKLOADS.get(name), detect)
+        declaration = Tunable.of(WORKLOADS.get(name), detect)
         assert declaration.parameters["flush_denormals"].default is False
         assert declaration.refuse_fixed("flush_denormals", True) is None
         assert declaration.refuse_fixed("flush_denormals", "maybe") is not None

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from automl.core import parse_constraints
+from automl.errors import UsageError
 from search_spaces import Choice
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.knobs.option import ON_REQUEST
+from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from workers.training.settings import trainer_options
 from workers.workload import Trainable, Workload
 
 from .nodes import shown
+from .schema import Document
 
 
 @dataclass(frozen=True)
-class Declaration:
+class Tunable:
     """The parameters and options that `space:` and `fixed:` can name on this hardware.
 
     Args:
@@ -46,8 +51,8 @@ class Declaration:
     further: tuple[Expression, ...] = ()
 
     @classmethod
-    def of(cls, workload: type[Workload] | None, detected: Callable[[], Hardware]) -> Declaration:
-        """The declaration of a workload; of the knobs only for None."""
+    def of(cls, workload: type[Workload] | None, detected: Callable[[], Hardware]) -> Tunable:
+        """What a workload declares; the knobs alone for None."""
         if workload is None:
             return cls(detected)
         hardware = detected()
@@ -152,3 +157,37 @@ class Declaration:
         ):
             return f"must be a number, got {shown(value)}"
         return None
+
+
+def all_known(document: Document, tunable: Tunable) -> bool:
+    """Whether what can be tuned, found without torch suffices to find the errors.
+
+    An unknown name may be an option of a strategy, and whether a strategy can run depends on its
+    module and on this machine. Both are known only with torch.
+    """
+    names = set(_names(document))
+    if RANKS.name in names or not all(map(tunable.knows, names)):
+        return False
+    strategies = [document["fixed"].get(PARALLELISM.name, "single")]
+    entry = (document["space"] or {}).get(PARALLELISM.name, "auto")
+    entry = entry.get("choices", ["single"]) if isinstance(entry, Mapping) else entry
+    strategies += ["single"] if entry == "auto" else [entry]
+    return all(
+        "single" in item if isinstance(item, list | tuple) else item == "single"
+        for item in strategies
+    )
+
+
+def _names(document: Document) -> Iterator[str]:
+    """The names of parameters, knobs and options that the configuration uses."""
+    entries: Mapping[str, Any] = document["space"] or {}
+    yield from (*entries, *document["fixed"], *document["beliefs"])
+    for entry in entries.values():
+        when = entry.get("when") if isinstance(entry, Mapping) else None
+        yield from when if isinstance(when, Mapping) else ()
+    for text in document["constraints"]:
+        try:
+            parse_constraints(text)
+        except UsageError:
+            with suppress(UsageError):  # no expression at all, which is an error on any machine
+                yield from Expression(text).names

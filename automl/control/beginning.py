@@ -1,0 +1,77 @@
+"""Where each sweep comes from: its spec from keyword arguments, and its place in a ledger."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from automl.core import SweepSpec, arguments, parse_constraints, parse_goals
+from automl.core.environment import describe
+from automl.core.keys import read_keys
+from automl.core.resources import local_gpus, slot_resources
+from automl.core.spec import KEYS
+from automl.ledger import SweepLedger
+from automl.suggesters.user_prior import check_prior
+from search_spaces.plain import read_space
+from workers.protocol import Metric
+
+from .plugins import Plugins, StopperLike, SuggesterLike
+
+
+def read_spec(
+    space: Any,
+    goals: Any,
+    constraints: Any,
+    suggester: SuggesterLike,
+    stopper: StopperLike = "none",
+    *,
+    beliefs: Mapping[str, Any] | None,
+    metrics: Iterable[Metric],
+    local: bool = False,
+    **settings: Any,
+) -> tuple[SweepSpec, Plugins, str]:
+    """The spec that keyword arguments describe, as a person may write them in Python.
+
+    Args:
+        space, goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
+        local: whether trials run on this machine; then a slot has a GPU of it by default.
+        settings: further keys of a configuration.
+
+    Returns:
+        The spec, the plugins, and a line about the resources for a person ("" without one).
+
+    Raises:
+        UsageError: an argument is wrong.
+    """
+    space = read_space(space)
+    plugins = Plugins.choose(suggester, stopper)
+    given = read_keys(KEYS, settings)
+    slot, workers = given.pop("resources", {}), given.pop("workers", None)
+    num_gpus = local_gpus() if local and "gpus" not in slot else 0
+    resources, note = slot_resources(slot, num_gpus, workers.max if workers else None)
+    spec = SweepSpec(
+        space=space,
+        goals=parse_goals(goals),
+        constraints=parse_constraints(constraints),
+        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        metrics=arguments.metrics(metrics),
+        resources=resources,
+        **plugins.settings(),
+        **given,
+    )
+    return spec.with_workers(workers), plugins, note
+
+
+def create(
+    ledger: SweepLedger, spec: SweepSpec, *, rename: bool = False, described: bool = True
+) -> SweepSpec:
+    """Create a sweep: every way to begin one comes through here.
+
+    Args:
+        rename: a name that is in use gets "-2" or so; else it is refused.
+        described: whether to record the environment.
+
+    Returns:
+        The spec, under the name of the sweep in the ledger.
+    """
+    environment = describe() if described else {}
+    return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))
