@@ -10,8 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby
-from operator import attrgetter
 from typing import Any
 
 from automl.errors import AutomlError
@@ -267,15 +265,6 @@ def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
     if points[place].key == point.key:
         return points
     return ReportLog((*points[:place], point, *points[place:]))
-
-
-def lineage_of(points: Iterable[ReportPoint]) -> ReportLog:
-    """The same for all reports of a trial at once, in order of attempt and sequence."""
-    kept: list[ReportPoint] = []
-    for _, group in groupby(points, key=attrgetter("attempt")):
-        added = list(group)
-        kept = [point for point in kept if point.step < added[0].step] + added
-    return ReportLog(kept)
 
 
 def reported(points: Iterable[ReportPoint]) -> dict[str, float]:

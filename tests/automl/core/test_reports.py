@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
+from functools import reduce
 
 import pytest
 
-from automl.core.events import lineage_of
+from automl.core.events import lineage
 from automl.core.reports import ReportLog, ReportPoint
 
 
@@ -59,8 +60,7 @@ def test_all_versions_of_a_long_log_take_little_memory() -> None:
     assert taken < 20e6
 
 
-def test_reports_that_are_read_together_are_those_that_came_one_by_one() -> None:
+def test_a_later_attempt_replaces_the_reports_from_its_first_step_on() -> None:
     first = [point(0), point(1), point(2)]
     again = [ReportPoint(1, {"loss": 9.0}, 1.0, 2, 0), ReportPoint(2, {"loss": 8.0}, 1.0, 2, 1)]
-    assert lineage_of([*first, *again]) == [first[0], *again]
-    assert lineage_of([]) == ()
+    assert reduce(lineage, [*first, *again], ReportLog()) == [first[0], *again]
