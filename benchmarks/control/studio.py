@@ -148,7 +148,7 @@ def change(browser: Any, origin: str, token: str, recorder: Recorder) -> float:
     rng = np.random.default_rng(1)
     taken = []
     for _ in range(CHANGES):
-        number = len(recorder.trials)
+        number = len(recorder.state.trials)
         run_trial(recorder, number, rng, 2)
         recorder.commit(2.0 * number)
         begun = time.perf_counter()
@@ -168,7 +168,7 @@ def slower(origin: str, token: str, recorder: Recorder) -> float:
         with viewing(origin, token, count):
             time.sleep(SETTLE_SECONDS)
             for _ in range(COMMITS):
-                number = len(recorder.trials)
+                number = len(recorder.state.trials)
                 run_trial(recorder, number, rng, 2)
                 begun = time.perf_counter()
                 recorder.commit(2.0 * number)
