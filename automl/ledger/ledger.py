@@ -398,7 +398,7 @@ class Ledger:
         created = limited(Created(spec.to_dict(), environment))
         try:
             with translate_errors(self.name), self._write() as connection:
-                row = {"name": spec.name, "created": time.time()}
+                row: dict[str, Any] = {"name": spec.name, "created": time.time()}
                 found: Any = connection.execute(SWEEPS.insert(), row | {"sum": 0})
                 row["id"] = found.inserted_primary_key[0]
                 sealed = seal("sweep", row)

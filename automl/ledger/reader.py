@@ -100,8 +100,8 @@ class Reader:
 
         def read(connection: sa.Connection) -> list[SweepHead]:
             found = sweeps(connection)
-            for sweep in known.keys() - {one.id for one in found}:
-                raise DamageError(f"sweep {sweep} is missing")
+            if missing := known.keys() - {one.id for one in found}:
+                raise DamageError(f"sweep {min(missing)} is missing")
             leases = read_leases(connection)
             heads = []
             for sweep in found:
@@ -245,8 +245,8 @@ def _sweep_head(sweep: Sweep, last: Place, lease: LeaseRow | None) -> SweepHead:
         closed, seconds, num_trials = lease["closed"], lease["seconds"], lease["num_trials"]
     state = shown_state(lease, closed)
     info = SweepInfo(sweep.name, state, sweep.created, seconds, num_trials)
-    version = (sweep.id, last.number, last.sum, lease["fence"] if lease else 0)
-    version += (lease["commits"], lease["held"]) if lease else (0, 0)
+    held = (lease["fence"], lease["commits"], lease["held"]) if lease else ()
+    version = (sweep.id, *last, *held)
     if lease and state == "running":
         return SweepHead(info, version, lease["host"], lease["pid"])
     return SweepHead(info, version, "", 0)

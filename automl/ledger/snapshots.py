@@ -53,7 +53,7 @@ def write(connection: sa.Connection, sweep: int, state: SweepState, place: Place
 
 
 def _found(connection: sa.Connection, sweep: int) -> tuple[Any, int | None]:
-    """The row of a sweep, and the sum of the record that it follows; None for what does not hold."""
+    """The row of a sweep, and the sum of the record that it follows; None if it does not hold."""
     row = connection.execute(sa.select(SNAPSHOTS).where(SNAPSHOTS.c.sweep == sweep)).first()
     if row is None:
         return None, None

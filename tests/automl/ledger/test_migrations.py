@@ -31,7 +31,7 @@ from workers.files.folder import Folder
 RELEASED = Path(__file__).parent / "released"
 EVERY = sorted(RELEASED.glob("v*.sqlite3"))
 OLDER = [file for file in EVERY if not file.stem.startswith(f"v{VERSION}")]
-NUM_EVENTS = {"v1": 30, "v2": 30, "v2-commands": 34, "v3": 34, "v3-middle": 80}
+NUM_EVENTS = {"v1": 30, "v2": 30, "v2-commands": 34, "v3": 34, "v3-middle": 80, "v4": 40}
 FACTS = ("exception", "node_kind", "held", "estimated_memory_bytes", "artifact_bytes")
 
 
@@ -131,11 +131,13 @@ def test_every_released_file_opens_and_resumes_to_a_larger_budget(
         return {"bleu": trial.params["batch_size"], "loss": trial.params["lr"]}
 
     found = sweeps.run(spec, ledger=ledger, dispatcher="inline", objective=objective, resume=True)
-    assert (found.state, len(found.trials)) == ("finished", 16)
+    assert len(found.trials) == 16
+    if file.stem != "v3-middle":  # in which agents still hold trials, and a person has paused one
+        assert found.state == "finished"
+        assert all(trial.state.finished for trial in found.trials)
     finished = [plain(trial) for trial in before if trial.state.finished]
     assert [plain(found.trials[trial["number"]]) for trial in finished] == finished
-    assert all(trial.state.finished for trial in found.trials)
-    if commands:
+    if commands and file.stem != "v3-middle":
         enqueued = [t.params["batch_size"] for t in found.trials if t.source == "enqueued"]
         assert enqueued == [128, 256], "each command runs once"
         suggested = [trial for trial in found.trials if trial.source == suggester]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from attacks import flipped_bits
 from objectives import make_spec
 
 from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger, backup, drafts, wal
+from automl.ledger import Ledger, backup, drafts
 from automl.ledger.check import back_up_to, check
 from automl.ledger.database import FILE_NAME
 from automl.ledger.repair import repair
@@ -51,74 +50,24 @@ def test_a_store_whose_log_is_in_use_is_sound(store: Path) -> None:
     assert not list((store / "backup").glob("damaged*"))
 
 
-def test_a_bad_frame_before_others_is_damage_and_not_the_end(store: Path) -> None:
+def test_a_bad_frame_loses_what_comes_after_it_and_the_head_tells(store: Path) -> None:
     truth = flipped_bits.seen(store)
-    log = store / f"{FILE_NAME}-wal"
-    turn(log, 32 + 10 * FRAME + 1000)
-    before = log.read_bytes()
-    for look in (Ledger.open, check):
-        if look is check:
-            assert "frame 11 of its log (-wal) has another checksum" in check(store)[0]
-        else:
-            with pytest.raises(StoreError, match=r"frame 11 of its log \(-wal\).*automl repair"):
-                Ledger.open(store)
-    assert log.read_bytes() == before, "nothing of it is dropped"
+    turn(store / f"{FILE_NAME}-wal", 32 + 10 * FRAME + 1000)
+    with pytest.raises(StoreError, match=r"the last records of sweep 'test' are missing.*repair"):
+        Ledger.open(store).trials("test")
+    assert "the last records of sweep 'test' are missing" in check(store)[0]
     done = repair(store)
-    assert flipped_bits.seen(store) == truth
-    assert done.lost == []
     assert done.aside is not None
-    assert (done.aside / f"{FILE_NAME}-wal").read_bytes() == before
+    assert len(done.lost) == 1
+    assert flipped_bits.seen(store) != truth
     assert check(store) == []
-
-
-def test_a_log_with_a_damaged_page_size_is_kept(store: Path) -> None:
-    truth = flipped_bits.seen(store)
-    turn(store / f"{FILE_NAME}-wal", 11)  # 4097 bytes
-    assert "the header of its log (-wal) has another checksum" in check(store)[0]
-    assert repair(store).lost == []
-    assert flipped_bits.seen(store) == truth
-
-
-def test_a_log_with_a_page_size_that_is_none_is_damage(store: Path) -> None:
-    log = store / f"{FILE_NAME}-wal"
-    data = bytearray(log.read_bytes())
-    data[8:12] = struct.pack(">I", 1001)
-    order = wal._MAGIC[struct.unpack_from(">I", data)[0]]
-    data[24:32] = struct.pack(">2I", *wal._checksum(bytes(data[:24]), order, (0, 0)))
-    log.write_bytes(data)
-    assert "the header of its log (-wal) has another checksum" in check(store)[0]
-
-
-@pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_log_of_terabytes_is_read_without_its_holes(store: Path, is_damaged: bool) -> None:
-    truth = flipped_bits.seen(store)
-    log = store / f"{FILE_NAME}-wal"
-    if is_damaged:
-        turn(log, 32 + 10 * FRAME + 1000)
-    os.truncate(log, 3 << 40)
-    assert bool(check(store)) is is_damaged
-    done = repair(store)
-    assert done.lost == []
-    assert flipped_bits.seen(store) == truth
-    if done.aside:
-        shutil.rmtree(done.aside)
-
-
-def test_a_bad_frame_and_a_commit_behind_a_hole_are_damage(store: Path) -> None:
-    log = store / f"{FILE_NAME}-wal"
-    frames = log.read_bytes()[32:]
-    turn(log, 32 + 1000)
-    with log.open("r+b") as file:
-        file.seek(32 + (1 << 40) // FRAME * FRAME)
-        file.write(frames)
-    assert "frame 1 of its log (-wal) has another checksum" in check(store)[0]
 
 
 def test_a_ledger_whose_name_begins_like_the_backups_is_repaired(tmp_path: Path) -> None:
     flipped_bits.write(tmp_path).close()
     file = tmp_path / "backup.sqlite3"
     (tmp_path / FILE_NAME).rename(file)
-    (tmp_path / f"{FILE_NAME}-newest").rename(tmp_path / "backup.sqlite3-newest")
+    (tmp_path / f"{FILE_NAME}-head").rename(tmp_path / "backup.sqlite3-head")
     store = f"sqlite:///{file}"
     truth = Ledger.open(store, readonly=True).trials("test")
     turn(file, file.read_bytes().index(b'"loss":0.1111') + 8)
@@ -142,17 +91,17 @@ def test_the_log_of_a_deleted_ledger_is_not_applied_to_a_new_one(store: Path) ->
 def test_a_last_commit_that_is_lost_is_noticed(store: Path) -> None:
     log = store / f"{FILE_NAME}-wal"
     turn(log, end_of_log(store) - 100)
-    assert wal.find_damage(store / FILE_NAME) is None, "it looks like an interrupted commit"
-    with pytest.raises(StoreError, match="the last commits of sweep 'test' are missing"):
+    with pytest.raises(StoreError, match="the last records of sweep 'test' are missing"):
         Ledger.open(store).trials("test")
 
 
 def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
     (store / f"{FILE_NAME}-wal").unlink()
-    with pytest.raises(StoreError, match="the last commits of sweep 'test' are missing"):
+    with pytest.raises(StoreError, match="the last records of sweep 'test' are missing"):
         Ledger.open(store).sweeps()
     done = repair(store)
-    assert done.lost == ["the newest commits of sweep 'test'"]
+    assert len(done.lost) == 1
+    assert "records of sweep 'test', the last of" in done.lost[0]
     kept = Ledger.open(store, readonly=True).trials("test")
     assert len(kept) == 7, "the newest backup has two more than the file"
     assert check(store) == []
@@ -161,7 +110,7 @@ def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
 def test_a_damaged_schema_is_replaced(store: Path) -> None:
     """It says where the tables are; a backup says the same."""
     truth = flipped_bits.seen(store)
-    for name in (b"trials", b"holders", b"REATE TABLE events"):
+    for name in (b"leases", b"snapshots", b"REATE TABLE records"):
         with closing(sqlite3.connect(store / FILE_NAME)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         data = (store / FILE_NAME).read_bytes()
@@ -173,7 +122,7 @@ def test_a_damaged_schema_is_replaced(store: Path) -> None:
         assert flipped_bits.seen(store) == truth
 
 
-def test_what_only_a_backup_has_is_said_to_be_of_it(store: Path) -> None:
+def test_the_catalogue_follows_from_the_logs(store: Path) -> None:
     """The page of the sweeps is lost."""
     with closing(sqlite3.connect(store / FILE_NAME)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -183,7 +132,7 @@ def test_what_only_a_backup_has_is_said_to_be_of_it(store: Path) -> None:
     data[4096 * (page - 1) : 4096 * page] = bytes(4096)
     (store / FILE_NAME).write_bytes(data)
     done = repair(store)
-    assert done.lost == ["the newest state of sweep 'test': a backup's is kept"]
+    assert done.lost == []
     assert len(Ledger.open(store, readonly=True).trials("test")) == flipped_bits.NUM_TRIALS
 
 
@@ -197,7 +146,7 @@ def test_a_store_in_use_is_not_repaired(store: Path) -> None:
     ledger = Ledger.open(store)
     ledger.acquire("test")
     turn(store / "backup" / FILE_NAME, 5000)
-    (store / f"{FILE_NAME}-newest").write_bytes(b"x" * 128)
+    (store / f"{FILE_NAME}-head").write_bytes(b"x" * 128)
     assert len(check(store)) >= 1
     with pytest.raises(StoreError, match="'test' is in use: end it"):
         repair(store)
@@ -238,7 +187,7 @@ def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
     assert after[1:] == before[:2]
     assert after[0] != before[0]
     with ledger._write() as connection:
-        connection.exec_driver_sql("UPDATE trials SET seconds = 7.0 WHERE number = 3")
+        connection.exec_driver_sql("UPDATE records SET recorded = 7.0 WHERE number = 3")
     backup.try_back_up(store / FILE_NAME)
     assert [place.read_bytes() for place in places] == after
     assert sorted(path.name for path in (store / "backup").iterdir()) == [

@@ -23,9 +23,9 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "s" / "ledger.sqlite3"
-    assert database.locate("s") == (f"sqlite:///{file}", file, tmp_path / "s")
+    assert database.locate("s") == ("", file, tmp_path / "s")
     other = tmp_path / "x.db"
-    assert database.locate("sqlite:///x.db") == (f"sqlite:///{other}", other, tmp_path)
+    assert database.locate("sqlite:///x.db") == ("", other, tmp_path)
     assert database.locate("sqlite://") == ("sqlite://", None, None)
     server = "postgresql+psycopg://host/name"
     assert database.locate("postgresql://host/name") == (server, None, tmp_path / ".automl")
@@ -232,7 +232,7 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
                 sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1})
             )
     assert database._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
-    assert database.is_ledger(f"sqlite:///{tmp_path}/new.db") is False
+    assert database.is_ledger(f"sqlite:///{tmp_path}/absent.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
     assert database.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{database.FILE_NAME}") is True
 
@@ -276,7 +276,10 @@ def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
-    one, two = (database._file_engine(tmp_path / "x.db", "mode=rwc") for _ in range(2))
+    Ledger.open(tmp_path, create=True)
+    one, two = (
+        database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2)
+    )
     with one.execution_options(write=True).begin() as connection:
         assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
         with two.begin() as reader:

@@ -108,7 +108,6 @@ def write(folder: Path) -> None:
     )
     enqueued = Command("enqueue", {**params, "batch_size": 128}, at=6.0)
     limits = Command("limits", {"batch_size": {"low": 16, "high": 64}}, at=6.0)
-    ledger.send("nmt", limits, enqueued)
     (_, number) = ledger.send("nmt", limits, enqueued)
     record(recorder, Proposed(6, enqueued.content, "enqueued", 6.2, command=number))
     ledger.send("nmt", Command("enqueue", {**params, "batch_size": 256}, at=6.3))
