@@ -237,7 +237,8 @@ def plain_engine(creator: Callable[[], sqlite3.Connection]) -> sa.Engine:
 def create_tables(connection: sa.Connection) -> None:
     """Make the tables of an empty ledger."""
     METADATA.create_all(connection)
-    connection.execute(META.insert(), seal("meta", {"key": "schema_version", "value": str(VERSION)}))
+    version = seal("meta", {"key": "schema_version", "value": str(VERSION)})
+    connection.execute(META.insert(), version)
 
 
 def _create_tables(engine: sa.Engine) -> None:

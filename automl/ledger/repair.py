@@ -33,7 +33,7 @@ from .head import HEAD, Head
 from .lease import new_lease
 from .lock import FileLock
 from .migrations import store_log
-from .records import BEGINNING, Place, Row, chained, checksum, decoded, is_sound, seal
+from .records import BEGINNING, Place, Row, chained, decoded, is_sound, seal
 from .schema import LEASES, SWEEPS
 from .sqlite_files import BESIDE, check_files, connect
 from .store_errors import BACKUP, existing_backups, translate_errors
@@ -125,10 +125,12 @@ def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
                 if not first.exists():
                     database.write_empty(first)
                 _replace_first_page(image, first)
-            with suppress(sqlite3.Error, ValueError, AutomlError):
-                with closing(connect(image, "mode=ro&immutable=1")) as opened:
-                    if _read(opened, found):
-                        return
+            with (
+                suppress(sqlite3.Error, ValueError, AutomlError),
+                closing(connect(image, "mode=ro&immutable=1")) as opened,
+            ):
+                if _read(opened, found):
+                    return
 
 
 def _replace_first_page(image: Path, other: Path) -> None:
@@ -206,8 +208,9 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
             row = {"id": sweep, "name": name, "created": rows[0].recorded}
             connection.execute(SWEEPS.insert(), seal("sweep", row))
             store_log(connection, rows)
-            lease = max(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]), default=None)
-            kept = {k: v for k, v in lease.items() if k not in ("sweep", "sum")} if lease else {}
+            leases = sorted(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]))
+            kept = leases[-1] if leases else {}
+            kept = {name: kept[name] for name in kept if name not in ("sweep", "sum")}
             kept |= {"num_trials": len(state.trials), "closed": state.closed}
             kept["seconds"] = max(kept.get("seconds", 0.0), state.seconds)
             connection.execute(LEASES.insert(), new_lease(sweep, **kept))
@@ -222,7 +225,7 @@ def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepSt
     rows: list[Row] = []
     state = SweepState()
     place = BEGINNING
-    while row := next((r for r in sound.get(place.number + 1, ()) if r.previous == place.sum), None):
+    while row := _next(sound, place):
         try:
             state.apply(decoded([row])[0].event, row.number)
         except (AutomlError, ValueError, LookupError, TypeError, AttributeError):
@@ -235,6 +238,12 @@ def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepSt
                 rows += chained(sweep, place, [record.event], record.recorded)
                 place = Place(rows[-1].number, rows[-1].sum)
     return rows, state
+
+
+def _next(sound: Mapping[int, list[Row]], place: Place) -> Row | None:
+    """The row that follows a place; None if there is none."""
+    found = sound.get(place.number + 1, ())
+    return next((row for row in found if row.previous == place.sum), None)
 
 
 def _continues(state: SweepState, event: TrialEvent) -> bool:
