@@ -224,7 +224,7 @@ def test_a_ledger_cannot_name_code(folder: Path) -> None:
         ("workload", "mine.objective"),
     ):
         spec = store.spec("toy").to_dict()
-        store.replace_spec("toy", SweepSpec.from_dict({**spec, key: value}))
+        store.change_spec("toy", SweepSpec.from_dict({**spec, key: value}))
         done = automl(
             "resume",
             "toy",
@@ -237,7 +237,7 @@ def test_a_ledger_cannot_name_code(folder: Path) -> None:
         )
         assert done.exit_code == 2, (key, done.output)
         assert isinstance(done.exception, SystemExit)
-        store.replace_spec("toy", SweepSpec.from_dict(spec))
+        store.change_spec("toy", SweepSpec.from_dict(spec))
     spec = store.spec("toy").to_dict()
     with pytest.raises(UsageError):
         SweepSpec.from_dict({**spec, "constraints": ["__import__('os').getpid() > 0"]})

@@ -27,7 +27,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import Budget, SweepSpec, TrialState, parse_goals
-from automl.core.events import Begun, Ended, Proposed
+from automl.core.events import Begun, Closed, Ended, Proposed
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
 from benchmarks.common.bounds import Claim, at_least, at_most, conclude
@@ -94,7 +94,8 @@ def write(store: Path, name: str, trials: int, reports: int = 10) -> None:
         run_trial(recorder, number, rng, reports)
         if number % 100 == 99:
             recorder.commit(2.0 * number)
-    recorder.commit(2.0 * trials, state="finished")
+    recorder.apply(Closed("finished"))
+    recorder.commit(2.0 * trials)
     ledger.close()
 
 
@@ -148,7 +149,7 @@ def change(browser: Any, origin: str, token: str, recorder: Recorder) -> float:
     rng = np.random.default_rng(1)
     taken = []
     for _ in range(CHANGES):
-        number = len(recorder.trials)
+        number = len(recorder.state.trials)
         run_trial(recorder, number, rng, 2)
         recorder.commit(2.0 * number)
         begun = time.perf_counter()
@@ -168,7 +169,7 @@ def slower(origin: str, token: str, recorder: Recorder) -> float:
         with viewing(origin, token, count):
             time.sleep(SETTLE_SECONDS)
             for _ in range(COMMITS):
-                number = len(recorder.trials)
+                number = len(recorder.state.trials)
                 run_trial(recorder, number, rng, 2)
                 begun = time.perf_counter()
                 recorder.commit(2.0 * number)

@@ -153,7 +153,7 @@ def _large_sweep(folder: Path, num_trials: int) -> str:
         recorder.apply(Ended(outcome, TrialState.COMPLETED))
         if number % 500 == 0:
             recorder.commit()
-    recorder.commit(10.0, state="interrupted")
+    recorder.commit(10.0)
     ledger.close()
     return name
 

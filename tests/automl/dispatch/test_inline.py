@@ -207,7 +207,7 @@ def test_a_store_that_fails_is_no_failure_of_the_trial(
     commit = Recorder.commit
 
     def broken(self: Recorder, *arguments: Any, **options: Any) -> bool:
-        if any(trial.reports for trial in self.trials):
+        if any(trial.reports for trial in self.state.trials):
             raise StoreError("the disk is full")
         return commit(self, *arguments, **options)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from automl.core.budget import Budget
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent
+from automl.core.events import Begun, Closed, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
@@ -93,6 +93,7 @@ def write_sweep(
     recorder.apply(
         Noted("fallback", "the suggester 'bayes' failed, sobol proposes instead", at=3.0)
     )
-    recorder.commit(4.0 * num_trials + 10, state="finished")
+    recorder.apply(Closed("finished"))
+    recorder.commit(4.0 * num_trials + 10)
     ledger.close()
     return str(store)

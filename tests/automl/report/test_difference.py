@@ -11,7 +11,7 @@ from report_sweeps import SPACE, write_sweep
 from scipy import stats
 
 from automl.core import Budget, SweepSpec, parse_goals
-from automl.core.events import Begun, Ended, Proposed
+from automl.core.events import Begun, Closed, Ended, Proposed
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.report.difference import FORECAST, Sample, between_sweeps, between_trials, welch
@@ -33,7 +33,8 @@ def write(ledger: Ledger, name: str, losses: Sequence[float], seed: int = 0, **f
         recorder.apply(Begun(number, 1, 1.0))
         outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss}, seconds=1.0)
         recorder.apply(Ended(outcome, TrialState.COMPLETED, at=2.0))
-    recorder.commit(3.0, state="finished")
+    recorder.apply(Closed("finished"))
+    recorder.commit(3.0)
     ledger.release(name)
 
 

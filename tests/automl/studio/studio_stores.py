@@ -96,7 +96,7 @@ def run_trial(recorder: Recorder, loss: float, seconds: float = 100.0) -> int:
 
 def begin_trial(recorder: Recorder, seconds: float = 100.0, **metrics: float) -> int:
     """One more trial, which goes on; it reports the metrics at step 1."""
-    number = len(recorder.trials)
+    number = len(recorder.state.trials)
     recorder.apply(Proposed(number, PARAMS, "bayes", seconds))
     recorder.apply(Begun(number, 1, seconds))
     if metrics:

@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from report_sweeps import write_sweep
 from studio_stores import Client, begin_trial, controller, run_trial, serving
 
-from automl.core.events import Begun, Ended, Proposed, SweepEvent
+from automl.core.events import Begun, Closed, Ended, Proposed, SweepEvent
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger
 from workers.protocol import Ending, Outcome, Report
@@ -321,7 +321,8 @@ def write_hostile(folder: Path, seeds: Any) -> list[str]:
         for trial in record.trials:
             for event in hostile_events(trial, goals):
                 recorder.apply(event)
-        recorder.commit(1e9, state="finished")
+        recorder.apply(Closed("finished"))
+        recorder.commit(1e9)
         ledger.release(name)
         names.append(name)
     ledger.close()
