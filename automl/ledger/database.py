@@ -178,6 +178,11 @@ def open_file(file: Path, *, create: bool = False, readonly: bool) -> sa.Engine:
     Raises:
         StoreError: as `open_engine`.
     """
+    with translate_errors(str(file)):
+        return _open_file(file, create=create, readonly=readonly)
+
+
+def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     facts = check_files(file, written=not readonly)
     if facts is None:
         if not create:
