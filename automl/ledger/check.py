@@ -82,7 +82,7 @@ def damage(connection: sa.Connection, name: str, known: Mapping[int, Place | Non
 
     def look(read: Any) -> Any:
         try:
-            with translate_decoding_errors(name):
+            with translate_errors(name), translate_decoding_errors(name):
                 return read()
         except StoreError as error:
             found.append(_reason(error))
