@@ -15,8 +15,8 @@ from automl.errors import StoreError, UsageError
 
 from . import database
 from .head import HEAD, Head, check_place
-from .reader import Sweep, chunks, last_place, sweeps
 from .lease import read_leases
+from .reader import Sweep, chunks, last_place, sweeps
 from .records import BEGINNING, Place, decoded
 from .schema import LEASES, RECORDS, SNAPSHOTS
 from .snapshots import is_sound
@@ -72,9 +72,7 @@ def _check(engine: sa.Engine, name: str, known: Mapping[int, Place | None]) -> l
     return [f"{name}: {reason}" for reason in found]
 
 
-def damage(
-    connection: sa.Connection, name: str, known: Mapping[int, Place | None]
-) -> list[str]:
+def damage(connection: sa.Connection, name: str, known: Mapping[int, Place | None]) -> list[str]:
     """What is damaged in a database, after every row was read.
 
     Args:
@@ -84,7 +82,7 @@ def damage(
 
     def look(read: Any) -> Any:
         try:
-            with translate_decoding_errors(name):
+            with translate_errors(name), translate_decoding_errors(name):
                 return read()
         except StoreError as error:
             found.append(_reason(error))

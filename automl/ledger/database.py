@@ -178,6 +178,11 @@ def open_file(file: Path, *, create: bool = False, readonly: bool) -> sa.Engine:
     Raises:
         StoreError: as `open_engine`.
     """
+    with translate_errors(str(file)):
+        return _open_file(file, create=create, readonly=readonly)
+
+
+def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
     facts = check_files(file, written=not readonly)
     if facts is None:
         if not create:
@@ -237,7 +242,8 @@ def plain_engine(creator: Callable[[], sqlite3.Connection]) -> sa.Engine:
 def create_tables(connection: sa.Connection) -> None:
     """Make the tables of an empty ledger."""
     METADATA.create_all(connection)
-    connection.execute(META.insert(), seal("meta", {"key": "schema_version", "value": str(VERSION)}))
+    version = seal("meta", {"key": "schema_version", "value": str(VERSION)})
+    connection.execute(META.insert(), version)
 
 
 def _create_tables(engine: sa.Engine) -> None:

@@ -136,7 +136,7 @@ class Follower:
         mine = (RECORDS.c.sweep == sweep.id) & (RECORDS.c.number <= self._place.number)
         query = sa.select(RECORDS.c.trial, sa.func.count()).where(mine & (RECORDS.c.kind == REPORT))
         found = connection.execute(query.group_by(RECORDS.c.trial))
-        return Counter({trial: count for trial, count in found})
+        return Counter({row[0]: row[1] for row in found})
 
     def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""

@@ -33,7 +33,9 @@ _RENEW: Final = (
         LEASES.c.fence == sa.bindparam("_fence"),
         LEASES.c.held == 1,
     )
-    .values({name: sa.bindparam(name) for name in LEASES.c.keys() if name != "sweep"})
+    .values(
+        {column.name: sa.bindparam(column.name) for column in LEASES.c if column.name != "sweep"}
+    )
 )  # built once: to build it takes longer than to run it
 
 

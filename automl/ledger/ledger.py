@@ -59,8 +59,8 @@ from .reader import (
     rows_after,
     sound_rows,
 )
-from .records import BEGINNING, Place, chained, decoded, seal, verify
 from .recorder import Recorder
+from .records import BEGINNING, Place, chained, decoded, seal, verify
 from .schema import LEASES, RECORDS, SNAPSHOTS, SWEEPS
 from .store_errors import HeldError, damaged, translate_decoding_errors, translate_errors
 
@@ -352,7 +352,7 @@ class Ledger:
                 translate_decoding_errors(self.name),
                 self._write() as connection,
             ):
-                # If two controllers come at once, the second waits here and finds the first's lease.
+                # The second of two that come at once waits here, and finds the first's lease.
                 _lock(connection, found)
                 last = read_lease(connection, found)
                 if is_server and not is_same(last, seen):
@@ -378,15 +378,18 @@ class Ledger:
         found = self._reader.find(sweep)
         known = self._head.read().get(found.id) if self._head else None
         events = [limited(event) for event in events]
-        with translate_errors(self.name), translate_decoding_errors(self.name):
-            with self._write() as connection:
-                _lock(connection, found)
-                last = last_place(connection, found.id)
-                check_place(known, last, sweep)
-                for rows in rows_after(connection, found.id, last.number - 1):
-                    verify(rows, Place(last.number - 1, rows[0].previous), sweep)
-                added = chained(found.id, last, events, clock(connection))
-                connection.execute(RECORDS.insert(), [row._asdict() for row in added])
+        with (
+            translate_errors(self.name),
+            translate_decoding_errors(self.name),
+            self._write() as connection,
+        ):
+            _lock(connection, found)
+            last = last_place(connection, found.id)
+            check_place(known, last, sweep)
+            for rows in rows_after(connection, found.id, last.number - 1):
+                verify(rows, Place(last.number - 1, rows[0].previous), sweep)
+            added = chained(found.id, last, events, clock(connection))
+            connection.execute(RECORDS.insert(), [row._asdict() for row in added])
         if self._head and added:
             self._head.write(found.id, Place(added[-1].number, added[-1].sum))
         return [row.number for row in added]

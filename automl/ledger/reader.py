@@ -120,12 +120,11 @@ class Reader:
         """The records of a sweep after the one of this number, in order."""
 
         def read(connection: sa.Connection, sweep: Sweep) -> list[Record]:
-            found = [
+            return [
                 record
                 for rows in chunks(connection, sweep, BEGINNING)
                 for record in decoded([row for row in rows if row.number > after])
             ]
-            return found
 
         return self.of_sweep(name, read)
 

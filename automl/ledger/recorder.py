@@ -25,9 +25,7 @@ from .store_errors import DamageError, retry, translate_decoding_errors, transla
 
 _LOG = logging.getLogger(__name__)
 _INSERT = RECORDS.insert()  # built once: to build it takes longer than to run it
-_LOCK = (
-    sa.select(SWEEPS.c.id).where(SWEEPS.c.id == sa.bindparam("_sweep")).with_for_update()
-)
+_LOCK = sa.select(SWEEPS.c.id).where(SWEEPS.c.id == sa.bindparam("_sweep")).with_for_update()
 
 
 class Recorder(PendingEvents):

@@ -112,9 +112,7 @@ def _sum_of(label: str, row: Mapping[str, Any]) -> int:
     return checksum(label, *(row[name] for name in sorted(row) if name != "sum"))
 
 
-def chained(
-    sweep: int, place: Place, events: Iterable[SweepEvent], recorded: float
-) -> list[Row]:
+def chained(sweep: int, place: Place, events: Iterable[SweepEvent], recorded: float) -> list[Row]:
     """The rows that record events after a place of a log."""
     found = []
     for event in events:
@@ -136,7 +134,7 @@ def verify(rows: Iterable[Row], place: Place, name: str) -> Place:
         if not is_sound(row):
             raise DamageError(f"record {row.number} of sweep {name!r} has another checksum")
         if row.previous != place.sum:
-            raise DamageError(f"record {row.number} of sweep {name!r} does not follow the one before")
+            raise DamageError(f"record {row.number} of sweep {name!r} is of another log")
         place = Place(row.number, row.sum)
     return place
 

@@ -1,6 +1,6 @@
 """Makes a sound ledger of what is sound in a damaged one and in its backups.
 
-Of each sweep it keeps the longest log without a gap, and every later report that continues it.
+Of each sweep it keeps the longest log without a gap, and every later record that can follow it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core import SweepState, TrialEvent
+from automl.core import Answered, Proposed, SweepEvent, SweepState, TrialEvent
 from automl.core.names import NAME
 from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
-from workers.protocol import Report
 
 from . import database
 from .backup import damage_of
@@ -33,7 +32,7 @@ from .head import HEAD, Head
 from .lease import new_lease
 from .lock import FileLock
 from .migrations import store_log
-from .records import BEGINNING, Place, Row, chained, checksum, decoded, is_sound, seal
+from .records import BEGINNING, Place, Row, chained, decoded, is_sound, seal
 from .schema import LEASES, SWEEPS
 from .sqlite_files import BESIDE, check_files, connect
 from .store_errors import BACKUP, existing_backups, translate_errors
@@ -125,10 +124,12 @@ def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
                 if not first.exists():
                     database.write_empty(first)
                 _replace_first_page(image, first)
-            with suppress(sqlite3.Error, ValueError, AutomlError):
-                with closing(connect(image, "mode=ro&immutable=1")) as opened:
-                    if _read(opened, found):
-                        return
+            with (
+                suppress(sqlite3.Error, ValueError, AutomlError),
+                closing(connect(image, "mode=ro&immutable=1")) as opened,
+            ):
+                if _read(opened, found):
+                    return
 
 
 def _replace_first_page(image: Path, other: Path) -> None:
@@ -206,8 +207,9 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
             row = {"id": sweep, "name": name, "created": rows[0].recorded}
             connection.execute(SWEEPS.insert(), seal("sweep", row))
             store_log(connection, rows)
-            lease = max(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]), default=None)
-            kept = {k: v for k, v in lease.items() if k not in ("sweep", "sum")} if lease else {}
+            leases = sorted(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]))
+            kept = leases[-1] if leases else {}
+            kept = {name: kept[name] for name in kept if name not in ("sweep", "sum")}
             kept |= {"num_trials": len(state.trials), "closed": state.closed}
             kept["seconds"] = max(kept.get("seconds", 0.0), state.seconds)
             connection.execute(LEASES.insert(), new_lease(sweep, **kept))
@@ -218,27 +220,43 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
 
 
 def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepState]:
-    """The longest log without a gap, and the later reports that continue it."""
+    """The longest log without a gap, and the later records that can follow it."""
     rows: list[Row] = []
     state = SweepState()
     place = BEGINNING
-    while row := next((r for r in sound.get(place.number + 1, ()) if r.previous == place.sum), None):
+    while row := _next(sound, place):
         try:
             state.apply(decoded([row])[0].event, row.number)
         except (AutomlError, ValueError, LookupError, TypeError, AttributeError):
             break
         rows.append(row)
         place = Place(row.number, row.sum)
-    for number in sorted(number for number in sound if number > place.number and rows):
+    moved: dict[int | None, int] = {}  # new numbers of commands behind the gap
+    for number in sorted(number for number in sound if rows and number > place.number):
         for record in decoded(sound[number][:1]):
-            if isinstance(record.event, Report) and _continues(state, record.event):
-                rows += chained(sweep, place, [record.event], record.recorded)
-                place = Place(rows[-1].number, rows[-1].sum)
+            with suppress(AutomlError):  # it cannot follow: an event before it is lost
+                event = _renumbered(record.event, moved, place.number)
+                if state.apply(event, len(rows) + 1) or not isinstance(event, TrialEvent):
+                    moved[number] = len(rows) + 1
+                    rows += chained(sweep, Place(len(rows), rows[-1].sum), [event], record.recorded)
     return rows, state
 
 
-def _continues(state: SweepState, event: TrialEvent) -> bool:
-    return event.trial < len(state.trials) and state.apply(event) is not None
+def _renumbered(event: SweepEvent, moved: Mapping[int | None, int], kept: int) -> SweepEvent:
+    """The event with the new number of the command that it follows.
+
+    Args:
+        moved: new numbers of the later commands; kept: the last record that keeps its number.
+    """
+    if not isinstance(event, Proposed | Answered) or event.command is None or event.command <= kept:
+        return event
+    return replace(event, command=moved.get(event.command, 0))
+
+
+def _next(sound: Mapping[int, list[Row]], place: Place) -> Row | None:
+    """The row that follows a place; None if there is none."""
+    found = sound.get(place.number + 1, ())
+    return next((row for row in found if row.previous == place.sum), None)
 
 
 def _free_name(name: str, names: set[str]) -> str:
@@ -255,7 +273,7 @@ def _losses(
     name: str, kept: list[Row], sound: Mapping[int, list[Row]], known: Place | None
 ) -> list[str]:
     """What is missing of a sweep."""
-    newest = max(max(sound), known.number if known else 0)
+    newest = max(*sound, known.number if known else 0)
     lost = []
     if newest > len(kept):
         lost.append(f"{newest - len(kept)} records of sweep {name!r}, the last of {newest}")

@@ -67,7 +67,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         tmp_path,
         """
         mount("-o", "size=1000k")
-        (folder / "other").write_bytes(bytes(100_000))
+        (folder / "other").write_bytes(bytes(300_000))
         ledger = Ledger.open(folder / "store", create=True)
         ledger.create_sweep(make_spec())
         recorder = ledger.acquire("test")

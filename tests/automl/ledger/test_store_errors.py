@@ -277,9 +277,7 @@ def test_a_writer_takes_the_lock_as_it_begins(
 ) -> None:
     monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
     Ledger.open(tmp_path, create=True)
-    one, two = (
-        database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2)
-    )
+    one, two = (database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2))
     with one.execution_options(write=True).begin() as connection:
         assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
         with two.begin() as reader:

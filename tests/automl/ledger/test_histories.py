@@ -1,0 +1,144 @@
+"""The fold of what was read equals what the recorder had, for random histories."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+from automl.core.events import (
+    Answered,
+    Begun,
+    Closed,
+    Command,
+    Ended,
+    Leased,
+    Moved,
+    Noted,
+    Proposed,
+    SweepEvent,
+)
+from automl.core.trial import Trial, TrialState
+from automl.ledger import Ledger, MemoryLedger
+from workers.protocol import Ending, Outcome, Report, Started, StopRequest
+
+ENDINGS = {
+    Ending.COMPLETED: TrialState.COMPLETED,
+    Ending.STOPPED: TrialState.STOPPED,
+    Ending.PAUSED: TrialState.PAUSED,
+    Ending.FAILED: TrialState.WAITING,
+    Ending.INTERRUPTED: TrialState.INTERRUPTED,
+}
+
+
+def of_a_trial(rng: random.Random, trial: Trial) -> SweepEvent:
+    """Something that can happen to a trial, or a late event."""
+    number, attempt = trial.number, trial.attempts
+    if trial.state is TrialState.WAITING:
+        return Begun(number, attempt + 1, rng.random(), rng.randrange(1, 4))
+    if trial.state is TrialState.RUNNING:
+        kind = rng.randrange(6)
+        if kind < 3:
+            sequence = rng.randrange(4)
+            loss = rng.choice([rng.random(), float("nan"), float("inf")])
+            return Report(number, attempt, sequence, 10 * sequence, {"loss": loss}, 1.0)
+        if kind == 3:
+            asked = rng.choice([None, *StopRequest])
+            return Leased(number, attempt, "ann", 60.0, 1e9, asked, "ü\ud800\0", held=bool(asked))
+        if kind == 4:
+            return Started(number, attempt, f"host:{rng.randrange(9)}")
+        ending = rng.choice(list(ENDINGS))
+        failure = "crashed" if ending is Ending.FAILED else None
+        outcome = Outcome(
+            number, attempt, ending, {"loss": rng.random()}, failure, "é" * rng.randrange(5000),
+            rng.random(), rng.choice([None, 2**40]), {"n": [1]}, held=rng.random() < 0.5,
+            worker_lost=bool(failure), exception="ValueError" if failure else "",
+        )  # fmt: skip
+        return Ended(outcome, ENDINGS[ending], failure, "", rng.random())
+    if trial.state in (TrialState.PAUSED, TrialState.INTERRUPTED):
+        return Moved(number, TrialState.WAITING, "goes on", rng.random())
+    return Report(number, attempt, 99, 990, {"loss": 0.0}, 1.0)  # too late
+
+
+def next_event(rng: random.Random, trials: list[Trial]) -> SweepEvent:
+    """Something that can happen to a sweep."""
+    kind = rng.random()
+    if not trials or kind < 0.15:
+        params = {"lr": rng.random(), "shape": (1, rng.randrange(9))}
+        return Proposed(len(trials), params, "sobol", rng.random())
+    if kind < 0.2:
+        return rng.choice([Noted("note", "x" * 9), Closed("finished", "done", at=rng.random())])
+    return of_a_trial(rng, rng.choice(trials))
+
+
+def facts(state: Any) -> str:
+    """Everything that a state has but its cached rows; nan is not equal to itself."""
+    kept = {name: value for name, value in vars(state).items() if name not in ("index", "_rows")}
+    kept["_spec"] = state.spec.to_dict()
+    kept["_use"] = state.use.to_dict()
+    kept["trials"] = list(map(vars, state.trials))
+    kept["environment"] = dict(state.environment)
+    return repr(sorted(kept.items()))
+
+
+def happen(rng: random.Random, ledger: Any, *, looks: bool = False) -> Any:
+    """A history of a sweep; its recorder, which `looks` at each command at once if asked to."""
+    ledger.create_sweep(make_spec(), {"git_commit": "abc"})
+    recorder = ledger.acquire("test")
+    for _ in range(rng.randrange(1, 60)):
+        kind = rng.random()
+        if kind < 0.1:
+            content = {"lr": {"low": 1e-4, "high": rng.random()}}
+            ledger.send("test", Command(rng.choice(["limits", "enqueue", "stop"]), content))
+            if looks:
+                recorder.look()
+        elif kind < 0.13:
+            ledger.change_spec("test", make_spec(trials=rng.randrange(5, 50)))
+        elif kind < 0.2:
+            recorder.look()
+        elif kind < 0.3:
+            recorder.commit(rng.random())
+        elif recorder.state.requests and kind < 0.4:
+            recorder.apply(Answered(min(recorder.state.requests), {"ok": True}))
+        else:
+            recorder.apply(next_event(rng, recorder.state.trials))
+    recorder.commit()
+    return recorder
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_is_read_is_what_the_recorder_had(part: int) -> None:
+    for seed in range(250 * part, 250 * (part + 1)):
+        ledger = Ledger.open("sqlite://", create=True)
+        recorder = happen(random.Random(seed), ledger)
+        assert facts(ledger.state("test")) == facts(recorder.state), seed
+        ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_and_what_follows_it_are_the_whole(seed: int, tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    rng = random.Random(seed)
+    recorder = happen(rng, ledger)
+    recorder._cache()
+    known = ledger.snapshot("test", condensed=True)
+    assert repr(known.best) == repr(ledger.snapshot("test").best)
+    for _ in range(20):
+        recorder.apply(next_event(rng, recorder.state.trials))
+    recorder.commit()
+    short, whole = Ledger.open(tmp_path).snapshot("test", condensed=True), ledger.state("test")
+    for one, other in zip(short.trials, whole.trials, strict=True):
+        assert repr({**vars(one), "reports": ()}) == repr({**vars(other), "reports": ()})
+    ledger.close()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_memory_and_sqlite_behave_alike(seed: int) -> None:
+    def told(ledger: Any) -> str:
+        recorder = happen(random.Random(seed), ledger, looks=True)
+        return repr([vars(trial) for trial in recorder.state.trials])
+
+    assert told(MemoryLedger()) == told(Ledger.open("sqlite://", create=True))
