@@ -48,7 +48,7 @@ def check(store: str, as_json: bool) -> None:
 
 def backup(store: str, file: Path, as_json: bool) -> None:
     """Copy everything that was committed to a SQLite file."""
-    from automl.ledger.check import back_up_to
+    from automl.ledger.backup import back_up_to
 
     count = back_up_to(store, file)
     if as_json:

@@ -2,14 +2,14 @@
 
 from .ledger import Ledger
 from .memory import MemoryLedger
-from .protocol import Record, SweepLedger, SweepRecorder
+from .protocol import LogRecord, SweepLedger, SweepRecorder
 from .reader import SweepInfo
 from .recorder import Recorder
 
 __all__ = [
     "Ledger",
+    "LogRecord",
     "MemoryLedger",
-    "Record",
     "Recorder",
     "SweepInfo",
     "SweepLedger",

@@ -5,28 +5,31 @@ The chains of a new backup are verified before it takes its place, so damage rep
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 import time
+import uuid
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 import sqlalchemy as sa
 
-from automl.errors import AutomlError, StoreError
+from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
 from . import database
-from .check import damage
+from .damage import damage_in
 from .drafts import exclusive_draft
+from .engines import checked_version, plain_engine
 from .head import HEAD, Head
+from .lease import read_leases
 from .records import Place
 from .schema import VERSION
-from .sqlite_files import check_files, connect, mode
-from .store_errors import backups_of, existing_backups, translate_errors
+from .sqlite_files import connect, copy
+from .store_errors import backups_of, damaged, existing_backups, translate_errors
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
@@ -106,31 +109,42 @@ def damage_of(file: Path, known: Mapping[int, Place | None] | None = None) -> li
         known: the newest records that must be in it, by id of sweep.
     """
     try:
-        engine = database.plain_engine(lambda: connect(file, "mode=ro&immutable=1"))
-        if database.checked_version(engine, str(file)) < VERSION:
+        engine = plain_engine(lambda: connect(file, "mode=ro&immutable=1"))
+        if checked_version(engine, str(file)) < VERSION:
             engine = database.open_file(file, readonly=True)
         with translate_errors(str(file)), engine.connect() as connection:
-            return damage(connection, str(file), known or {})
+            return damage_in(connection, str(file), known or {})
     except StoreError as error:
         return [str(error)]
 
 
-def copy(file: Path, target: Path, *, readonly: bool = False) -> None:
-    """Write a checked copy of a SQLite file that others may be using.
+def back_up_to(store: str | os.PathLike[str], target: Path) -> int:
+    """Copy a SQLite ledger, which may be in use, to a new file.
 
-    Args:
-        readonly: do not open the file for writing. Otherwise its log is brought into it at the end
-            if nobody else uses it.
+    Returns:
+        The number of trials in the copy.
 
     Raises:
-        OSError, sqlite3.Error: the copy fails, or the file is damaged.
+        UsageError: the store is a server, or the new file exists.
+        StoreError: the ledger is damaged, or the copy cannot be written.
     """
-    check_files(target, written=True)
-    with closing(connect(file, mode(file, readonly=readonly))) as source:
-        with closing(sqlite3.connect(target)) as connection:
-            source.backup(connection)
-            connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"it is damaged: {found}")
-    flush(target)
+    _, file, _ = database.locate(store)
+    if file is None:
+        raise UsageError(f"{database.shown(store)} is a server: copy it with pg_dump")
+    if target.exists():
+        raise UsageError(f"{target} exists already: name a new file")
+    database.open_file(file, readonly=True).dispose()
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    known = Head(file).read()
+    try:
+        with translate_errors(str(target)):
+            copy(file, draft, readonly=True)
+            if found := damage_of(draft, known):
+                raise damaged(str(file), found[0])
+            draft.rename(target)
+    except sqlite3.Error as error:
+        raise StoreError(f"{file} could not be copied to {target}: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+    with database.open_file(target, readonly=True).connect() as connection:
+        return sum(lease["num_trials"] for lease in read_leases(connection).values())

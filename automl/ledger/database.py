@@ -7,14 +7,10 @@ is empty, damaged or of a newer schema is refused, because it may hold somebody'
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Mapping
-from contextlib import closing
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool, StaticPool
 
 from automl.errors import StoreError
 from workers.files.disk import flush
@@ -22,13 +18,21 @@ from workers.files.folder import Folder
 
 from . import migrations, store_errors
 from .drafts import exclusive_draft
+from .engines import (
+    IN_MEMORY,
+    checked_version,
+    make_tables,
+    memory_engine,
+    plain_engine,
+    server_engine,
+    version_row,
+    write_empty,
+)
 from .head import HEAD
-from .records import check_seal, seal
-from .schema import META, METADATA, VERSION
-from .sqlite_files import BESIDE, FileConnection, check_files, connect, mode, newer
-from .store_errors import damaged, translate_decoding_errors, translate_errors
+from .schema import VERSION
+from .sqlite_files import BESIDE, check_files, connect, mode
+from .store_errors import damaged, translate_errors
 
-IN_MEMORY: Final = "sqlite://"
 FILE_NAME: Final = "ledger.sqlite3"
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
 
@@ -99,9 +103,9 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
         if file is not None:
             return open_file(file, create=create, readonly=readonly)
         memory = url == IN_MEMORY
-        engine = _sqlite_engine(StaticPool) if memory else _server_engine(url)
+        engine = memory_engine() if memory else server_engine(url)
         if create or memory:
-            _create_tables(engine)
+            make_tables(engine)
         if checked_version(engine, name) < VERSION:
             if readonly:
                 raise StoreError(
@@ -112,47 +116,12 @@ def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) 
         return engine
 
 
-def checked_version(engine: sa.Engine, name: str) -> int:
-    """The version of the schema.
-
-    Raises:
-        StoreError: there is no version, or it is newer than this program knows.
-    """
-    row = _version(engine)
-    if row is None:
-        raise StoreError(
-            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
-        )
-    text = str(row["value"])
-    if text.isdecimal() and int(text) > VERSION:
-        raise newer(name, text)
-    with translate_decoding_errors(name):
-        if "sum" in row and text != "3":  # `migrations` checks the sums of schema 3
-            check_seal("meta", row, f"its schema version {text[:20]!r}")
-    if not text.isdecimal():
-        raise damaged(name, f"its schema version is {text[:20]!r}")
-    return int(text)
-
-
 def check_pages(engine: sa.Engine, name: str) -> None:
     """Read all of a SQLite file; raise StoreError if a page is damaged."""
     with translate_errors(name), engine.connect() as connection:
         found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
     if found != "ok":
         raise damaged(name, str(found))
-
-
-def _version(engine: sa.Engine) -> Mapping[str, Any] | None:
-    """The row of the version, of whatever schema; None if there is no such table or row."""
-    query = "SELECT * FROM meta WHERE key = 'schema_version'"
-    with engine.connect() as connection:
-        try:
-            found = connection.exec_driver_sql(query).mappings().first()
-        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
-            if "no such table" not in str(error) and "does not exist" not in str(error):
-                raise
-            return None
-    return None if found is None else dict(found)
 
 
 def is_ledger(store: str) -> bool:
@@ -165,9 +134,9 @@ def is_ledger(store: str) -> bool:
     if file is not None:
         return file.exists()
     with translate_errors(shown(store)):
-        engine = _server_engine(url)
+        engine = server_engine(url)
         try:
-            return _version(engine) is not None
+            return version_row(engine) is not None
         finally:
             engine.dispose()
 
@@ -199,7 +168,7 @@ def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
         if not readonly:
             migrations.upgrade_file(file, version)
             return engine
-        memory = _sqlite_engine(StaticPool)
+        memory = memory_engine()
         migrations.in_memory(file, memory)
     except sqlite3.Error as error:
         raise StoreError(
@@ -224,62 +193,3 @@ def _create_file(file: Path) -> None:
             flush(file.parent)
     except sqlite3.Error as error:
         raise StoreError(f"{file}: the store cannot be made: {error}") from error
-
-
-def write_empty(draft: Path) -> None:
-    """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
-    with closing(sqlite3.connect(draft)) as connection:
-        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-    _create_tables(plain_engine(lambda: sqlite3.connect(draft)))
-    flush(draft)
-
-
-def plain_engine(creator: Callable[[], sqlite3.Connection]) -> sa.Engine:
-    """An engine of a SQLite file that `creator` opens, for each transaction anew."""
-    return _sqlite_engine(NullPool, creator)
-
-
-def create_tables(connection: sa.Connection) -> None:
-    """Make the tables of an empty ledger."""
-    METADATA.create_all(connection)
-    version = seal("meta", {"key": "schema_version", "value": str(VERSION)})
-    connection.execute(META.insert(), version)
-
-
-def _create_tables(engine: sa.Engine) -> None:
-    with engine.connect().execution_options(write=True) as connection, connection.begin():
-        migrations.lock_schema(connection)
-        if not sa.inspect(connection).has_table(META.name):
-            create_tables(connection)
-
-
-def _server_engine(url: str) -> sa.Engine:
-    return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True)
-
-
-def _sqlite_engine(
-    pool: type[sa.Pool], creator: Callable[[], sqlite3.Connection] | None = None
-) -> sa.Engine:
-    """An engine of a file that `creator` opens; without one, of a database in memory."""
-    memory = partial(sqlite3.connect, ":memory:", check_same_thread=False)
-    engine = sa.create_engine(
-        IN_MEMORY, poolclass=pool, creator=creator or memory, hide_parameters=True
-    )
-    sa.event.listen(engine, "connect", _configure)
-    sa.event.listen(engine, "begin", _begin)
-    return engine
-
-
-def _configure(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # `_begin` begins: pysqlite's transactions are deferred
-    connection.execute("PRAGMA synchronous=FULL")
-
-
-def _begin(connection: sa.Connection) -> None:
-    """Lock at once for writing: a reader that becomes a writer cannot wait for the lock."""
-    opened: Any = connection.connection.dbapi_connection
-    if isinstance(opened, FileConnection):
-        opened.begin()
-    connection.exec_driver_sql(
-        "BEGIN IMMEDIATE" if connection.get_execution_options().get("write") else "BEGIN"
-    )

@@ -45,7 +45,7 @@ from .lease import (
 )
 from .limits import limited
 from .lock import lock_of
-from .protocol import Record
+from .protocol import LogRecord
 from .reader import (
     Reader,
     Sweep,
@@ -195,7 +195,7 @@ class Ledger:
             if not isinstance(record.event, Report)
         ]
 
-    def records(self, sweep: str, after: int = 0) -> list[Record]:
+    def records(self, sweep: str, after: int = 0) -> list[LogRecord]:
         """The records of the sweep after the one of this number, in order."""
         return self._reader.records(sweep, after)
 
@@ -324,8 +324,8 @@ class Ledger:
             self._view[1].refresh()
             return ask(self._view[1])
 
-    def _records_of(self, sweep: str, number: int) -> list[Record]:
-        def read(connection: sa.Connection, found: Sweep) -> list[Record]:
+    def _records_of(self, sweep: str, number: int) -> list[LogRecord]:
+        def read(connection: sa.Connection, found: Sweep) -> list[LogRecord]:
             mine = (RECORDS.c.sweep == found.id) & (RECORDS.c.trial == number)
             query = sa.select(RECORDS).where(mine).order_by(RECORDS.c.number)
             return decoded(sound_rows(connection, found, query))

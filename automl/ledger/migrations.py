@@ -20,29 +20,20 @@ from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import backup, database, old_tables
+from . import engines, old_tables
+from .damage import damage_in
 from .drafts import WAIT_SECONDS, exclusive_draft
 from .lease import alive, new_lease
 from .reader import advance
 from .records import BEGINNING, Place, Row, chained, decoded, seal
 from .schema import LEASES, META, RECORDS, SWEEPS, VERSION
-from .sqlite_files import connect
+from .sqlite_files import connect, copy
 from .store_errors import backups_of, translate_decoding_errors
 
-_SCHEMA_LOCK: Final = 0x6175746F6D6C
 _HELD: Final = (
     "SELECT host, pid, process_started, heartbeat FROM holders "
     "JOIN sweeps ON sweeps.id = holders.sweep WHERE held = 1"
 )
-
-
-def lock_schema(connection: sa.Connection) -> None:
-    """Keep others from creating or migrating tables until the transaction ends.
-
-    On PostgreSQL, two processes that create or change the same table at once collide.
-    """
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
 
 
 def upgrade_file(file: Path, version: int) -> None:
@@ -68,13 +59,13 @@ def upgrade_file(file: Path, version: int) -> None:
         old.execute("BEGIN IMMEDIATE")
         kept = backups_of(file)[0].with_name(f"{file.name}.v{version}")
         Folder(file.parent, kept.parent.name).make()
-        backup.copy(file, kept)
-        database.write_empty(draft)
-        engine = database.plain_engine(lambda: sqlite3.connect(draft))
+        copy(file, kept)
+        engines.write_empty(draft)
+        engine = engines.plain_engine(lambda: sqlite3.connect(draft))
         with engine.execution_options(write=True).begin() as connection:
             _copy(old_tables.read_file(kept, str(file)), connection, str(file))
-        if damage := backup.damage_of(draft):
-            raise StoreError(f"{file}: its migrated copy is not sound: {damage[0]}")
+            if damage := damage_in(connection, str(file), {}):
+                raise StoreError(f"{file}: its migrated copy is not sound: {damage[0]}")
         flush(draft)
         draft.replace(file)
         Folder(file.parent).unlink(f"{file.name}-newest")  # of schema 3
@@ -88,7 +79,7 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         StoreError: a controller uses them, or they are damaged.
     """
     with engine.begin() as connection:
-        lock_schema(connection)
+        engines.lock_schema(connection)
         query = sa.select(META.c.value).where(META.c.key == "schema_version")
         if int(connection.scalar(query) or VERSION) >= VERSION:
             return
@@ -96,7 +87,7 @@ def upgrade_server(engine: sa.Engine, name: str) -> None:
         found = old_tables.read(connection, name)
         for table in ("reports", "trials", "events", "holders", "attempts", "sweeps", "meta"):
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
-        database.create_tables(connection)
+        engines.create_tables(connection)
         _copy(found, connection, name)
 
 
@@ -106,7 +97,7 @@ def in_memory(file: Path, engine: sa.Engine) -> None:
         if old.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise sqlite3.DatabaseError("it is damaged")
     with engine.execution_options(write=True).begin() as connection:
-        database.create_tables(connection)
+        engines.create_tables(connection)
         _copy(old_tables.read_file(file, str(file)), connection, str(file))
 
 

@@ -35,7 +35,7 @@ from search_spaces.validation import plain_params
 from workers.parallel import num_ranks
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
-from . import database
+from . import engines
 from .records import checksum
 from .sqlite_files import connect
 from .store_errors import DamageError, translate_decoding_errors, translate_errors
@@ -92,7 +92,7 @@ _FIELDS: Final = {
 
 def read_file(file: Path, name: str) -> OldTables:
     """The tables of a SQLite file, which nobody writes to."""
-    engine = database.plain_engine(lambda: connect(file, "mode=ro"))
+    engine = engines.plain_engine(lambda: connect(file, "mode=ro"))
     with translate_errors(name), engine.connect() as connection:
         return read(connection, name)
 

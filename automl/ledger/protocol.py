@@ -7,7 +7,7 @@ from automl.core import Command, Snapshot, SweepEvent, SweepSpec, SweepState, Tr
 from workers.files.folder import Folder
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """An event of a sweep's log.
 
     Args:

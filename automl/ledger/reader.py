@@ -21,7 +21,7 @@ from . import snapshots
 from .head import Head, check_place
 from .lease import LeaseRow, read_leases, shown_state
 from .limits import storable
-from .protocol import Record
+from .protocol import LogRecord
 from .records import BEGINNING, Place, Row, check_seal, decoded, is_sound, verify
 from .schema import RECORDS, SWEEPS
 from .store_errors import DamageError, read_with_retry, translate_decoding_errors
@@ -116,10 +116,10 @@ class Reader:
         """The whole state of a sweep, with every report."""
         return self.of_sweep(name, lambda connection, sweep: read_state(connection, sweep)[0])
 
-    def records(self, name: str, after: int = 0) -> list[Record]:
+    def records(self, name: str, after: int = 0) -> list[LogRecord]:
         """The records of a sweep after the one of this number, in order."""
 
-        def read(connection: sa.Connection, sweep: Sweep) -> list[Record]:
+        def read(connection: sa.Connection, sweep: Sweep) -> list[LogRecord]:
             return [
                 record
                 for rows in chunks(connection, sweep, BEGINNING)
@@ -214,7 +214,7 @@ def read_state(
     return state, place
 
 
-def advance(state: SweepState, records: list[Record]) -> set[int]:
+def advance(state: SweepState, records: list[LogRecord]) -> set[int]:
     """Apply records to a state; the numbers of the trials that changed."""
     changed = set()
     for record in records:

@@ -34,7 +34,7 @@ from automl.core.text import json_data
 from search_spaces.validation import plain_params
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
-from .protocol import Record
+from .protocol import LogRecord
 from .store_errors import DamageError
 
 REPORT: Final = "Report"
@@ -160,7 +160,7 @@ def encoded(event: SweepEvent, recorded: float) -> tuple[str, float, str]:
     return type(event).__name__, recorded, dumps(content)
 
 
-def decoded(rows: Sequence[Row]) -> list[Record]:
+def decoded(rows: Sequence[Row]) -> list[LogRecord]:
     """The records of some rows.
 
     Raises:
@@ -171,7 +171,7 @@ def decoded(rows: Sequence[Row]) -> list[Record]:
     if len(contents) != len(rows):
         raise DamageError("a payload is not one")
     return [
-        Record(
+        LogRecord(
             row.number,
             row.recorded,
             _report(row, content) if row.kind == REPORT else _event(row, content),

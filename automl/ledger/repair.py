@@ -24,7 +24,7 @@ from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import database
+from . import database, engines
 from .backup import damage_of
 from .check import check
 from .drafts import exclusive_draft
@@ -122,7 +122,7 @@ def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if first is not None:
                 if not first.exists():
-                    database.write_empty(first)
+                    engines.write_empty(first)
                 _replace_first_page(image, first)
             with (
                 suppress(sqlite3.Error, ValueError, AutomlError),
@@ -192,8 +192,8 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
     Args:
         known: the newest record that each sweep had, by id.
     """
-    database.write_empty(draft)
-    engine = database.plain_engine(lambda: sqlite3.connect(draft))
+    engines.write_empty(draft)
+    engine = engines.plain_engine(lambda: sqlite3.connect(draft))
     lost: list[str] = []
     names: set[str] = set()
     with engine.execution_options(write=True).begin() as connection:

@@ -11,12 +11,13 @@ import re
 import sqlite3
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 from automl.errors import StoreError
+from workers.files.disk import flush
 from workers.files.folder import Folder, descriptor_path
 
 from .schema import VERSION
@@ -232,3 +233,24 @@ def _allow(
 ) -> int:
     """Allow what our statements do. `source` is the view or trigger that acts: we have none."""
     return sqlite3.SQLITE_OK if action in _ALLOWED and source is None else sqlite3.SQLITE_DENY
+
+
+def copy(file: Path, target: Path, *, readonly: bool = False) -> None:
+    """Write a checked copy of a SQLite file that others may be using.
+
+    Args:
+        readonly: do not open the file for writing. Otherwise its log is brought into it at the end
+            if nobody else uses it.
+
+    Raises:
+        OSError, sqlite3.Error: the copy fails, or the file is damaged.
+    """
+    check_files(target, written=True)
+    with closing(connect(file, mode(file, readonly=readonly))) as source:
+        with closing(sqlite3.connect(target)) as connection:
+            source.backup(connection)
+            connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file
+            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(f"it is damaged: {found}")
+    flush(target)

@@ -20,7 +20,7 @@ from automl import sweeps
 from automl.core.budget import Budget
 from automl.core.trial import Trial
 from automl.errors import StoreError
-from automl.ledger import Ledger, database, drafts, migrations
+from automl.ledger import Ledger, drafts, engines, migrations
 from automl.ledger.database import FILE_NAME
 from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
@@ -252,9 +252,7 @@ def test_a_controller_on_another_host_keeps_its_file_while_it_lives(
 
 def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: Path) -> None:
     """On SQLite, whose engine takes the same statements."""
-    engine = database._sqlite_engine(
-        sa.pool.NullPool, lambda: sqlite3.connect(tmp_path / FILE_NAME)
-    )
+    engine = engines._sqlite_engine(sa.pool.NullPool, lambda: sqlite3.connect(tmp_path / FILE_NAME))
     file = tmp_path / FILE_NAME
     change_old_holders(file, held=1, host="elsewhere", heartbeat=time.time())
     with pytest.raises(
@@ -262,7 +260,7 @@ def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: 
     ):
         migrations.upgrade_server(engine, "name")
     change_old_holders(file, heartbeat=time.time() - 3600)
-    assert database.checked_version(engine, "name") < VERSION
+    assert engines.checked_version(engine, "name") < VERSION
     migrations.upgrade_server(engine, "name")
-    assert database.checked_version(engine, "name") == VERSION
+    assert engines.checked_version(engine, "name") == VERSION
     migrations.upgrade_server(engine, "name")  # there is nothing left to do

@@ -14,7 +14,8 @@ from objectives import make_spec
 
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger, backup, drafts
-from automl.ledger.check import back_up_to, check
+from automl.ledger.backup import back_up_to
+from automl.ledger.check import check
 from automl.ledger.database import FILE_NAME
 from automl.ledger.repair import repair
 
