@@ -74,8 +74,11 @@ def _parameter(argument: Argument) -> click.Parameter:
         "type": _type(argument),
         "metavar": argument.metavar,
         "required": argument.required and argument.type != "metrics",  # a trial may end without
-        "default": argument.default,
     }
+    if (
+        argument.default is not None
+    ):  # click takes None for a default too, and then requires nothing
+        found["default"] = argument.default
     if argument.type in _PARSERS:
         found["callback"] = partial(_parsed, _PARSERS[argument.type])
     if argument.type == "sweep":

@@ -29,6 +29,7 @@ MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an ou
 }
 MAX_NOTE: Final = 4096
 MAX_TAG: Final = 4096
+_PRINTED: Final = ("message", "reason", "source")
 _MARK: Final = 64  # characters of the mark, which a worker may have added already
 
 
@@ -70,7 +71,7 @@ def _cut(value: Any) -> Any:
     for name, text in vars(value).items():
         most = MAX_CHARACTERS.get(name)
         if most and isinstance(text, str):
-            short = text if text.isascii() and "\0" not in text else storable(text)
+            short = storable(text) if name in _PRINTED else text
             if (short := cut(short, most)) != text:
                 changed[name] = short
     return replace(value, **changed) if changed else value

@@ -19,7 +19,7 @@ from workers.context import Context
 from workers.protocol import Assignment, Limits, Outcome
 from workers.run import run
 from workers.workloads import WORKLOADS
-from workers.workloads.feature_extraction import images as pictures
+from workers.workloads.feature_extraction import extractor as pictures
 from workers.workloads.feature_extraction.resnet import ResNet50, build
 from workers.workloads.graph_embedding import data as graph_data
 from workers.workloads.image_classification import data as image_data

@@ -81,7 +81,7 @@ def person():
     joined["again"] = steering.scale(ledger, "test", 4)
     joined["busy again"] = until(lambda: busy() == 4)
     joined["after"] = steering.scale(ledger, "test", 3, 1)
-    steering.set_budget(ledger, "test", {"trials": len(seen[-1].trials) + 2})
+    steering.set_budget(ledger, "test", trials=len(seen[-1].trials) + 2)
 
 joined = {}
 with environment():

@@ -136,9 +136,9 @@ def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
     [
         ({}, "a budget has trials, time, worker_time, target, gain, got nothing"),
         ({"hours": 3}, "a budget has .*, got hours"),
-        ({"trials": 0}, "trials must be a whole number of at least 1"),
-        ({"time": "soon"}, "time must be a finite number"),
-        ({"time": -1.0}, "time of a budget must be above 0"),
+        ({"trials": 0}, "trials of a budget must be a whole number of at least 1"),
+        ({"time": "soon"}, "a duration is like .*, got 'soon'"),
+        ({"time": -1.0}, "a duration is like .*, got -1.0"),
     ],
 )
 def test_a_malformed_budget_changes_nothing(

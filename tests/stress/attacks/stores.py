@@ -178,7 +178,7 @@ def in_use(store: Path) -> Path:
     log, kept = store / f"{LEDGER}-wal", store / "kept"
     with closing(sqlite3.connect(store / LEDGER)) as connection:
         for change in ("+ 1", "- 1"):
-            connection.execute(f"UPDATE sweeps SET stop_requested = stop_requested {change}")
+            connection.execute(f"UPDATE leases SET commits = commits {change}")
             connection.commit()
         shutil.copy(log, kept)
     return kept.replace(log)
@@ -278,14 +278,13 @@ KINDS: dict[str, Kind] = {
     "a log of odd pages": odd_page_size,
     "a huge record of commits": huge_record,
     "a trigger": sql(
-        "CREATE TRIGGER t AFTER UPDATE ON holders BEGIN UPDATE trials SET metrics = "
+        "CREATE TRIGGER t AFTER UPDATE ON leases BEGIN UPDATE records SET payload = "
         "'{\"loss\": -999.0}'; END"
     ),
     "a view": sql(
-        "ALTER TABLE trials RENAME TO kept",
-        "CREATE VIEW trials AS SELECT sweep, number, state, params, source, "
-        "'{\"loss\": -999.0}' AS metrics, failure, message, attempts, seconds, peak_memory_bytes, "
-        "started, ended, details FROM kept",
+        "ALTER TABLE records RENAME TO kept",
+        "CREATE VIEW records AS SELECT sweep, number, trial, kind, recorded, "
+        "'{\"loss\": -999.0}' AS payload, previous, sum FROM kept",
     ),
     "a recursive view": sql(
         "ALTER TABLE sweeps RENAME TO kept",
@@ -296,7 +295,7 @@ KINDS: dict[str, Kind] = {
         f"CREATE VIEW meta AS {RECURSIVE.format('max(i) AS value, 0 AS key')}",
     ),
     "an index over an expression": sql(
-        "CREATE INDEX i ON trials (printf('%.*c', 1000000, 'x'))",
+        "CREATE INDEX i ON records (printf('%.*c', 1000000, 'x'))",
     ),
     "another table": sql("CREATE TABLE more (a)"),
     "a virtual table": sql("CREATE VIRTUAL TABLE more USING fts5(a)"),
@@ -307,16 +306,16 @@ KINDS: dict[str, Kind] = {
         "LIMIT 100000) SELECT i FROM n)",
     ),
     "a huge text": sql(
-        "UPDATE trials SET message = printf('%.*c', 50000000, 'x') WHERE number = 1"
+        "UPDATE records SET payload = printf('%.*c', 50000000, 'x') WHERE number = 1"
     ),
-    "a huge blob": sql("UPDATE trials SET params = zeroblob(50000000) WHERE number = 1"),
-    "deep JSON": sql("UPDATE trials SET params = printf('%.*c', 1000000, '[')"),
+    "a huge blob": sql("UPDATE records SET payload = zeroblob(50000000) WHERE number = 1"),
+    "deep JSON": sql("UPDATE records SET payload = printf('%.*c', 1000000, '[')"),
     "a name that leads out": sql("UPDATE sweeps SET name = '../../../outside'"),
     "a number that leads out": sql(
-        "UPDATE trials SET number = '../../../../outside' WHERE number = 0"
+        "UPDATE records SET trial = '../../../../outside' WHERE trial = 0"
     ),
-    "an attempt that leads out": sql("UPDATE trials SET attempts = '/../../../outside'"),
-    "a process that leads out": sql("UPDATE holders SET pid = '../tmp', held = 1"),
+    "an attempt that leads out": sql("UPDATE records SET payload = '["/../../../outside"]' WHERE kind = 'Begun'"),
+    "a process that leads out": sql("UPDATE leases SET pid = '../tmp', held = 1"),
 }
 QUICK = (
     "a link: a log",

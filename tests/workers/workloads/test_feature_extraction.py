@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from search_spaces.errors import DataError, UsageError
-from workers.workloads.feature_extraction import FeatureExtraction, images
+from workers.workloads.feature_extraction import FeatureExtraction, extractor
 from workers.workloads.feature_extraction.extractor import (
     ExtractorOptions,
     linear_accuracy,
@@ -125,12 +125,12 @@ def test_a_file_of_weights_runs_nothing(tmp_path: Path) -> None:
 
 
 def test_images_are_scaled_and_normalised() -> None:
-    found = torch.cat(list(images.blocks({}, 5, 2, 64)))
+    found = torch.cat(list(extractor.blocks({}, 5, 2, 64)))
     assert found.shape == (5, 3, 64, 64)
     assert -2.2 < found.min() < found.max() < 2.7
-    torch.testing.assert_close(found, torch.cat(list(images.blocks({}, 5, 5, 64))))
+    torch.testing.assert_close(found, torch.cat(list(extractor.blocks({}, 5, 5, 64))))
     with pytest.raises(DataError, match=r"fixed\.images is"):
-        list(images.blocks({"train": 3}, 5, 2, 64))
+        list(extractor.blocks({"train": 3}, 5, 2, 64))
 
 
 def test_linear_classifier() -> None:

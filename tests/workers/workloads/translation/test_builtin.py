@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from workers.workloads.translation import builtin, builtin_numbers
+from workers.workloads.translation import builtin, builtin_words
 
 
 def test_sizes_and_distinct_disjoint_splits():
@@ -47,41 +47,41 @@ CHECKSUM = "d72784ae704bbefb3fd29fb5be0208b012d8d2904d04c768f0cf612a4b58cfa3"
     ],
 )
 def test_numbers(n, en, de):
-    assert builtin_numbers.english_number(n) == en
+    assert builtin_words.english_number(n) == en
     if de:
-        assert builtin_numbers.german_number(n) == de
+        assert builtin_words.german_number(n) == de
 
 
 def test_every_number_has_words_of_its_own():
     numbers = [*range(2_000), *random.Random(0).sample(range(2_000, 1_000_001), 20_000)]
-    assert len({builtin_numbers.english_number(n) for n in numbers}) == len(numbers)
-    assert len({builtin_numbers.german_number(n) for n in numbers}) == len(numbers)
+    assert len({builtin_words.english_number(n) for n in numbers}) == len(numbers)
+    assert len({builtin_words.german_number(n) for n in numbers}) == len(numbers)
 
 
 def test_times_and_days():
-    assert (builtin_numbers.english_time(3, 30), builtin_numbers.german_time(3, 30)) == (
+    assert (builtin_words.english_time(3, 30), builtin_words.german_time(3, 30)) == (
         "half past three",
         "halb vier",
     )
-    assert (builtin_numbers.english_time(12, 45), builtin_numbers.german_time(12, 45)) == (
+    assert (builtin_words.english_time(12, 45), builtin_words.german_time(12, 45)) == (
         "quarter to one",
         "Viertel vor eins",
     )
-    assert (builtin_numbers.english_time(1, 0), builtin_numbers.german_time(1, 0)) == (
+    assert (builtin_words.english_time(1, 0), builtin_words.german_time(1, 0)) == (
         "one o'clock",
         "ein Uhr",
     )
-    assert (builtin_numbers.english_time(6, 35), builtin_numbers.german_time(6, 35)) == (
+    assert (builtin_words.english_time(6, 35), builtin_words.german_time(6, 35)) == (
         "twenty-five to seven",
         "fünf nach halb sieben",
     )
-    assert [builtin_numbers.english_ordinal(d) for d in (1, 12, 23, 30)] == [
+    assert [builtin_words.english_ordinal(d) for d in (1, 12, 23, 30)] == [
         "first",
         "twelfth",
         "twenty-third",
         "thirtieth",
     ]
-    assert [builtin_numbers.german_ordinal(d) for d in (1, 3, 7, 21)] == [
+    assert [builtin_words.german_ordinal(d) for d in (1, 3, 7, 21)] == [
         "ersten",
         "dritten",
         "siebten",
