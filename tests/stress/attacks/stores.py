@@ -218,7 +218,7 @@ def odd_page_size(store: Path, outside: Path) -> None:
 
 def huge_record(store: Path, outside: Path) -> None:
     """A record of commits of 4 MiB, with something in every slot."""
-    (store / f"{LEDGER}-newest").write_bytes(b"x" * (1 << 22))
+    (store / f"{LEDGER}-head").write_bytes(b"x" * (1 << 22))
 
 
 def nested(store: Path, outside: Path) -> None:
@@ -261,8 +261,8 @@ KINDS: dict[str, Kind] = {
     "a pipe: its shared memory": pipe(f"{LEDGER}-shm"),
     "a pipe: its journal": pipe(f"{LEDGER}-journal"),
     "a pipe: the log of a backup": pipe(f"backup/{LEDGER}-wal"),
-    "a link: the record of commits": link(f"{LEDGER}-newest", "new"),
-    "a pipe: the record of commits": pipe(f"{LEDGER}-newest"),
+    "a link: the heads of logs": link(f"{LEDGER}-head", "new"),
+    "a pipe: the heads of logs": pipe(f"{LEDGER}-head"),
     "a pipe: the lock": pipe("sweeps/s/controller.lock"),
     "a pipe: a log": pipe(f"{TRIAL}/logs/attempt-1-rank-0.log"),
     "a pipe: a file of the objective": pipe(f"{NEXT}/mine"),
@@ -314,7 +314,9 @@ KINDS: dict[str, Kind] = {
     "a number that leads out": sql(
         "UPDATE records SET trial = '../../../../outside' WHERE trial = 0"
     ),
-    "an attempt that leads out": sql("UPDATE records SET payload = '["/../../../outside"]' WHERE kind = 'Begun'"),
+    "an attempt that leads out": sql(
+        "UPDATE records SET payload = '/../../../outside' WHERE kind = 'Begun'"
+    ),
     "a process that leads out": sql("UPDATE leases SET pid = '../tmp', held = 1"),
 }
 QUICK = (
