@@ -163,8 +163,11 @@ class Reader:
 def sweeps(connection: sa.Connection, name: str | None = None) -> list[Sweep]:
     """The catalogue, or the sweep of one name."""
     query = sa.select(SWEEPS).order_by(SWEEPS.c.id)
-    found = []
-    for row in connection.execute(query if name is None else query.where(SWEEPS.c.name == name)):
+    query = query if name is None else query.where(SWEEPS.c.name == name)
+    found: list[Sweep] = []
+    for row in connection.execute(query.execution_options(yield_per=100)):
+        if found and row.id <= found[-1].id:  # pages that refer to each other may be endless
+            raise DamageError("the catalogue of sweeps is out of order")
         sealed = row._asdict()
         check_seal("sweep", sealed, f"the name of sweep {row.name!r:.80}")
         check_name(row.name)  # it names a folder
