@@ -51,7 +51,7 @@ ALWAYS: dict[str, tuple[str, tuple[str, ...]]] = {
     "neglected": ("rare, least tried", ()),
     "phantom": ("fake tensor", ()),
     "verdict": ("outcome policy", ("benchmarks",)),
-    "wish": ("command", ()),
+    "wish": ("command", ("automl/ledger/old_tables.py",)),  # stored
     "wishes": ("commands", ()),
 }
 AS_NAME: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -62,7 +62,7 @@ AS_NAME: dict[str, tuple[str, tuple[str, ...]]] = {
     "belief": ("prior", ()),  # a public key in the plural, and piBO's word
     "codec": ("text limits", ()),
     "forecasts": ("memory guard", ()),
-    "head": ("cluster head, header", ("workers",)),
+    "head": ("cluster head, header", ("workers", "automl/ledger")),  # of a log
     "killed": ("out of memory", ()),
     "leaving": ("draining", ()),
     "noticed": ("stop", ()),

@@ -49,7 +49,7 @@ def add_errors(error: UsageError, root: Node, location: Location, problems: Conf
         depth = len(root.locate(below)) - 1  # a single goal is no list in the tree
         path = below[: max(depth, len(location))]
         if isinstance(one, UnknownKey):  # even if the value has errors of its own
-            problems.at(root.locate(path)[-1], path, one.told)
+            problems.at(root.locate(path)[-1], path, one.text)
         elif isinstance(one, WrongValue):
             rule = f"{one.rule} is needed, got {shown(one.value)}{one.hint}"
             problems.under(root, path, rule)

@@ -15,7 +15,8 @@ from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.database import IN_MEMORY, is_ledger, locate
+from automl.ledger.database import is_ledger, locate
+from automl.ledger.engines import IN_MEMORY
 from automl.ledger.store_errors import translate_errors
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE

@@ -104,8 +104,8 @@ class Shutdown:
 
     def is_stopping(self, trial: Trial) -> bool:
         """Whether a running trial was asked to stop."""
-        asked = trial.lease is not None and trial.lease.asked is not None
-        return asked or trial.number in self._reasons
+        is_requested = trial.lease is not None and trial.lease.asked is not None
+        return is_requested or trial.number in self._reasons
 
     def explain(self, outcome: Outcome) -> Outcome:
         """The outcome of a trial that was asked to stop, with the reason as its message."""

@@ -91,7 +91,7 @@ class UnknownKey(WrongValue):
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
         hint = nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
-        self.told = f"unknown key; {hint}"
+        self.text = f"unknown key; {hint}"
 
 
 class WrongParts(UsageError):

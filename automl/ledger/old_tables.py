@@ -160,7 +160,7 @@ def typed_facts(details: Mapping[str, Any]) -> Row:
     return {"details": rest, **{key: value for key, value in found.items() if value is not None}}
 
 
-def asked(word: str) -> Row:
+def request_fields(word: str) -> Row:
     """Fields of a lease for what an agent was asked: "stop", "pause", "held" or nothing."""
     request = {"stop": StopRequest.STOP, "pause": StopRequest.PAUSE, "held": StopRequest.PAUSE}
     return {"asked": request.get(word), "held": word == "held"}
@@ -171,7 +171,7 @@ def _event(kind: str, content: Row, numbers: Mapping[int | None, int]) -> SweepE
         command = numbers.get(content.pop("wish", None))
         content["command"] = 0 if command is None and kind == "Answered" else command
     if kind == "Leased":
-        content |= asked(content.get("asked", ""))
+        content |= request_fields(content.get("asked", ""))
     if kind in ("Ended", "Moved"):
         content["state"] = TrialState(content["state"])
     if kind == "Ended":
