@@ -75,9 +75,7 @@ def _parameter(argument: Argument) -> click.Parameter:
         "metavar": argument.metavar,
         "required": argument.required and argument.type != "metrics",  # a trial may end without
     }
-    if (
-        argument.default is not None
-    ):  # click takes None for a default too, and then requires nothing
+    if not found["required"]:  # click takes None for a default too, and then requires nothing
         found["default"] = argument.default
     if argument.type in _PARSERS:
         found["callback"] = partial(_parsed, _PARSERS[argument.type])

@@ -15,7 +15,7 @@ from objectives import make_spec
 from resealed import change_version
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, database, sqlite_files, store_errors
+from automl.ledger import Ledger, database, engines, sqlite_files, store_errors
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(
@@ -228,10 +228,10 @@ def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
     with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
         busy.execute("BEGIN EXCLUSIVE")
         with pytest.raises(sa.exc.OperationalError, match="locked"):
-            database._version(
+            engines.version_row(
                 sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1})
             )
-    assert database._version(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
+    assert engines.version_row(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
     assert database.is_ledger(f"sqlite:///{tmp_path}/absent.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
     assert database.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{database.FILE_NAME}") is True
@@ -262,10 +262,10 @@ def test_what_cannot_be_written_is_read_without_side_files(
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: database._sqlite_engine(sa.pool.StaticPool), database._server_engine],
+    [engines.memory_engine, engines.server_engine],
 )
 def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
-    engine = make("sqlite://") if make is database._server_engine else make()
+    engine = make("sqlite://") if make is engines.server_engine else make()
     with engine.connect() as connection, pytest.raises(sa.exc.OperationalError) as caught:
         connection.execute(sa.text("INSERT INTO absent VALUES (:value)"), {"value": "hush"})
     assert "absent" in str(caught.value)
