@@ -117,13 +117,19 @@ def test_a_sweep_runs_as_a_ray_job(tmp_path: Path, environment: dict[str, str], 
         "auto",
     ]
     command = [*RAY, "job", "submit", "--address", head, "--working-dir", str(work), "--", *sweep]
-    done = subprocess.run(
-        [*command, "--store", str(tmp_path / "runs")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    deadline = time.monotonic() + 60
+    while True:
+        done = subprocess.run(
+            [*command, "--store", str(tmp_path / "runs")],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        # The head listens some seconds before its agent, which runs jobs, has registered.
+        if "No available agent" not in done.stdout + done.stderr or time.monotonic() > deadline:
+            break
+        time.sleep(1)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "job finished: 3 trials" in done.stdout, "the summary is in the job's log"
     ledger = Ledger.open(tmp_path / "runs", readonly=True)
