@@ -11,13 +11,14 @@ from automl.core import SweepEvent
 from automl.core.events import Command, Ended
 from automl.core.marks import MARK
 from automl.errors import UsageError
+from workers.failures import MAX_MESSAGE, MAX_TRACEBACK
 from workers.protocol import Report
 
 MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an outcome
-    "message": 4096,
-    "reason": 4096,
-    "traceback": 20_000,
-    "gpu_lost": 4096,
+    "message": MAX_MESSAGE,
+    "reason": MAX_MESSAGE,
+    "traceback": MAX_TRACEBACK,
+    "gpu_lost": MAX_MESSAGE,
     "worker": 300,
     "agent": 200,
     "by": 200,
