@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import ranking
-from .curve import LearningCurve
 from .mistakes import error_key, is_mistake
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
@@ -215,6 +214,18 @@ def failure_text(trials: Iterable[Trial]) -> str:
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 
+def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
+    """`12 completed`, `3 infeasible`, `2 failed (2 out of memory)`.
+
+    Args:
+        counts: of the sweep's `Standings`.
+    """
+    shown = ("running", "completed", "infeasible", "stopped", "paused")
+    found = [f"{counts[word]} {word}" for word in shown if counts[word]]
+    failed = failure_text(snapshot.trials)
+    return [*found, failed] if failed else found
+
+
 def reasons(failed: Iterable[Trial]) -> str:
     """A line for each kind of failure, with the message of the first such trial."""
     first: dict[str, Trial] = {}
@@ -224,21 +235,6 @@ def reasons(failed: Iterable[Trial]) -> str:
         f"\n  {kind.replace('_', ' ')}, trial {trial.number}: {trial.message}"
         for kind, trial in first.items()
     )
-
-
-def best_so_far(snapshot: Snapshot) -> list[float]:
-    """Best value of the first goal after each finished trial, in the order in which they ended."""
-    goal = snapshot.goals[0]
-    ended = sorted(
-        (trial for trial in snapshot.trials if trial.state.finished),
-        key=lambda trial: (trial.ended is None, trial.ended or 0.0, trial.number),
-    )
-    curve = LearningCurve(goal)
-    for trial in ended:
-        value = goal_value(trial, snapshot)
-        if value is not None or len(curve):
-            curve.add({} if value is None else {goal.metric: value})
-    return [goal.loss(point.lowest) for point in curve]
 
 
 def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:

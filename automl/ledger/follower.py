@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from automl.core import Command, SweepState
+from automl.core import Command, SweepEvent, SweepState
 from automl.core.ranking import condensed
 from automl.errors import StoreError
 from workers.protocol import Report
@@ -34,6 +34,7 @@ class Follower:
         lease: of the process that holds the sweep or held it last; None if nobody has.
         created: seconds since 1970.
         commands: the newest commands to the sweep.
+        events: that the latest `refresh` has read, if it did not read all of them.
         epoch: grows if the sweep was replaced by another one of its name, or mended.
     """
 
@@ -47,6 +48,7 @@ class Follower:
         self.lease: LeaseRow | None = None
         self.created = 0.0
         self.commands: deque[Command] = deque(maxlen=MAX_COMMANDS)
+        self.events: list[SweepEvent] = []
         self.epoch = 0
 
     @property
@@ -93,6 +95,7 @@ class Follower:
 
     def _read(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
         self.created = sweep.created
+        self.events = []
         self.lease = read_lease(connection, sweep)
         last = last_place(connection, sweep.id)
         if self._sweep == sweep.id:
@@ -110,6 +113,7 @@ class Follower:
         changed: set[Any] = set()
         for rows in chunks(connection, sweep, self._place):
             records = decoded(rows)
+            self.events += (record.event for record in records)
             for record in records:
                 if isinstance(record.event, Report) and self._reports is not None:
                     self._reports[record.event.trial] += 1
@@ -126,6 +130,7 @@ class Follower:
 
     def _read_all(self, connection: sa.Connection, sweep: Sweep) -> None:
         self.epoch += 1
+        self.events = []
         self.state, self._place = read_state(connection, sweep, condensed=True)
         self._condense(range(len(self.state.trials)))
         self._reports = None

@@ -172,7 +172,9 @@ class Ledger:
 
     def followed(self, view: Follower) -> Snapshot:
         """The sweep as a follower has read it last."""
-        return Snapshot.of(view.state, view.shown, view.seconds, **view.status)
+        return Snapshot.of(
+            view.state, view.shown, view.seconds, events=tuple(view.events), **view.status
+        )
 
     def trial(self, sweep: str, number: int) -> Trial | None:
         """One trial with its reports; None if there is none of the number."""

@@ -17,6 +17,7 @@ from automl.core import (
     Snapshot,
     SweepEvent,
     SweepSpec,
+    SweepState,
     Trial,
     TrialState,
     text,
@@ -68,14 +69,19 @@ class Record:
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """Read a sweep from its ledger; raises UsageError if there is none of that name."""
-        snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
+        state, events = SweepState(), []
+        for record in ledger.records(sweep):
+            state.apply(record.event, record.number)
+            events.append(record.event)
+        info = next(info for info in ledger.sweeps() if info.name == sweep)
+        snapshot = Snapshot.of(state, info.state, info.seconds)
         return cls(
             snapshot,
-            ledger.spec(sweep),
-            ledger.environment(sweep),
+            state.spec,
+            state.environment,
             _attempts(events, snapshot),
             [event for event in events if isinstance(event, Noted)],
-            confirmations.read(ledger, sweep),
+            confirmations.read(ledger, snapshot),
             _limits(events),
         )
 

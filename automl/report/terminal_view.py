@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.standings import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
@@ -45,12 +46,13 @@ class SweepView:
         width = min(options.max_width, MAX_WIDTH)
         state = (text.sweep_state(self.snapshot), SWEEP_STYLES.get(self.snapshot.state, ""))
         name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
+        standings = Standings.of(self.snapshot)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
         yield Text()
-        yield from _best(self.snapshot, width)
+        yield from _best(self.snapshot, standings, width)
         yield Text()
-        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot)]
+        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot, standings)]
         num_rows = max(self.height - 8 - len(footer), 3)
         yield _trials(self.snapshot, num_rows)
         yield Text()
@@ -90,8 +92,7 @@ class PlainLines:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self.seen: dict[int, TrialState] = {}
-        self.best: float | None = None
+        self.standings = Standings()
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
         self.waited = False  # for another sweep
@@ -105,21 +106,21 @@ class PlainLines:
         if snapshot.waits_for and not self.waited:
             self.waited = True
             self._line(snapshot, snapshot.waits_for)
-        for trial in snapshot.trials:
-            if self.seen.get(trial.number) is not trial.state:
-                self.seen[trial.number] = trial.state
-                self._print_trial(snapshot, trial)
-        if snapshot.seconds >= self.next_status and snapshot.state == "running":
+        is_first = not self.standings.values and not snapshot.events
+        self.standings.follow(snapshot)
+        for trial, state in snapshot.transitions:
+            self._print_trial(snapshot, trial, state)
+        is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
+        if is_due or (is_first and snapshot.trials):
             self.next_status = snapshot.seconds + STATUS_SECONDS
-            self._line(snapshot, " - ".join([_budget_text(snapshot), *_counts(snapshot)]))
+            counts = text.outcomes(snapshot, self.standings.counts())
+            self._line(snapshot, " - ".join([_budget_text(snapshot), *counts]))
 
-    def _print_trial(self, snapshot: Snapshot, trial: Trial) -> None:
-        if trial.state is TrialState.WAITING and trial.attempts == 0:
-            return
-        words = [f"trial {trial.number} {trial.state}"]
-        if trial.state.finished:
+    def _print_trial(self, snapshot: Snapshot, trial: Trial, state: TrialState) -> None:
+        words = [f"trial {trial.number} {state}"]
+        if state.finished:
             words += self._result(snapshot, trial)
-        if trial.state is TrialState.RUNNING:
+        if state is TrialState.RUNNING:
             words.append(text.configuration(trial.params))
         elif trial.message:
             words.append(f"({trial.message.splitlines()[0]})")
@@ -136,8 +137,7 @@ class PlainLines:
         if value is None:
             return [text.violation(trial, snapshot) or f"no {goal.metric}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
-        if self.best is None or goal.better(value, self.best):
-            self.best = value
+        if self.standings.best() == trial.number:
             found.append("best so far")
         return found
 
@@ -149,9 +149,14 @@ class PlainLines:
         )
 
 
-def state_lines(snapshot: Snapshot) -> list[str]:
-    """The state of the sweep, in two lines of text."""
-    words = [text.sweep_state(snapshot), _budget_text(snapshot), *_counts(snapshot)]
+def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
+    """The state of the sweep, in two lines of text.
+
+    Args:
+        counts: of the sweep's `Standings`.
+    """
+    counted = text.outcomes(snapshot, counts)
+    words = [text.sweep_state(snapshot), _budget_text(snapshot), *counted]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
@@ -176,18 +181,19 @@ def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     right = Text(_budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
     row = Table.grid(padding=(0, 2, 0, 0))
-    share = _share(snapshot)
+    share = snapshot.share
     row.add_row(
         ProgressBar(total=1.0, completed=share, width=bar) if share is not None else Text(), right
     )
     return row
 
 
-def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
-    best, goal = snapshot.best, snapshot.goals[0]
-    value = text.goal_value(best, snapshot) if best else None
-    if best is None or value is None:
+def _best(snapshot: Snapshot, standings: Standings, width: int) -> list[RenderableType]:
+    number, goal = standings.best(), snapshot.goals[0]
+    if number is None:
         return [Text(f"no {goal.metric} yet", style="dim"), Text()]
+    best, value = snapshot.trials[number], standings.values[number][0]
+    assert value is not None, "the best trial has a value"
     words = Text.assemble(
         "best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}"
     )
@@ -195,9 +201,8 @@ def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
     if len(snapshot.goals) > 1:
         words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
     room = width - words.cell_len - 2
-    spark = text.sparkline(
-        text.best_so_far(snapshot), min(room, width // 3), maximize=goal.maximize
-    )
+    course = [goal.loss(loss) for loss in standings.trajectory()]
+    spark = text.sparkline(course, min(room, width // 3), maximize=goal.maximize)
     params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
     return [_apart(words, Text(spark, style="green"), width), params]
 
@@ -279,8 +284,9 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
     return [title, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
 
 
-def _footer(snapshot: Snapshot) -> list[RenderableType]:
-    counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
+def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
+    outcomes = text.outcomes(snapshot, standings.counts())
+    counts = Text("   ".join(outcomes) or "no trial has ended yet")
     if snapshot.state != "running":
         return [counts]
     words = _workers(snapshot)
@@ -296,14 +302,6 @@ def _suggesting(snapshot: Snapshot) -> str:
     return "being made" if snapshot.suggesting == "suggesting" else snapshot.suggesting
 
 
-def _counts(snapshot: Snapshot) -> list[str]:
-    states = (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-    counts = {state: len(snapshot.in_state(state)) for state in states}
-    found = [f"{count} {state}" for state, count in counts.items() if count]
-    failed = text.failure_text(snapshot.trials)
-    return [*found, failed] if failed else found
-
-
 def _budget_text(snapshot: Snapshot) -> str:
     budget = snapshot.budget
     trials = (
@@ -315,19 +313,9 @@ def _budget_text(snapshot: Snapshot) -> str:
     return f"{trials} trials, {time_text}"
 
 
-def _share(snapshot: Snapshot) -> float | None:
-    """The share of the budget that is used, the largest of its limits; None without a limit."""
-    budget = snapshot.budget
-    ended = sum(trial.state.finished for trial in snapshot.trials)
-    worked = sum(trial.seconds for trial in snapshot.trials)
-    used = ((ended, budget.trials), (snapshot.seconds, budget.time), (worked, budget.worker_time))
-    shares = [done / limit for done, limit in used if limit]
-    return min(max(shares), 1.0) if shares else None
-
-
 def _left_text(snapshot: Snapshot) -> str:
     """`about 4m 48s left`, if the sweep goes on at its pace so far."""
-    share = _share(snapshot)
+    share = snapshot.share
     if snapshot.state != "running" or share is None or share <= 0:
         return ""
     return f"about {text.duration(snapshot.seconds * (1 - share) / share)} left"

@@ -8,15 +8,14 @@ from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, Trial, ranking, text
-from automl.core.trial import TrialState
+from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core.standings import Standings
 from automl.report import caveats, summary
 from automl.report.terminal_view import state_lines
 
 from .command_log import CommandLog
 from .encoding import encoded, thinned
 from .links import web_pages
-from .standings import Standings
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -142,9 +141,9 @@ class FollowedSweep:
                 "best": None if best is None else best.number,
                 "value": None if best is None else values[best.number][0],
                 "baseline": values[0][0] if values else None,
-                "states": self._standings.states(),
+                "states": self._standings.counts(),
                 "spark": thinned([goal.loss(loss) for loss in self._standings.trajectory()]),
-                "share": self._standings.share(self.snapshot),
+                "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
                 "marks": self._commands.marks(),
@@ -218,8 +217,9 @@ class FollowedSweep:
     def _cells(self, trial: Trial) -> list[Any]:
         marks = self._commands.marks(trial.number)
         facts = [
-            trial.number, str(trial.state), trial.failure, trial.message[:300], trial.source,
-            trial.attempts, trial.seconds, trial.peak_memory_bytes, trial.started, trial.ended,
+            trial.number, self._standings.outcomes[trial.number], trial.failure,
+            trial.message[:300], trial.source, trial.attempts, trial.seconds,
+            trial.peak_memory_bytes, trial.started, trial.ended,
             self._follower.num_reports(trial.number),
             trial.reports[-1].step if trial.reports else None,
             marks["star"], " ".join(marks["tags"]), marks["note"],
@@ -233,6 +233,7 @@ class FollowedSweep:
         spec = snapshot.spec
         assert spec is not None, "a ledger knows the spec"
         first = snapshot.trials[0] if snapshot.trials else None
+        states = self._standings.counts()
         return {
             "name": self.name,
             "version": self.version,
@@ -244,11 +245,11 @@ class FollowedSweep:
             "goals": [_goal(goal) for goal in snapshot.goals],
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),
-            "share": self._standings.share(self.snapshot),
-            "states": self._standings.states(),
+            "share": snapshot.share,
+            "states": states,
             "failures": self._failures(),
             "headline": self._headline(best),
-            "lines": state_lines(snapshot),
+            "lines": state_lines(snapshot, states),
             "warnings": self._warnings[2],
             "best": self._whole(best),
             "first": self._whole(first),
@@ -299,7 +300,7 @@ class FollowedSweep:
         ]
 
     def _in(self, state: TrialState) -> list[Trial]:
-        return [self.snapshot.trials[number] for number in self._standings.in_state(state)]
+        return [self.snapshot.trials[number] for number in self._standings.numbers(state)]
 
     def _curve(self, trial: Trial) -> dict[str, Any]:
         """A running trial with its reports of the first goal's metric."""

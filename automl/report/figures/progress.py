@@ -11,16 +11,16 @@ from automl.report.plotting import (
     RED,
     Figure,
     Panel,
-    escape,
     figure,
     hover,
+    metric_axis,
     rounded,
     spread,
 )
 from automl.report.record import Record
-from automl.report.static_chart import window
 
 MANY = 1500
+TITLE = "Progress"
 
 
 def panel(record: Record) -> Panel:
@@ -30,14 +30,11 @@ def panel(record: Record) -> Panel:
         (trial, value) for trial in record.ended if (value := record.value(trial)) is not None
     ]
     if not scored:
-        return Panel("progress", "Best so far", f"No trial has a value of {goal.metric} yet.")
-    caption = (
-        f"Each point is a trial at the time when it ended; the line is the best {goal.metric} so "
-        "far. Crosses at the bottom are failed trials."
-    )
-    limits = AxisRange(*window(record, [value for _, value in scored]))
+        return Panel("progress", TITLE, f"No trial has a value of {goal.metric} yet.")
+    caption = "Each point is a trial at the time when it ended; crosses are failed trials."
+    limits = AxisRange.of(value for _, value in scored)
     caption += limits.note(value for _, value in scored)
-    return Panel("progress", "Best so far", caption, (_draw(record, scored, limits),))
+    return Panel("progress", TITLE, caption, (_draw(record, scored, limits),))
 
 
 def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) -> Figure:
@@ -60,7 +57,7 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) 
         data.append(_failures(failed))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "sweep time (seconds)"}, "rangemode": "tozero"},
-        "yaxis": limits.axis({"title": {"text": escape(goal.metric)}}),
+        "yaxis": limits.axis(metric_axis(goal.metric, [limits.low, limits.high], log=limits.log)),
     }
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 

@@ -11,8 +11,8 @@ import { TrialsTable } from "../trials_table.js";
 import { paretoCharts } from "./pareto.js";
 import { timeline } from "./timeline.js";
 
-const ENDED = ["completed", "stopped", "failed"];
-const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", failed: "var(--c-failed)", best: "var(--accent)" };
+const ENDED = ["completed", "infeasible", "stopped", "failed"];
+const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", infeasible: "var(--c-paused)", failed: "var(--c-failed)", best: "var(--accent)" };
 
 export async function sweepPage(frame, name) {
   frame.title(name, ["Sweeps", "/"], [name, null]);
@@ -35,12 +35,12 @@ export async function sweepPage(frame, name) {
     const goal = data.goals[0];
     const rows = table.rows.filter((row) => table.cell(row, "ended") !== null && table.cell(row, "ended") !== undefined);
     rows.sort((a, b) => table.cell(a, "ended") - table.cell(b, "ended") || a[0] - b[0]);
-    const series = { usual: [], stopped: [], failed: [] };
+    const series = { usual: [], stopped: [], infeasible: [], failed: [] };
     const best = [];
     rows.forEach((row, i) => {
       const at = x === "trials" ? i + 1 : table.cell(row, "ended");
       const value = table.value(row);
-      if (typeof value !== "number") { series.failed.push([at, null, row]); return; }
+      if (typeof value !== "number") { series[table.cell(row, "state") === "infeasible" ? "infeasible" : "failed"].push([at, null, row]); return; }
       series[table.cell(row, "state") === "stopped" ? "stopped" : "usual"].push([at, value, row]);
       const last = best[best.length - 1];
       if (!last || (goal.maximize ? value > last[1] : value < last[1])) best.push([at, value, row]);
@@ -48,7 +48,7 @@ export async function sweepPage(frame, name) {
     const values = [...series.usual, ...series.stopped].map(([, value]) => value);
     const range = robust(values, goal.maximize ? -1 : 1);
     const floor = goal.maximize ? range[0] : range[1];
-    for (const point of series.failed) point[1] = floor;
+    for (const point of [...series.infeasible, ...series.failed]) point[1] = floor;
     const spread = range[0] > 0 && range[1] / range[0] > 50;
     progressed.hidden = !ENDED.some((state) => data.states[state]);
     chart.set({
@@ -58,7 +58,8 @@ export async function sweepPage(frame, name) {
       series: [
         { kind: "points", name: "completed", points: series.usual, color: COLOURS.usual, size: values.length > 2000 ? 4 : 7 },
         { kind: "points", name: series.stopped.length ? "stopped early" : "", points: series.stopped, color: COLOURS.stopped, shape: "down" },
-        { kind: "points", name: series.failed.length ? "failed or not feasible" : "", points: series.failed, color: COLOURS.failed, shape: "cross" },
+        { kind: "points", name: series.infeasible.length ? "infeasible" : "", points: series.infeasible, color: COLOURS.infeasible, shape: "cross" },
+        { kind: "points", name: series.failed.length ? "failed" : "", points: series.failed, color: COLOURS.failed, shape: "cross" },
         { kind: "step", name: "best so far", points: best, color: COLOURS.best },
       ],
       tip: ([, , row]) => table.tip(row),
