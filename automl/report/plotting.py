@@ -12,7 +12,7 @@ from typing import Any, Final
 from automl.core import Trial, text
 from search_spaces import Choice, Float, Int, Parameter
 
-from .axis_range import NARROWEST, clipped, padded
+from .axis_range import NARROWEST, AxisRange, clipped, padded
 
 Figure = dict[str, Any]
 
@@ -164,6 +164,11 @@ def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str,
     if labels != [text.number(tick) for tick in ticks]:  # plotly labels plain numbers well
         return found | {"tickvals": ticks, "ticktext": labels}
     return found
+
+
+def limited_axis(metric: str, limits: AxisRange) -> dict[str, Any]:
+    """The axis of a metric for plotly, over this range."""
+    return limits.axis(metric_axis(metric, [limits.low, limits.high], log=limits.log))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

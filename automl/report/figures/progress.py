@@ -13,7 +13,7 @@ from automl.report.plotting import (
     Panel,
     figure,
     hover,
-    metric_axis,
+    limited_axis,
     rounded,
     spread,
 )
@@ -33,7 +33,6 @@ def panel(record: Record) -> Panel:
         return Panel("progress", TITLE, f"No trial has a value of {goal.metric} yet.")
     caption = "Each point is a trial at the time when it ended; crosses are failed trials."
     limits = AxisRange.of(value for _, value in scored)
-    caption += limits.note(value for _, value in scored)
     return Panel("progress", TITLE, caption, (_draw(record, scored, limits),))
 
 
@@ -41,13 +40,13 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) 
     goal = record.goal
     steps = list(improvements(goal, ((trial.ended or 0.0, value) for trial, value in scored)))
     end = max(record.snapshot.seconds, steps[-1][0])
-    points = _points(record, scored, {value for _, value in steps}, limits)
+    points = _points(record, scored, {value for _, value in steps})
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "best so far",
         "x": rounded([*(at for at, _ in steps), end]),
-        "y": rounded(limits.inside([*(value for _, value in steps), steps[-1][1]])),
+        "y": rounded([*(value for _, value in steps), steps[-1][1]]),
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "hoverinfo": "skip",
     }
@@ -57,14 +56,12 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) 
         data.append(_failures(failed))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "sweep time (seconds)"}, "rangemode": "tozero"},
-        "yaxis": limits.axis(metric_axis(goal.metric, [limits.low, limits.high], log=limits.log)),
+        "yaxis": limited_axis(goal.metric, limits),
     }
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
 
-def _points(
-    record: Record, scored: list[tuple[Trial, float]], best: set[float], limits: AxisRange
-) -> dict[str, Any]:
+def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float]) -> dict[str, Any]:
     many, name = len(scored) > MANY, record.goal.metric
     if many:  # overlapping ones are drawn once, but every new best is drawn
         rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
@@ -74,12 +71,11 @@ def _points(
         "mode": "markers",
         "name": "trials",
         "x": rounded([trial.ended for trial, _ in scored]),
-        "y": rounded(limits.inside(value for _, value in scored)),
+        "y": rounded([value for _, value in scored]),
         "marker": {
             "color": GREY,
             "size": 4 if many else 7,
             "opacity": 0.45 if many else 0.7,
-            "symbol": limits.symbols([value for _, value in scored]),
         },
         "cliponaxis": False,
         "customdata": [trial.number for trial, _ in scored],
