@@ -25,7 +25,7 @@ from automl.core import (
 from automl.core.metrics import SECONDS
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
-from search_spaces import Choice, Space
+from search_spaces import Space
 from workers.protocol import Metric
 
 from . import confirmations
@@ -51,7 +51,7 @@ class Record:
     """A sweep as its report shows it.
 
     Args:
-        snapshot: of the sweep; spec: its settings.
+        snapshot: of the sweep.
         environment: git commit, versions and hardware; empty if they are not known.
         attempts: by their beginning; notes: by time.
         limits: first trial and text of each pinned or narrowed parameter.
@@ -59,7 +59,6 @@ class Record:
     """
 
     snapshot: Snapshot
-    spec: SweepSpec
     environment: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
     notes: Sequence[Noted] = ()
@@ -77,7 +76,6 @@ class Record:
         snapshot = Snapshot.of(state, info.state, info.seconds)
         return cls(
             snapshot,
-            state.spec,
             state.environment,
             _attempts(events, snapshot),
             [event for event in events if isinstance(event, Noted)],
@@ -104,19 +102,18 @@ class Record:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:
         """The part that is known without a ledger."""
-        spec = snapshot.spec or SweepSpec(
-            snapshot.sweep,
-            guessed_space(snapshot.trials),
-            snapshot.goals,
-            snapshot.constraints,
-            budget=snapshot.budget,
-        )
         attempts = [
             Attempt(t.number, t.attempts, t.started, t.started + t.seconds, str(t.state))
             for t in snapshot.trials
             if t.started is not None
         ]
-        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.started))
+        return cls(snapshot, attempts=sorted(attempts, key=lambda a: a.started))
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The settings of the sweep."""
+        assert self.snapshot.spec is not None, "a sweep that was run has its settings"
+        return self.snapshot.spec
 
     @property
     def space(self) -> Space:
@@ -154,15 +151,6 @@ class Record:
         """The declared metrics of speed alone that have a direction, the workload's first."""
         speed = [m for m in self.spec.metrics if m.aspects == {"speed"} and m.direction]
         return [*speed, SECONDS]
-
-
-def guessed_space(trials: Sequence[Trial]) -> Space:
-    """A space of the values that were tried, if the search space is not known."""
-    values: dict[str, dict[Any, None]] = {}
-    for trial in trials:
-        for name, value in trial.params.items():
-            values.setdefault(name, {})[value] = None
-    return Space(*(Choice(name, list(tried)) for name, tried in values.items()))
 
 
 def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,10 +12,19 @@ from starlette.routing import Route
 
 from automl.errors import UsageError
 
+from .child import ChildProcess
 from .encoding import encoded
 
+ANSWER_SECONDS: Final = 300.0
+SILENT: Final = "the surrogates did not answer: ask again, or look at `automl report`"
 Question = dict[str, Any]
 Ask = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def surrogates_of(location: str) -> ChildProcess:
+    """The process that fits and asks the surrogates of a store. One that hangs is killed."""
+    module = "automl.studio.surrogate_process"
+    return ChildProcess(module, location, ANSWER_SECONDS, SILENT, is_killed=True)
 
 
 def analysis_routes(ask: Ask) -> list[Route]:

@@ -9,6 +9,7 @@ from automl.core.events import Ended
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
 from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome
@@ -48,11 +49,11 @@ def ended(found: Trial) -> Ended:
 
 
 def snapshot(*trials: Trial, state: str = "running", **facts: object) -> Snapshot:
-    found = Snapshot(
-        "nmt", state, trials, (BLEU,), budget=Budget(trials=12, time=480.0), seconds=100.0
-    )
+    goals = (BLEU,)
+    budget = Budget(trials=12, time=480.0)
     return replace(
-        found,
+        Snapshot("nmt", state, trials, goals, budget=budget, seconds=100.0),
+        spec=SweepSpec("nmt", SPACE, goals, budget=budget),
         num_slots=2,
         busy_slots=1,
         suggesting="2 ready",

@@ -6,7 +6,6 @@ import math
 import os
 import stat
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -162,8 +161,8 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
         details={"traceback": f"Traceback\n  x{hostile}\nError\n"},
     )
     one = trial(0, 20.0, params=params, metrics={"bleu": 20.0, f"{hostile}\ud800": 1.0})
-    found = Record.of(replace(snapshot(one, failed, state="finished"), spec=None))
-    for shown in (found, replace(found, snapshot=snapshot(one, failed))):
+    finished, running = (snapshot(one, failed, state=state) for state in ("finished", "running"))
+    for shown in (Record.of(finished), Record.of(running)):
         text = hostile_sweeps.terminal_text(shown)
         assert not set(hostile_sweeps.HOSTILE) & set(text)
         assert r"a\nb\u001b]0;owned\u0007\u009b31m\u202e" in text

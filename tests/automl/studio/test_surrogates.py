@@ -17,7 +17,7 @@ from studio_stores import Client, serving
 from test_studio_pages import opened, violations
 
 from automl.errors import UsageError
-from automl.studio.surrogates import SurrogateQueries
+from automl.studio.analysis import surrogates_of
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_a_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
     question = {"ask": "insights", "sweep": "toy"}
 
     async def ask() -> None:
-        queries = SurrogateQueries(store)
+        queries = surrogates_of(store)
         first = await queries.ask(question)
         process = queries.close()
         assert process is not None
