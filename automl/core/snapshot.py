@@ -48,6 +48,7 @@ class Snapshot:
         activity: of the controller, in its own process; elsewhere nothing is known of it.
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
+        reason: why it does not run any more; "" while it runs, and if that is not known.
         share: of the budget that is used, from 0 to 1; None without a limit.
         events: that came since the snapshot before, for those who follow the sweep.
         spec: of the sweep; None if it is not known.
@@ -68,6 +69,7 @@ class Snapshot:
     activity: Activity = Activity()
     brief: bool = False
     dashboard: str = ""
+    reason: str = ""
     share: float | None = None
     events: Sequence[SweepEvent] = ()
     spec: SweepSpec | None = None
@@ -91,6 +93,7 @@ class Snapshot:
             spec.constraints,
             spec.budget,
             seconds,
+            reason="" if shown == "running" else state.reason,
             share=share,
             spec=spec,
             **status,

@@ -1,10 +1,11 @@
 """Formats values for the live view, the summary, tables and JSON."""
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import ranking
 from .mistakes import error_key, is_mistake
@@ -16,7 +17,10 @@ MISTAKE_HINT = (
     "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
     "then goes on and avoids such configurations."
 )
+T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -50,6 +54,19 @@ def json_data(value: Any) -> Any:
     return str(value)
 
 
+def yaml_scalar(value: Any) -> str:
+    """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        is_plain = _WORD.fullmatch(value) and value.lower() not in _NO_TEXT
+        return value if is_plain else json.dumps(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "e" not in text or "." in text else text.replace("e", ".0e")
+    return str(value) if isinstance(value, int) else json.dumps(value)
+
+
 def number(value: Any, digits: int = 4) -> str:
     """A value with 4 significant digits, or with more."""
     if isinstance(value, list | tuple):
@@ -65,10 +82,10 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def sweep_state(snapshot: Snapshot) -> str:
-    """The state of a sweep in words: one that agents serve is not interrupted."""
+    """The state of a sweep in words, with the reason: one that agents serve is not interrupted."""
     if snapshot.state == "interrupted" and snapshot.for_agents:
         return "no controller; agents may ask"
-    return snapshot.state
+    return f"{snapshot.state} ({snapshot.reason})" if snapshot.reason else snapshot.state
 
 
 def duration(seconds: float) -> str:
@@ -237,13 +254,18 @@ def reasons(failed: Iterable[Trial]) -> str:
     )
 
 
+def thinned(items: Sequence[T], most: int) -> Sequence[T]:
+    """At most this many of the items, evenly spaced, the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[(i + 1) * len(items) // most - 1] for i in range(most)]
+
+
 def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
     """Values as a row of at most `width` blocks; the best value is the highest."""
     if not values or width < 1:
         return ""
-    if len(values) > width:
-        values = [values[(i + 1) * len(values) // width - 1] for i in range(width)]
-    values = [min(max(value, -1e307), 1e307) for value in values]  # their differences are finite
+    values = [min(max(value, -1e307), 1e307) for value in thinned(values, width)]
     low, high = min(values), max(values)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in values]
     return "".join(BLOCKS[round((h if maximize else 1 - h) * (len(BLOCKS) - 1))] for h in heights)

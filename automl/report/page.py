@@ -169,22 +169,11 @@ def _best(record: Record) -> Iterator[str]:
 def _comparison(record: Record, best: Trial) -> str:
     """Parameters and metrics of the best trial and of trial 0."""
     first = record.trials[0]
-    rows = []
-    for name in record.space.parameters:
-        if name in best.params or name in first.params:
-            rows.append((name, *(text.number(t.params.get(name, "none")) for t in (best, first))))
-    for index, goal in enumerate(record.snapshot.goals):
-        values = [record.value(trial, index) for trial in (best, first)]
-        if values != [trial.metrics.get(goal.metric) for trial in (best, first)]:
-            shown = ("none" if value is None else text.number(value) for value in values)
-            rows.append((f"{goal.metric} (best report)", *shown))
-    for name in best.metrics:
-        cells = (
-            text.metric(name, t.metrics[name]) if name in t.metrics else "none"
-            for t in (best, first)
-        )
-        rows.append((f"{name} (reported)" if name in record.space.parameters else name, *cells))
-    return table(("", f"trial {best.number}, the best", "trial 0"), rows, numbers=(1, 2))
+    rows = [
+        *summary.compared_params(best, first, record.space),
+        *summary.compared_metrics(record.snapshot, best, first),
+    ]
+    return table(("", f"trial {best.number}, the best", "trial 0", "change"), rows, (1, 2, 3))
 
 
 def _trials(record: Record) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from automl.report import caveats, summary
 from automl.report.terminal_view import state_lines
 
 from .command_log import CommandLog
-from .encoding import encoded, thinned
+from .encoding import encoded
 from .links import web_pages
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ FACTS: Final = (
     "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
 )  # fmt: skip
 MOST_METRICS: Final = 60  # columns of the table
+SPARK_POINTS: Final = 40
 GROWTH: Final = 1.02  # the warnings are made again at this factor of ended trials
 
 
@@ -136,13 +138,14 @@ class FollowedSweep:
         """The line of the sweep in the list of sweeps: its result and how it got there."""
         with self._lock:
             best, goal, values = self.best(), self.snapshot.goals[0], self._standings.values
+            course = [goal.loss(loss) for loss in self._standings.trajectory()]
             return {
                 "goals": [_goal(one) for one in self.snapshot.goals],
                 "best": None if best is None else best.number,
                 "value": None if best is None else values[best.number][0],
                 "baseline": values[0][0] if values else None,
                 "states": self._standings.counts(),
-                "spark": thinned([goal.loss(loss) for loss in self._standings.trajectory()]),
+                "spark": text.thinned(course, SPARK_POINTS),
                 "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
@@ -224,7 +227,10 @@ class FollowedSweep:
             trial.reports[-1].step if trial.reports else None,
             marks["star"], " ".join(marks["tags"]), marks["note"],
         ]  # fmt: skip
-        params = [trial.params.get(name) for name in self._params]
+        given = trial.params  # null is a parameter that is inactive
+        params = [
+            "none" if given.get(name, "") is None else given.get(name) for name in self._params
+        ]
         metrics = [trial.metrics.get(name) for name in self._metrics]
         return [*facts, *self._standings.values[trial.number], *params, *metrics]
 
@@ -305,13 +311,14 @@ class FollowedSweep:
     def _curve(self, trial: Trial) -> dict[str, Any]:
         """A running trial with its reports of the first goal's metric."""
         metric = self.snapshot.goals[0].metric
-        values = [point.metrics[metric] for point in trial.reports if metric in point.metrics]
+        found = (point.metrics.get(metric, math.nan) for point in trial.reports)
+        values = [value for value in found if math.isfinite(value)]
         return {
             "number": trial.number,
             "attempt": trial.attempts,
             "step": trial.reports[-1].step if trial.reports else None,
             "started": trial.started,
-            "values": thinned(values),
+            "values": text.thinned(values, SPARK_POINTS),
         }
 
 

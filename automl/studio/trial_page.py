@@ -19,6 +19,7 @@ from automl.core import (
     SweepEvent,
     Trial,
 )
+from automl.core.text import thinned
 from automl.errors import StoreError, UsageError
 from workers.protocol import LOGS, log_name
 
@@ -70,9 +71,7 @@ def curves(trial: Trial, metrics: Sequence[str] | None = None) -> dict[str, Any]
     names = dict.fromkeys(name for point in trial.reports for name in point.metrics)
     found = {}
     for name in names if metrics is None else [one for one in metrics if one in names]:
-        points = [point for point in trial.reports if name in point.metrics]
-        every = -(-len(points) // MAX_POINTS)
-        kept = [*points[:-1:every], points[-1]] if every > 1 else points
+        kept = thinned([p for p in trial.reports if name in p.metrics], MAX_POINTS)
         found[name] = {
             "steps": [point.step for point in kept],
             "seconds": [point.seconds for point in kept],

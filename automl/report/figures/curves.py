@@ -100,7 +100,7 @@ def _lines(
     ys: list[float | None] = []
     texts: list[str] = []
     for trial, points in curves:
-        thinned = _thinned(points)
+        thinned = text.thinned(points, MAX_POINTS)
         xs += [*(_x(record, p) for p in thinned), None]
         ys += [*(p.metrics[record.goal.metric] for p in thinned), None]
         values = (text.number(p.metrics[record.goal.metric]) for p in thinned)
@@ -116,13 +116,6 @@ def _lines(
         "opacity": 0.5 if colour == GREY and len(curves) > 20 else 1.0,
         "line": {"color": colour, "width": width},
     }
-
-
-def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
-    if len(points) <= MAX_POINTS:
-        return points
-    rows = np.unique(np.linspace(0, len(points) - 1, MAX_POINTS).astype(int))
-    return [points[row] for row in rows]
 
 
 def _marks(record: Record, chosen: Curves) -> list[dict[str, Any]]:
