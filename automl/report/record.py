@@ -162,11 +162,13 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
         elif isinstance(event, Ended | Moved) and event.trial in open_:
             if isinstance(event, Moved) and event.state is TrialState.RUNNING:
                 continue
-            started = open_.pop(event.trial)
+            begun = open_.pop(event.trial)
+            ended = max(event.at, begun.at)
+            seconds = event.outcome.seconds if isinstance(event, Ended) else event.seconds
+            # The start of its worker is no part of it.
+            started = max(begun.at, ended - seconds) if seconds else begun.at
             state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
-            found.append(
-                Attempt(event.trial, started.attempt, started.at, max(event.at, started.at), state)
-            )
+            found.append(Attempt(event.trial, begun.attempt, started, ended, state))
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
     return sorted(found, key=lambda attempt: attempt.started)
