@@ -219,7 +219,7 @@ def test_on_a_phone_the_answer_comes_first_then_the_figure_then_the_contents(
 
 
 def test_infeasible_trials_are_counted_once(tmp_path: Path) -> None:
-    """The report, the terminal and the studio count by the same outcomes."""
+    """The report and the terminal count by the same outcomes; the studio does too."""
     record = record_of(write_sweep(tmp_path / "runs", constraints=["size <= 1000"]))
     counts = Standings.of(record.snapshot).counts()
     above = [t for t in record.trials if t.metrics.get("size", 0.0) > 1000]
