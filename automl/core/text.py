@@ -235,10 +235,10 @@ def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     """`12 completed`, `3 infeasible`, `2 failed (2 out of memory)`.
 
     Args:
-        counts: of the sweep's `Standings`.
+        counts: of the sweep's `Standings`; empty to leave out all but the failures.
     """
     shown = ("running", "completed", "infeasible", "stopped", "paused")
-    found = [f"{counts[word]} {word}" for word in shown if counts[word]]
+    found = [f"{counts[word]} {word}" for word in shown if counts.get(word)]
     failed = failure_text(snapshot.trials)
     return [*found, failed] if failed else found
 

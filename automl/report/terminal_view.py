@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -248,20 +247,9 @@ def _row(
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
-        Text(_time(snapshot, trial)),
+        Text(text.duration(_seconds(snapshot, trial))),
         Text(text.configuration(changed) or "the default", style="dim"),
     )
-
-
-def _time(snapshot: Snapshot, trial: Trial) -> str:
-    """The duration of a trial; of a running one also the median, if three have completed."""
-    taken = text.duration(_seconds(snapshot, trial))
-    ended = [
-        other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0
-    ]
-    if trial.state is not TrialState.RUNNING or len(ended) < 3:
-        return taken
-    return f"{taken} of ~{text.duration(median(ended))}"
 
 
 def _seconds(snapshot: Snapshot, trial: Trial) -> float:

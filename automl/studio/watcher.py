@@ -40,8 +40,6 @@ class Watcher:
         self._read: dict[str, tuple[int, ...]] = {}  # the version of the sweep that a view has
         self._lines: dict[str, dict[str, Any]] = {}
         self._old_lines: set[str] = set()  # made again once somebody asks
-        self._version = 0
-        self._changes: dict[str, int] = {}
         self._error = ""
         self._looked = False
         self._listeners: set[_Listener] = set()
@@ -76,7 +74,6 @@ class Watcher:
             self._old_lines.clear()
             self._heads = heads
             return {
-                "version": self._version,
                 "error": self._error,
                 "sweeps": [
                     {**dataclasses.asdict(entry.info), "host": entry.host, "pid": entry.pid}
@@ -156,7 +153,6 @@ class Watcher:
             for name in gone:
                 self._views.pop(name, None)
                 self._lines.pop(name, None)
-                self._changes.pop(name, None)
         stale = [name for name in opened if self._is_stale(name, heads[name])]
         for name in stale:
             with self._loading.setdefault(name, Lock()):
@@ -234,9 +230,7 @@ class Watcher:
 
     def _tell(self, changed: set[str]) -> None:
         with self._lock:
-            self._version += 1
-            self._changes |= dict.fromkeys(changed, self._version)
-            message = {"version": self._version, "changed": sorted(changed), "error": self._error}
+            message = {"changed": sorted(changed), "error": self._error}
             listeners = list(self._listeners)
         for listener in listeners:
             listener.put(message)

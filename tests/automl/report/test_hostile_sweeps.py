@@ -107,14 +107,6 @@ def test_a_diverged_value_leaves_a_plateau_readable(log: bool) -> None:
         assert found.high >= max(values)
 
 
-def test_the_bar_of_an_axis_covers_its_range() -> None:
-    (figure,) = draw("parallel", sweep([0.1, 0.37, 0.2, 0.9]), ()).figures
-    for dimension in figure["data"][0]["dimensions"]:
-        if dimension["label"] != "precision":
-            used, bar = dimension["values"], dimension["tickvals"]
-            assert min(bar) <= min(used) <= max(used) <= max(bar)
-
-
 @pytest.mark.parametrize("name", [".", "..", ""])
 def test_a_folder_is_no_place_for_a_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
