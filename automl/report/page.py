@@ -56,6 +56,7 @@ def render(record: Record) -> str:
         '<div id="select" class="bar picked"></div>',
         '<div class="panels">',
         *_best(record),
+        *_front(record),
         *(part for panel in panels for part in panel_html(panel)),
         *_setup(record),
         *_trials(record),
@@ -174,6 +175,19 @@ def _comparison(record: Record, best: Trial) -> str:
         *summary.compared_metrics(record.snapshot, best, first),
     ]
     return table(("", f"trial {best.number}, the best", "trial 0", "change"), rows, (1, 2, 3))
+
+
+def _front(record: Record) -> Iterator[str]:
+    """The configurations on the Pareto front, if there are several goals."""
+    front = record.snapshot.pareto[:MAX_ROWS]
+    if len(record.snapshot.goals) < 2 or not front:
+        return
+    names = [goal.metric for goal in record.snapshot.goals]
+    rows = [(*row[:1], *row[2 : 2 + len(names)], row[-1]) for row in trial_rows(record, front)]
+    numbers = range(1 + len(names))
+    found = table(("trial", *names, "configuration"), rows, tuple(numbers))
+    yield '<section id="front" class="panel"><h2>On the Pareto front</h2>'
+    yield f"{scrolled(found, 'Configurations on the Pareto front')}</section>"
 
 
 def _trials(record: Record) -> Iterator[str]:

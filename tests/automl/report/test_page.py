@@ -79,6 +79,9 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
     assert len([key for key, _ in figures if key.startswith("pareto")]) == num_fronts
     assert page.locator("#parallel .strand").count() == 12
     assert "better" in page.inner_html("#pareto")
+    assert page.locator("#front tbody tr").count() == (
+        len(record_of(store).snapshot.pareto) if len(goals) == 2 else 0
+    )
     assert page.inner_text("h1") == "toy"
     assert "<b>packed" in page.inner_text("#setup")
     for width in (1900, 700, 375):

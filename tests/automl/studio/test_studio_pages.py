@@ -140,7 +140,7 @@ def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> 
         assert "filter=loss" in page.url
         page.click("th button[data-key='goal:loss']")
         losses = [
-            float(text) for text in page.locator("tbody td:nth-child(3)").all_inner_texts() if text
+            float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts() if text
         ]
         assert losses == sorted(losses)
         assert len(losses) == int(told.split()[0])
