@@ -50,6 +50,7 @@ class FollowedSweep:
         self._warnings: tuple[int, str, list[str]] = (-1, "", [])
         self._commands = CommandLog(self._follower)
         self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
+        self._row: tuple[int, dict[str, Any]] | None = None  # of this version
         self._store = ""
         self.name = name
         self.version = 0
@@ -137,9 +138,11 @@ class FollowedSweep:
     def row(self) -> dict[str, Any]:
         """The line of the sweep in the list of sweeps: its result and how it got there."""
         with self._lock:
+            if self._row and self._row[0] == self.version:
+                return self._row[1]
             best, goal, values = self.best(), self.snapshot.goals[0], self._standings.values
             course = [goal.loss(loss) for loss in self._standings.trajectory()]
-            return {
+            line = {
                 "goals": [_goal(one) for one in self.snapshot.goals],
                 "best": None if best is None else best.number,
                 "value": None if best is None else values[best.number][0],
@@ -151,6 +154,8 @@ class FollowedSweep:
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
                 "marks": self._commands.marks(),
             }
+            self._row = self.version, line
+            return line
 
     def page(self, store: str = "") -> bytes:
         """JSON of everything on the page of the sweep but the trials.
