@@ -151,7 +151,7 @@ def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> 
         assert [round(row["loss"], 3) for row in rows] == pytest.approx(losses, abs=2e-3)
         with page.expect_download() as download:
             page.click("text=CSV")
-        assert Path(download.value.path()).read_text().startswith("number,state,loss,")
+        assert Path(download.value.path()).read_text().startswith("number,loss,state,")
         page.reload()
         page.wait_for_selector(f".told:has-text('{told}')")
         page.fill("#filter", "los > 1")
