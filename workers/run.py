@@ -18,7 +18,7 @@ from search_spaces.errors import StoreError, UsageError
 
 from .context import Context, Stopped
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
-from .numbers import WrongReturn, returned, what_to_return
+from .numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
@@ -275,10 +275,11 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
 def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) -> None:
     """Raise WrongReturn if an objective has ended by itself, and has said nothing of a goal.
 
-    An attempt that goes on from an earlier one, or that was asked to stop, may say nothing.
+    An attempt that goes on from an earlier one, or that was asked to stop, may say nothing. What
+    the controller measures itself (`LARGEST`) need not be said.
     """
     a, known = context.assignment, context.reported | metrics.keys()
-    missing = [name for name in a.goals if name not in known]
+    missing = [name for name in a.goals if name not in known and name not in LARGEST]
     if not missing or a.workload or a.resume or context.stop or context.rank > 0:
         return
     names, others = ", ".join(map(repr, missing)), ", ".join(sorted(known)) or "none"

@@ -209,7 +209,7 @@ class Agents:
                 f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
                 "longer --lease"
             )
-        if _is_anothers(command, lease):
+        if _is_foreign(command, lease):
             raise AutomlError(
                 f"{which} is held by agent {lease.agent!r}, not by {command.by!r}: give the name "
                 "under which it was asked for, or the attempt that came with it"
@@ -234,7 +234,7 @@ class Agents:
         return f"; {running} trial{'s' * (running != 1)} still run" if running else ""
 
 
-def _is_anothers(command: Command, lease: AgentLease) -> bool:
+def _is_foreign(command: Command, lease: AgentLease) -> bool:
     """Whether an agent speaks for another's trial.
 
     Who gives the attempt has been told it. But a name that an agent chose itself must be right;
