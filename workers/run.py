@@ -14,10 +14,11 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, NoReturn
 
-from search_spaces.errors import StoreError, TrialFailure, UsageError
+from search_spaces.errors import StoreError, UsageError
 
-from .context import Context, Stopped, numbers_of
+from .context import Context, Stopped
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
+from .numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
 
 Objective = Callable[["Context"], Any]
@@ -54,7 +55,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
-                metrics = _metrics_of(_run_measured(context, objective))
+                result = _run_measured(context, objective)
+                metrics = returned(result, a.goals)
+                if not getattr(objective, "checks_goals", False):
+                    _check_goals(context, metrics, result)
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, context.message
     except KeyboardInterrupt:
@@ -268,16 +272,19 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
         return None
 
 
-def _metrics_of(result: Any) -> dict[str, float]:
-    """The metrics that a workload or objective returned.
+def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) -> None:
+    """Raise WrongReturn if an objective has ended by itself, and has said nothing of a goal.
 
-    Raises:
-        TrialFailure: the result is neither a mapping of numbers nor None ("missing_metric").
+    An attempt that goes on from an earlier one, or that was asked to stop, may say nothing. What
+    the controller measures itself (`LARGEST`) need not be said.
     """
-    if result is None:
-        return {}
-    if not isinstance(result, Mapping):
-        raise TrialFailure(
-            "missing_metric", f"an objective returns a dict of metrics, got {described(result)}"
-        )
-    return numbers_of(result)
+    a, known = context.assignment, context.reported | metrics.keys()
+    missing = [name for name in a.goals if name not in known and name not in LARGEST]
+    if not missing or a.workload or a.resume or context.stop or context.rank > 0:
+        return
+    names, others = ", ".join(map(repr, missing)), ", ".join(sorted(known)) or "none"
+    raise WrongReturn(
+        "missing_metric",
+        f"no metric {names} was reported; these were: {others}. "
+        f"The objective returned {described(result)}. {what_to_return(a.goals)}",
+    )

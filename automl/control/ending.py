@@ -13,7 +13,9 @@
 from typing import Final
 
 from automl.core import SweepState, Trial
+from automl.core.mistakes import is_own_death
 from automl.suggesters.queue import SuggestionQueue
+from workers.protocol import Outcome
 
 from .assignments import Assigner
 from .repeated_error import RepeatedError
@@ -48,8 +50,14 @@ class EndOfSweep:
             return "it was asked to stop"
         return self._state.use.reason_to_end(now)
 
-    def reason_after(self, ended: Trial) -> str:
+    def is_hopeless(self, trial: Trial, outcome: Outcome) -> bool:
+        """Whether another attempt at a running trial, whose worker has died, would die too."""
+        return self._repeated_error.count_death(trial, outcome)
+
+    def reason_after(self, ended: Trial, outcome: Outcome) -> str:
         """Why it must end after this outcome, such as the same error again; "" if it goes on."""
+        if outcome.worker_lost and not is_own_death(outcome):
+            return ""
         running = self._state.index.each_running()
         return self._repeated_error.reason_to_end(ended, running) or ""
 

@@ -8,14 +8,13 @@ from typing import Any
 
 from . import ranking
 from .curve import LearningCurve
-from .mistakes import error_key, is_mistake
+from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
-MISTAKE_HINT = (
+_MISTAKE_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the objective and "
-    "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
-    "then goes on and avoids such configurations."
+    "begin again. If only these configurations are at fault, resume the sweep."
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -178,7 +177,12 @@ def why_no_best(snapshot: Snapshot) -> str:
     alike = f", {count} of them alike" if count > 1 else ""
     share = f"{len(failed)} of {len(snapshot.trials)} trials failed{alike}"
     found = f"No trial has succeeded. {share}:{reasons([first])}"
-    return f"{found}\n{MISTAKE_HINT}" if is_mistake(first) else found
+    return f"{found}\n{mistake_hint(first)}".rstrip()
+
+
+def mistake_hint(failed: Trial) -> str:
+    """What to do about a failure that is probably a mistake; "" if its message says so."""
+    return _MISTAKE_HINT if is_mistake(failed) and most_alike(failed) > 1 else ""
 
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:

@@ -6,7 +6,7 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, text
+from automl.core import Snapshot, Trial, ranking, text
 from search_spaces import Space
 
 from .caveats import caveats, warmed_up
@@ -75,10 +75,10 @@ def _metrics(
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
         peaked = (ours, theirs) != last
-        yield (
-            f"{goal.metric} (best report)" if peaked else goal.metric,
-            _cells(ours, theirs, style="bold green"),
-        )
+        label = f"{goal.metric} (best report)" if peaked else goal.metric
+        if not peaked and best.reports.first(goal.metric) is not None:
+            label = f"{goal.metric} ({ranking.origin(best, goal, snapshot.constraints)})"
+        yield label, _cells(ours, theirs, style="bold green")
         if peaked:  # the goal takes the best report, `metrics` holds the last
             yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from search_spaces.errors import UsageError
 
@@ -34,6 +34,8 @@ class CommandObjective:
         goal: the metric whose matches are steps if there is no expression for the step.
         stop_grace: seconds between a request to stop and SIGTERM.
     """
+
+    checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
 
     arguments: tuple[str, ...]
     shell: bool = False
