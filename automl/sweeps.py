@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.hints import hinted
 from workers.protocol import Metric
 
 from .control.beginning import read_spec
@@ -40,6 +41,7 @@ from .workflows.import_trials import Source
 Objective = Callable[[Any], Any]
 
 
+@hinted
 @explained
 def sweep(
     objective: Objective,
@@ -116,8 +118,8 @@ def sweep(
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         pin: limits by parameter: a value, a range (low, high), or a list of choices.
-        progress: whether to show the progress; None for yes in a terminal (on standard error) and
-            in a notebook.
+        progress: whether to show the progress; None for yes: in a notebook, else on standard
+            error, as a view in a terminal or a line a trial. False is silent.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
@@ -217,7 +219,7 @@ def sweep(
 
 def _warn(text: str, incomplete: bool) -> None:
     if incomplete:
-        warnings.warn(f"prior {text}", stacklevel=4)
+        warnings.warn(f"prior {text}", stacklevel=5)
 
 
 def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from search_spaces.errors import UsageError
 
@@ -41,6 +41,7 @@ class CommandObjective:
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     goal: str = ""
     stop_grace: float = STOP_GRACE
+    seeded: ClassVar[bool] = False  # a program seeds itself, from AUTOML_SEED
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.
