@@ -14,13 +14,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TRIALS: Final = "`trials=50` is the number of trials"
 _GOALS: Final = 'the goals say it: `goals="minimize loss"` or `goals="maximize accuracy"`'
+_STORE: Final = '`store="runs"` is the folder or URL'
 _SPACE: Final = 'the space is given to `automl.sweep`: `{"lr": Float("lr", 1e-5, 0.1, log=True)}`'
 _STOPPER: Final = '`stopper="asha"` stops poor trials early'
 _SUGGESTER: Final = '`suggester="tpe"` and others propose configurations'
 _PARAMS: Final = 'the space is given to `automl.sweep`, and the values are in `trial.params["lr"]`'
-_REPORT: Final = (
-    "`trial.report(step=3, loss=0.5)` returns False if the trial should end: return then"
-)
+_REPORT: Final = "`trial.report(step=3, loss=0.5)` returns False if the trial should end"
 _RESULT: Final = "return it with the metrics of the trial: `return {'loss': 0.1, 'size': 42}`"
 
 # Keywords of `automl.sweep` and of `automl.Optimizer`.

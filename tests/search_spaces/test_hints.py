@@ -40,14 +40,14 @@ def test_an_attribute_of_another_library(tmp_path: Path) -> None:
         assert words in str(caught.value)
     with pytest.raises(TypeError, match=r"trial.params\['lr'\]"):
         trial["lr"]
-    with pytest.raises(AttributeError, match="automl.sweep"):
+    with pytest.raises(AttributeError, match="call `automl"):
         automl.create_study  # noqa: B018
-    with pytest.raises(AttributeError, match="result.best.params"):
+    with pytest.raises(AttributeError, match="`result"):
         object.__new__(Result).best_params  # noqa: B018
 
 
 def test_keys_of_a_range_of_another_library() -> None:
-    with pytest.raises(SpaceError, match="'lr'.*no key 'min'; `low` is the least value"):
+    with pytest.raises(SpaceError, match="no key 'min'; `low` is the least value"):
         automl.Optimizer({"lr": {"min": 0.0, "max": 1.0}}, "minimize loss")
 
 
