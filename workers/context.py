@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure
+from search_spaces.hints import TRIAL, no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
@@ -68,6 +69,12 @@ class Context:
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
         self._memory_checked = 0.0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, TRIAL, name)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
 
     @property
     def params(self) -> Mapping[str, Any]:

@@ -77,14 +77,9 @@ def conduct(
             return controller.run(start_dispatcher)
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
-        raise StoreFailure(
-            f"{error}. To go on with the sweep: automl resume {spec.name}"
-        ) from error
+        raise StoreFailure(str(error)) from error
     except OSError as error:  # no space or inodes for a trial's folder, no more processes
-        raise StoreFailure(
-            f"the system refuses what the sweep needs: {error}. "
-            f"To go on with the sweep: automl resume {spec.name}"
-        ) from error
+        raise StoreFailure(f"the system refuses what the sweep needs: {error}") from error
     finally:
         ledger.release(spec.name)
 

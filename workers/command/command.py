@@ -43,6 +43,7 @@ class CommandObjective:
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     goal: str = ""
     stop_grace: float = STOP_GRACE
+    seeded: ClassVar[bool] = False  # a program seeds itself, from AUTOML_SEED
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from mmap import mmap
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ from workers.protocol import (
 
 if TYPE_CHECKING:
     from workers.context import Context
+
+    from .script import Script
 
 Logged = Callable[[Assignment, int], AbstractContextManager[None]]
 
@@ -57,7 +60,7 @@ class Worker:
 
     def __init__(
         self,
-        objective: bytes | None,
+        objective: bytes | mmap | None,
         workload: str | None,
         threads: int,
         logged: Logged,
@@ -72,6 +75,7 @@ class Worker:
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         self._logged = logged
         self._objective: Callable[[Any], Any] | None = None
+        self._script: Script | None = None
         self._mail: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._stop_requests: dict[tuple[int, int], StopRequest] = {}
@@ -79,6 +83,7 @@ class Worker:
         self._steps = 0
         self.is_running = False
         self._preempted = False
+        self._process = os.getpid()
         self._last: Context | None = None  # other ranks may still be leaving its meeting
         self.broken = ""
         self.gpu_problem = ""
@@ -155,13 +160,20 @@ class Worker:
                 )
             except OSError as error:  # the trial is not to blame if there is no room
                 return lost(a, f"its log cannot be opened: {error}")
+            if self._script is not None:
+                self._script.go_home()
+                if getattr(self._objective, "seeded", True):
+                    words = "random, NumPy and torch have the seed"
+                    print(f"{words} {a.seed} (trial.seed)", flush=True)
             return run(context, self._objective)
 
-    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+    def _warm(self, objective: bytes | mmap | None, workload: str | None) -> None:
         if objective is not None:
-            import cloudpickle
+            from .pickling import read_objective
 
-            self._objective = cloudpickle.loads(objective)
+            sent = read_objective(objective)
+            sent.script.import_ahead()
+            self._objective, self._script = sent.objective, sent.script
         if workload is not None:
             from workers.workloads import WORKLOADS
 
@@ -182,6 +194,9 @@ class Worker:
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
+        if os.getpid() != self._process:  # one that the objective has forked ends as any other
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         if not self.is_running:
             os._exit(0)
         self._preempted = True
