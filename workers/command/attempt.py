@@ -258,6 +258,7 @@ class CommandAttempt:
             raise self._failure
         if self._request is not None and (self._terminated or end.status == 0):
             context.accept_stop(self._request)
+            context.terminated = self._terminated
             if self._request is StopRequest.PAUSE and not _has_files(context.checkpoint_dir):
                 context.accept_stop(StopRequest.STOP)
                 context.message = (

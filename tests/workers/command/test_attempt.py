@@ -347,3 +347,58 @@ def test_a_keeper_that_is_killed(command: Any) -> None:
     done = command.python(APPEND + "report(step=1, loss=1)\ntime.sleep(1000)", mark)
     assert done.failure == "preempted"
     wait_for(lambda: running(mark) == [])
+
+
+TORN = (
+    APPEND
+    + """
+state = os.path.join(os.environ["AUTOML_CHECKPOINT_DIR"], "epoch")
+first = 1 + (int(open(state).read()) if os.environ.get("AUTOML_RESUME") else 0)
+for epoch in range(first, 8):
+    open(state, "w").write(str(epoch))
+    report(step=epoch, loss=1 / epoch)
+    while epoch in (2, 4) and first < epoch:
+        if os.path.exists(os.environ["AUTOML_STOP"]):
+            if epoch == 4:  # killed while it writes
+                open(state, "w").write("torn")
+                time.sleep(60)
+            sys.exit()
+        time.sleep(0.01)
+"""
+)
+
+
+def test_a_torn_checkpoint_is_replaced_by_the_one_before(command: Any) -> None:
+    command.on_report = lambda report: setattr(command, "request", StopRequest.PAUSE)
+    assert command.python(TORN, stop_grace=0.1).ending == "paused"
+    command.on_report = lambda report: (
+        report.step == 4 and setattr(command, "request", StopRequest.PAUSE)
+    )
+    command.request = None
+    assert command.python(TORN, stop_grace=0.1).ending == "paused"
+    command.request, command.on_report = None, lambda report: None
+    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
+    assert done.ending == "completed", done.message
+    assert [report.step for report in command.reports] == [3, 4, 5, 6, 7]
+    assert "went on from the checkpoint before" in done.message
+    assert "invalid literal" in done.message
+
+
+def test_a_checkpoint_that_nothing_replaces_leads_to_a_fresh_start(command: Any) -> None:
+    checkpoints = command.trial / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "epoch").write_text("torn")
+    command.attempt = 1
+    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
+    assert done.ending == "completed", done.message
+    assert [report.step for report in command.reports] == list(range(1, 8))
+    assert "began anew, because its checkpoint fails" in done.message
+
+
+def test_a_program_that_is_gone_keeps_its_checkpoints(command: Any) -> None:
+    checkpoints = command.trial / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "epoch").write_text("3")
+    command.attempt = 1
+    assert command("nowhere").failure == "crashed"
+    assert (checkpoints / "epoch").read_text() == "3"
