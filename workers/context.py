@@ -18,7 +18,7 @@ from .device.profiling import profiling
 from .device.warmup import Warmup
 from .failures import MAX_NAME, described
 from .files.folder import Folder
-from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
+from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
@@ -97,6 +97,16 @@ class Context:
         _ = self.resumed  # asked before this attempt writes files
         (self.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
+
+    @property
+    def work_dir(self) -> Path:
+        """A folder for the files of a command; it exists, and is kept as long as checkpoints are.
+
+        Raises:
+            StoreError: a link or a pipe is in its place.
+        """
+        (self.files / WORK).make()
+        return self.folder / WORK
 
     @cached_property
     def resumed(self) -> bool:

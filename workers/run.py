@@ -256,7 +256,7 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        from .functions.fallback import call_with_fallback
+        from .artifacts.fallback import call_with_fallback
 
         return call_with_fallback(context, objective)
     from .workloads import WORKLOADS

@@ -15,15 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from search_spaces.errors import StoreError
 from workers.failures import failure_of, one_line
 from workers.files.folder import Folder
-from workers.protocol import CHECKPOINTS, StopRequest
-
-from .saved_state import SAVED
+from workers.functions.saved_state import SAVED
+from workers.protocol import CHECKPOINTS, CHECKPOINTS_BEFORE, CHECKPOINTS_FAILED, StopRequest
 
 if TYPE_CHECKING:
     from workers.context import Context
 
-BEFORE: Final = ".checkpoints-before"
-FAILED: Final = ".checkpoints-failed"
 MAX_BYTES: Final = 1 << 30  # of checkpoints that are copied at a pause
 _NEW: Final = ".checkpoints-new"
 
@@ -55,7 +52,7 @@ def call_with_fallback(context: Context, objective: Callable[[Context], Any]) ->
         else:
             break
     with suppress(OSError, StoreError):
-        (context.files / FAILED).remove()
+        (context.files / CHECKPOINTS_FAILED).remove()
         if context.stop in (StopRequest.PAUSE, StopRequest.INTERRUPT) and not context.terminated:
             _keep_copy(context.files)
     return result
@@ -65,10 +62,10 @@ def _older(context: Context) -> Iterator[str]:
     """Put older checkpoints in place, one a step; says in words what the attempt does then."""
     trial = context.files
     with suppress(OSError, StoreError):
-        (trial / FAILED).remove()
-        trial.rename(CHECKPOINTS, FAILED)
-        if (trial / BEFORE / CHECKPOINTS).names():
-            (trial / BEFORE).copy(CHECKPOINTS, trial.path)
+        (trial / CHECKPOINTS_FAILED).remove()
+        trial.rename(CHECKPOINTS, CHECKPOINTS_FAILED)
+        if (trial / CHECKPOINTS_BEFORE / CHECKPOINTS).names():
+            (trial / CHECKPOINTS_BEFORE).copy(CHECKPOINTS, trial.path)
             yield "went on from the checkpoint before"
         (trial / CHECKPOINTS).remove()
         yield "began anew"
@@ -76,9 +73,9 @@ def _older(context: Context) -> Iterator[str]:
 
 def _put_back(trial: Folder) -> None:
     """Nothing has helped, so the checkpoints may not be to blame."""
-    if (trial / FAILED).names():
+    if (trial / CHECKPOINTS_FAILED).names():
         (trial / CHECKPOINTS).remove()
-        trial.rename(FAILED, CHECKPOINTS)
+        trial.rename(CHECKPOINTS_FAILED, CHECKPOINTS)
 
 
 def _keep_copy(trial: Folder) -> None:
@@ -86,7 +83,7 @@ def _keep_copy(trial: Folder) -> None:
     checkpoints = trial / CHECKPOINTS
     (trial / _NEW).remove()
     if set(checkpoints.names()) <= {SAVED} or checkpoints.size() > MAX_BYTES:
-        (trial / BEFORE).remove()
+        (trial / CHECKPOINTS_BEFORE).remove()
         return
     (trial / _NEW).make()
     try:
@@ -94,5 +91,5 @@ def _keep_copy(trial: Folder) -> None:
     except BaseException:
         (trial / _NEW).remove()
         raise
-    (trial / BEFORE).remove()
-    trial.rename(_NEW, BEFORE)
+    (trial / CHECKPOINTS_BEFORE).remove()
+    trial.rename(_NEW, CHECKPOINTS_BEFORE)

@@ -55,7 +55,7 @@ def test_a_torn_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: bool, steps: list[int], words: str
 ) -> None:
     if not copies:
-        monkeypatch.setattr("workers.functions.fallback.MAX_BYTES", 0)
+        monkeypatch.setattr("workers.artifacts.fallback.MAX_BYTES", 0)
     paused = Paused(tmp_path)
     assert paused(until=2).ending == "paused"
     (tmp_path / "checkpoints" / "step").write_text("")
