@@ -260,7 +260,9 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        return objective(context)
+        from .artifacts.fallback import call_with_fallback
+
+        return call_with_fallback(context, objective)
     from .workloads import WORKLOADS
 
     kind = WORKLOADS.get(assignment.workload)

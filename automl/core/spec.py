@@ -21,6 +21,7 @@ from .budget import BUDGET, Budget
 from .goals import Constraint, Goal
 from .keys import (
     DURATION,
+    DURATION_OR_ZERO,
     FLAG,
     MAPPING,
     TEXT,
@@ -30,6 +31,7 @@ from .keys import (
     keys_of,
     listed,
     mapped,
+    one_of,
     whole,
 )
 from .metrics import declared
@@ -233,8 +235,15 @@ class SweepSpec:
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,
     )
+    cwd: str = key(
+        one_of("here", "trial"),
+        "Where a command runs: where `automl` was typed, or in a folder of its trial. "
+        "See [files](../guides/script.md#files).",
+        "cwd: trial",
+        "here",
+    )
     stop_grace: float = key(
-        DURATION,
+        DURATION_OR_ZERO,
         "Time between the request to a command to stop and SIGTERM.",
         "stop_grace: 1m",
         10.0,
