@@ -120,11 +120,6 @@ class Context:
         """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
         return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
 
-    @property
-    def reported(self) -> bool:
-        """Whether this attempt has reported anything."""
-        return self._sequence > 0
-
     def look_again(self) -> None:
         """The checkpoints were replaced: ask anew whether the attempt goes on from them."""
         self.__dict__.pop("resumed", None)
