@@ -182,6 +182,7 @@ def sweep(
 
         if progress is not False:
             shown.say_which(wanted, spec.name, earlier, note)
+            shown.say_ambiguous(space)
         with shown.progress(progress) as show, tracked(spec, ledger, show, written) as on_change:
             snapshot = conduct(
                 spec,
@@ -193,7 +194,9 @@ def sweep(
                 local=ray_address is None,
                 plugins=plugins,
             )
-            return Result(snapshot, store)
+        if progress is not False:
+            shown.say_why(snapshot)
+        return Result(snapshot, store)
 
 
 def _warn(text: str, incomplete: bool) -> None:

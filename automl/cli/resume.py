@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from automl.core import SweepSpec
+from automl.core import Snapshot, SweepSpec, TrialState
+from automl.core.text import why_early
 from automl.errors import UsageError
 from workers.artifacts.location import read_location
 
@@ -42,14 +43,29 @@ def continue_sweep(
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        if ledger.snapshot(sweep).state == "finished" and spec.budget == stored.budget:
-            say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
+        same = (spec.budget, spec.space) == (stored.budget, stored.space)
+        if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
+            say(f"{sweep} is finished{words}", err=True)
             return 0
         if options["dispatcher"] != "agents":  # they know what to train
             check_runnable(spec, objective, program, "resume")
             spec = replace(spec, command="" if program is None else str(program))
         function = load_trained(spec, objective, program)
         return run_sweep(spec, ledger, store, function, resume=True, **options)
+
+
+def why_finished(snapshot: Snapshot) -> str:
+    """Why nothing is left to do in a sweep, and what to change; "" if it can go on.
+
+    A sweep that ended because every trial failed can: the objective may be mended.
+    """
+    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    early = why_early(snapshot)
+    if snapshot.state != "finished" or (early and not succeeded):
+        return ""
+    if early:
+        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
+    return "; to continue, raise --trials or --budget"
 
 
 def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:
