@@ -57,7 +57,7 @@ def test_a_raylet_that_has_ended_is_noticed_before_ray_ends_this_process(
         watched.check()
         assert not watched.answers()
     now[0] = 14.0
-    with pytest.raises(AutomlError, match="the raylet, has ended.*: automl resume mine"):
+    with pytest.raises(AutomlError, match=r"the raylet, has ended.*: automl resume mine"):
         watched.check()
 
 
