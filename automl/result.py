@@ -150,12 +150,15 @@ class Result:
 
     def __repr__(self) -> str:
         best = self.snapshot.best
-        found = "no successful trial"
-        if best is not None:
+        if best is None:
+            found = text.why_no_best(self.snapshot)
+        else:
             best = self.best
             metric = self.snapshot.goals[0].metric
             found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
-        return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
+        early = text.why_early(self.snapshot)
+        parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
+        return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 
     def _record(self) -> Any:
         """What the report is made of."""

@@ -3,6 +3,7 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import errno
 import json
 import math
 import os
@@ -45,7 +46,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    gpu_lost = unreachable = ""
+    gpu_lost = unreachable = no_room = ""
     try:
         with (
             context.warmup,
@@ -76,12 +77,17 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            no_room = message
     finally:
         context.close()
         _leave_process_group()
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
+    if no_room:
+        message = f"there is no room on the disk: {no_room}"
+        return lost(a, message, failure="preempted", seconds=seconds)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
@@ -262,7 +268,10 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
-        return call_with_fallback(context, objective)
+        try:
+            return call_with_fallback(context, objective)
+        finally:
+            context.close()  # a thread that it has left behind may report until now
     from .workloads import WORKLOADS
 
     kind = WORKLOADS.get(assignment.workload)

@@ -21,6 +21,7 @@ from .assignments import Assigner
 from .repeated_error import RepeatedError
 
 EXHAUSTED: Final = "every configuration of its space was tried"
+NARROWED: Final = "every configuration within its limits was tried; the limits are on"
 USED_UP: Final = "its budget is used up"
 
 
@@ -64,13 +65,14 @@ class EndOfSweep:
     def reason_for_none(self, now: float) -> str:
         """Why no new trial begins; "" if one may."""
         gain = self._state.spec.budget.gain
+        if self._state.trials_left == 0:
+            return USED_UP
         if self._suggestions.exhausted:
-            return EXHAUSTED
+            limits = ", ".join(self._state.limits)
+            return f"{NARROWED} {limits}" if limits else EXHAUSTED
         if not self._suggestions.worth(gain):
             return f"another trial is expected to gain less than {gain or 0.0:g}"
-        if late := self.reason_of_time(now):
-            return late
-        return USED_UP if self._state.trials_left == 0 else ""
+        return self.reason_of_time(now)
 
     def reason_of_time(self, now: float) -> str:
         """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .goals import Constraint, Goal
+from .metrics import declared
 from .reports import ReportLog
 from .trial import Trial, TrialState
 
@@ -40,7 +41,9 @@ def origin(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> 
     leader = None if goal.at_end else _leader(trial, goal, constraints)
     if leader is not None and worth == trial.reports[leader].metrics.get(goal.metric):
         return f"best report, at step {trial.reports[leader].step}"
-    return "measured" if trial.reports.first(goal.metric) is None else "last report"
+    if trial.reports.first(goal.metric) is not None:
+        return "last report"
+    return "measured" if declared(goal.metric, ()) else "returned"
 
 
 def best(

@@ -48,6 +48,7 @@ class Snapshot:
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
         spec: of the sweep; None if it is not known.
+        reason: why it has ended; "" if it has not.
     """
 
     sweep: str
@@ -66,6 +67,7 @@ class Snapshot:
     brief: bool = False
     dashboard: str = ""
     spec: SweepSpec | None = None
+    reason: str = ""
 
     @classmethod
     def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
@@ -85,6 +87,7 @@ class Snapshot:
             spec.budget,
             seconds,
             spec=spec,
+            reason=state.reason,
             **status,
         )
 

@@ -185,6 +185,14 @@ def mistake_hint(failed: Trial) -> str:
     return _MISTAKE_HINT if is_mistake(failed) and most_alike(failed) > 1 else ""
 
 
+def why_early(snapshot: Snapshot) -> str:
+    """Why a sweep has ended before all its trials were begun; "" if they were, or it goes on."""
+    wanted, begun = snapshot.budget.trials, len(snapshot.trials)
+    if snapshot.state != "finished" or not snapshot.reason or (wanted or 0) <= begun:
+        return ""
+    return f"ended after {begun} of {wanted} trials: {snapshot.reason}"
+
+
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
     """How many trials failed by the commonest error, and the first of them."""
     alike: dict[tuple[str, str], list[Trial]] = {}

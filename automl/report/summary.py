@@ -140,7 +140,9 @@ def _ended_by(snapshot: Snapshot) -> str:
         return f"target of {text.number(budget.target)} reached"
     if budget.trials is not None and len(snapshot.trials) >= budget.trials:
         return ""
-    return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
+    if budget.time is not None and snapshot.seconds >= budget.time:
+        return "time is up"
+    return text.why_early(snapshot)
 
 
 def headline(snapshot: Snapshot) -> str:

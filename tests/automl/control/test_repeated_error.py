@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,25 @@ def test_a_worker_that_ends_itself_is_not_started_for_every_trial(tmp_path: Path
     assert [trial.attempts for trial in result.trials] == [3]
     with pytest.raises(automl.AutomlError, match="ended with exit status 7"):
         result.best  # noqa: B018
+
+
+def test_a_worker_that_can_no_longer_speak_is_lost(tmp_path: Path) -> None:
+    def objective(trial: Context) -> None:
+        os.closerange(3, 256)
+        time.sleep(60)
+
+    result = automl.sweep(
+        objective,
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=1,
+        workers=1,
+        max_retries=0,
+        store=tmp_path,
+        suggester="sobol",
+    )
+    (trial,) = result.trials
+    assert (trial.failure, trial.seconds < 30) == ("crashed", True)
 
 
 def test_deaths_are_alike_but_for_their_process_and_kills_are_none() -> None:
