@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
 from search_spaces.hints import hinted
@@ -14,7 +14,6 @@ from workers.protocol import Metric
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
-from .control.wiring import conduct
 from .core import (
     Budget,
     Constraint,
@@ -30,13 +29,13 @@ from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
-from .ledger import Ledger
-from .result import Result
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
-from .trackers.live import tracked
-from .workflows.beginning import Beginning, begin
-from .workflows.import_trials import Source
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+    from .result import Result
+    from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
@@ -63,7 +62,7 @@ def sweep(
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
     transfer: str | None = None,
-    prior: Source | Iterable[Source] | None = None,
+    prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
@@ -75,7 +74,7 @@ def sweep(
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
     on_interrupt: str = "raise",
-) -> Result:
+) -> "Result":
     """Search a space with your own objective.
 
     Args:
@@ -171,13 +170,18 @@ def sweep(
         artifacts="" if artifacts is None else artifacts,
     )
     check_spec(spec, dispatcher, objective, plugins)
-    beginning = Beginning.of(prior, enqueue, pin, transfer)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
-        closing(Ledger.open(store, create=True)) as ledger,
+        _opened(store) as ledger,
     ):
+        from .control.wiring import conduct
+        from .result import Result
+        from .trackers.live import tracked
+        from .workflows.beginning import Beginning, begin
+
+        beginning = Beginning.of(prior, enqueue, pin, transfer)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
@@ -220,12 +224,19 @@ def sweep(
     return Result(snapshot, store)
 
 
+def _opened(store: str, *, readonly: bool = False) -> "closing[Ledger]":
+    """A store; its package is imported while the workers start, since that takes as long."""
+    from .ledger import Ledger
+
+    return closing(Ledger.open(store, create=not readonly, readonly=readonly))
+
+
 def _warn(text: str, incomplete: bool) -> None:
     if incomplete:
         warnings.warn(f"prior {text}", stacklevel=5)
 
 
-def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> "Result":
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -238,14 +249,16 @@ def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """
     name = arguments.text("name", name)
     store = ".automl" if store is None else arguments.location("store", store)
-    with closing(Ledger.open(store, readonly=True)) as ledger:
+    from .result import Result
+
+    with _opened(store, readonly=True) as ledger:
         return Result(ledger.snapshot(name), store)
 
 
 def run(
     spec: SweepSpec,
     *,
-    ledger: Ledger,
+    ledger: "Ledger",
     objective: Objective | None = None,
     dispatcher: str = "ray",
     ray_address: str | None = None,
@@ -277,6 +290,9 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
+    from .control.wiring import conduct
+    from .trackers.live import tracked
+
     with (
         tracked(spec, ledger, on_change) as watch,
         starting(dispatcher, spec, objective, ray_address) as start,

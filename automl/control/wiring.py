@@ -160,7 +160,16 @@ def _wired(
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
         scheduler = Scheduler(
-            journal, suggestions, stopper, assigner, guard, commands, ending, shutdown, leases
+            journal,
+            suggestions,
+            stopper,
+            assigner,
+            guard,
+            commands,
+            ending,
+            shutdown,
+            leases,
+            starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)

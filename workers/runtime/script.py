@@ -43,7 +43,7 @@ class Script:
     folder: str
     paths: list[str]
     loggers: dict[str, LoggerSetup]
-    filters: list[tuple[Any, ...]]
+    filters: list[tuple[str, str, Any, str, int]]
     imports: list[str]
 
     @classmethod
@@ -52,7 +52,7 @@ class Script:
         folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
         return cls(
             list(sys.argv),
-            str(Path.cwd()),
+            str(Path.cwd()) if Path().exists() else "",  # it may be gone
             folders,
             _loggers(),
             [
@@ -116,8 +116,11 @@ def _loggers() -> dict[str, LoggerSetup]:
 
 
 def _setup(logger: logging.Logger, own: bool) -> LoggerSetup:
-    handlers = [(one.level, _sent(one.formatter)) for one in logger.handlers] if own else []
-    return LoggerSetup(logger.level, logger.propagate, handlers)
+    handlers = [one for one in logger.handlers if own and not isinstance(one, logging.NullHandler)]
+    # One for each format: a script that writes to a file and to its terminal has one log here.
+    by_format = {getattr(one.formatter, "_fmt", ""): one for one in handlers}
+    kept = [(one.level, _sent(one.formatter)) for one in by_format.values()]
+    return LoggerSetup(logger.level, logger.propagate, kept)
 
 
 def _sent(formatter: logging.Formatter | None) -> logging.Formatter | None:

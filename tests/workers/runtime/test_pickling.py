@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+import os
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 
 from automl.errors import UsageError
 from workers.runtime.pickling import read_objective, write_objective
+from workers.runtime.script import Script
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -81,6 +83,27 @@ def test_a_large_array_is_written_without_a_copy(tmp_path: Path) -> None:
     assert peak < array.nbytes / 10
     content = (tmp_path / "objective").read_bytes()
     assert read_objective(content).objective(None) == 7_999_999.0
+
+
+def test_what_an_objective_imports_is_known_before_it_is_called() -> None:
+    def objective(trial: object) -> object:
+        def fit() -> object:
+            import sklearn.tree
+
+            return sklearn.tree
+
+        import no_such_module  # type: ignore[import-not-found]
+
+        return fit(), no_such_module
+
+    def careful(trial: object) -> object:
+        os.environ["OMP_NUM_THREADS"] = "2"
+        import sklearn.tree
+
+        return sklearn.tree
+
+    assert Script.of_this_process(objective).imports == ["sklearn.tree"]
+    assert Script.of_this_process(careful).imports == [], "the variable counts at the import"
 
 
 class Holder:
