@@ -6,7 +6,7 @@ from typing import Final
 
 from automl.core import Trial, TrialState
 from automl.core.mistakes import error_key, is_mistake
-from automl.core.text import MISTAKE_HINT
+from automl.core.text import mistake_hint
 
 NUM_ALIKE: Final = 3
 _SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
@@ -41,7 +41,8 @@ class RepeatedError:
         if any(trial.reports or trial.number < ended.number for trial in running):
             return None
         count = self._counts[error]
-        return f"{count} trials failed alike and none succeeded: {ended.message}. {MISTAKE_HINT}"
+        hint = mistake_hint(ended)
+        return f"{count} trials failed alike and none succeeded: {ended.message}. {hint}"
 
 
 def _has_succeeded(trial: Trial) -> bool:

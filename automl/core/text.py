@@ -17,6 +17,10 @@ MISTAKE_HINT = (
     "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
     "then goes on and avoids such configurations."
 )
+PROGRAM_HINT = (
+    "After three errors that are alike and no success a sweep ends: mend the program, its options "
+    "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
+)
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -178,7 +182,12 @@ def why_no_best(snapshot: Snapshot) -> str:
     alike = f", {count} of them alike" if count > 1 else ""
     share = f"{len(failed)} of {len(snapshot.trials)} trials failed{alike}"
     found = f"No trial has succeeded. {share}:{reasons([first])}"
-    return f"{found}\n{MISTAKE_HINT}" if is_mistake(first) else found
+    return f"{found}\n{mistake_hint(first)}" if is_mistake(first) else found
+
+
+def mistake_hint(trial: Trial) -> str:
+    """What to do about a mistake that a trial has failed by."""
+    return PROGRAM_HINT if trial.exception == "CommandFailed" else MISTAKE_HINT
 
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
