@@ -29,8 +29,9 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     """Reports each evaluation of a `Trainer`, and stops it on request.
 
     The metrics have the names of the trainer ("eval_loss"). The step is the number of samples that
-    were trained on, so that a stopper compares trials of different batch sizes fairly. Without evaluations, each log of the trainer is reported. Before a pause the trainer saves a
-    checkpoint. With `output_dir=trial.checkpoint_dir`, a later attempt goes on from there:
+    were trained on, so that a stopper compares trials of different batch sizes fairly. Without
+    evaluations, each log of the trainer is reported. Before a pause the trainer saves a checkpoint.
+    With `output_dir=trial.checkpoint_dir`, a later attempt goes on from there:
     `trainer.train(resume_from_checkpoint=checkpoint(trial.checkpoint_dir))`.
 
     Args:

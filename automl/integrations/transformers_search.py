@@ -128,7 +128,7 @@ class _AskedSpace:
         self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
     ) -> int:
         """A whole number."""
-        self.parameters[name] = Int(name, low, high, step=None if step == 1 else step, log=log)
+        self.parameters[name] = Int(name, low, high, step=step, log=log)
         return (low, high)[self._place]
 
     def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
