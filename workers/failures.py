@@ -14,6 +14,7 @@ MAX_MESSAGE: Final = 4096  # characters of a message
 MAX_LINE: Final = 300  # of an error in one line
 MAX_TRACEBACK: Final = 20_000
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
+_CALLERS: Final = ("workers.run", "workers.artifacts.fallback")  # of an objective
 MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -67,9 +68,9 @@ def bounded(text: str) -> str:
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback of an exception, without the first frames, which are of `workers.run`."""
+    """The traceback of an exception, without the first frames, which are ours."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals["__name__"] == "workers.run":
+    while frames is not None and frames.tb_frame.f_globals["__name__"] in _CALLERS:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
 

@@ -16,6 +16,10 @@ _MISTAKE_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the objective and "
     "begin again. If only these configurations are at fault, resume the sweep."
 )
+_PROGRAM_HINT = (
+    "After three errors that are alike and no success a sweep ends: mend the program, its options "
+    "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
+)
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -182,7 +186,9 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that is probably a mistake; "" if its message says so."""
-    return _MISTAKE_HINT if is_mistake(failed) and most_alike(failed) > 1 else ""
+    if not is_mistake(failed) or most_alike(failed) == 1:
+        return ""
+    return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
 
 
 def why_early(snapshot: Snapshot) -> str:
