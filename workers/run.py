@@ -12,13 +12,16 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from search_spaces.errors import StoreError, TrialFailure, UsageError
 
 from .context import Context, Stopped, numbers_of
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
 from .protocol import Ending, Outcome, lost
+
+if TYPE_CHECKING:
+    from .device.process_state import ProcessState
 
 Objective = Callable[["Context"], Any]
 # If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
@@ -39,18 +42,21 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
     from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
     from .device.libraries import prepared_libraries
+    from .device.process_state import ProcessState
 
     begun, a = time.monotonic(), context.assignment
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
     gpu_lost = unreachable = ""
+    before: ProcessState | None = None
     try:
         with (
             context.warmup,
             prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
             fresh_compiler(context.details),
         ):
+            before = context.warmup.process_state = ProcessState()
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -75,6 +81,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     finally:
         context.close()
         _leave_process_group()
+        _put_back(context, before)
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
@@ -177,6 +184,23 @@ def _leave_process_group() -> None:
         from .ranks.process_group import disconnect
 
         disconnect(failed=True)  # else the training has left it already
+
+
+def _put_back(context: Context, before: "ProcessState | None") -> None:
+    """Put the settings of the process back; if that fails, the worker takes no further trial."""
+    if before is None:
+        return
+    changed, left = before.put_back()
+    if changed:
+        print(f"put back after the trial: {', '.join(changed)}", file=sys.stderr)
+    if left:
+        context.worker_spent = True
+        context.details["left_behind"] = left
+        print(
+            "the trial has left behind what cannot be put back, so its worker process ends: "
+            + ", ".join(left),
+            file=sys.stderr,
+        )
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:
