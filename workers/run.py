@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from search_spaces.errors import StoreError, TrialFailure, UsageError
+from search_spaces.hardware import memory_limit
 
 from .context import Context, Stopped, numbers_of
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
@@ -90,6 +91,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
     peak = context.memory.bytes() if context.memory else None
     facts |= context.memory.details() if context.memory else {}
+    facts["memory_limit_bytes"] = _room(context)
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | context.warmup.details() | notes.details
     message = notes.add_to(message)
@@ -220,6 +222,17 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     total = torch.cuda.get_device_properties(context.device).total_memory
     share = memory_share(total, a.gpus, a.limits.memory_bytes)
     torch.cuda.set_per_process_memory_fraction(share, context.device)
+
+
+def _room(context: Context) -> int:
+    """Bytes that a rank may use here: of its GPU, or of main memory with the ranks beside it."""
+    if not context.device.startswith("cuda"):
+        return memory_limit()
+    total = 0
+    if torch := sys.modules.get("torch"):
+        with suppress(RuntimeError):  # of a GPU that fails
+            total = torch.cuda.get_device_properties(context.device).total_memory
+    return int(total * min(1.0, context.assignment.gpus))
 
 
 def _leave_gpu(device: str) -> dict[str, Any]:

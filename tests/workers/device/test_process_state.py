@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -96,9 +97,9 @@ def test_a_working_folder_that_is_gone_is_no_failure(tmp_path):
         os.chdir(tmp_path / "gone")
         (tmp_path / "gone").rmdir()
 
-    before = os.getcwd()
+    before = Path.cwd()
     assert attempt(tmp_path / "trial", objective).failure is None
-    assert os.getcwd() == before
+    assert Path.cwd() == before
 
 
 def test_what_a_module_sets_while_it_is_imported_stays(tmp_path, monkeypatch):
