@@ -13,6 +13,8 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
+from workers.device import peak_memory
+from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
 from workers.protocol import (
     Ending,

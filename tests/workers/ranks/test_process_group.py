@@ -14,7 +14,6 @@ from sources import ROOT
 from workers.context import Context
 from workers.ranks import process_group
 
-
 COLLECTIVE = {
     "all_reduce",
     "all_gather_object",
