@@ -76,9 +76,17 @@ def traceback_of(error: BaseException) -> str:
 
 
 def is_torch_out_of_memory(error: BaseException) -> bool:
-    """Whether torch has raised it for want of GPU memory."""
+    """Whether torch has raised it for want of GPU memory.
+
+    Its allocator raises OutOfMemoryError. CUDA itself, such as at the creation of a context, raises
+    an AcceleratorError or a RuntimeError, and so does a library that has no room for its workspace.
+    """
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
+    if torch is None or isinstance(error, torch.OutOfMemoryError):
+        return torch is not None
+    text = text_of(error).lower() if isinstance(error, RuntimeError) else ""
+    of_gpu = any(word in text for word in ("cuda", "cublas", "cudnn", "nccl", "hip"))
+    return of_gpu and any(word in text for word in MEMORY_WORDS)
 
 
 def described(value: Any) -> str:

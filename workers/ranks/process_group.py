@@ -200,8 +200,13 @@ def disconnect(*, failed: bool = False) -> None:
     """Leave the default process group if there is one.
 
     Args:
-        failed: this rank has failed, so that the others must not wait for it.
+        failed: this rank has failed, so that the others must not wait for it. Its own collective
+            calls between GPUs are aborted first: to destroy a group waits for them, and the other
+            ranks abort theirs as soon as they learn of the failure.
     """
+    if failed and _watches:
+        with contextlib.suppress(RuntimeError):  # a communicator that has failed already
+            abort_gpu_groups()
     for watch in _watches:
         watch.leave(failed=failed)
     _watches.clear()

@@ -7,6 +7,7 @@ import torch
 from torch.testing._internal.distributed import fake_pg  # noqa: F401 (makes the backend known)
 from toy import Toy
 
+from search_spaces.errors import UsageError
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
@@ -33,3 +34,12 @@ def test_a_worker_takes_another_rank_of_the_same_mesh(tmp_path, strategy):
             assert found.grad_norm().ndim == 0
         finally:
             disconnect()
+
+
+def test_a_pipeline_records_no_graphs(tmp_path):
+    values = {"parallelism": "pipeline", "compile": "reduce-overhead"}
+    kind = STRATEGIES.get("pipeline")
+    workload = Toy(values, {}, {}, seed=0)
+    strategy = kind(Mesh(0, 2, **kind.degrees(2, values)), workload, CPU, values)
+    with pytest.raises(UsageError, match="cannot compute the microbatches of a pipeline"):
+        strategy.wrap(workload.build_model())
