@@ -1,8 +1,6 @@
 """Drafts of a SQLite file: written beside it, then put in its place."""
 
-import re
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +10,7 @@ from automl.errors import StoreError
 from workers.files.folder import Folder
 
 from .lock import FileLock
+from .sqlite_files import BESIDE
 
 WAIT_SECONDS: Final = 30.0
 _LOCK: Final = ".migration.lock"
@@ -21,19 +20,20 @@ _LOCK: Final = ".migration.lock"
 def exclusive_draft(file: Path) -> Iterator[Path]:
     """The path of a draft; it is removed at the end unless it has replaced the file.
 
-    One process at a time makes, migrates or backs up a file, so drafts that are there already are
-    left over from processes that were killed. They are removed too.
+    One process at a time makes, migrates or backs up a file, so a draft that is there already is
+    left over from a process that was killed. It is removed too.
 
     Raises:
         StoreError: another process takes longer than `WAIT_SECONDS`.
     """
     folder = Folder(file.parent)
     lock = _locked(folder, file)
+    draft = file.with_name(f".{file.name}.draft")
     try:
-        _remove_drafts(folder, file.name)
-        yield file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+        _remove(folder, draft.name)
+        yield draft
     finally:
-        _remove_drafts(folder, file.name)
+        _remove(folder, draft.name)
         folder.unlink(_LOCK)
         lock.release()
 
@@ -53,8 +53,7 @@ def _locked(folder: Folder, file: Path) -> FileLock:
         time.sleep(0.05)
 
 
-def _remove_drafts(folder: Folder, name: str) -> None:
-    """Remove the drafts of a file, and what SQLite has kept beside them."""
-    draft = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{32}}(-wal|-shm|-journal)?")
-    for left in filter(draft.fullmatch, folder.names()):
-        folder.unlink(left)
+def _remove(folder: Folder, draft: str) -> None:
+    """Remove a draft, and what SQLite has kept beside it."""
+    for end in ("", *BESIDE):
+        folder.unlink(f"{draft}{end}")

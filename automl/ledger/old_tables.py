@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
-
-import sqlalchemy as sa
 
 from automl.core import SweepSpec
 from automl.core.events import (
@@ -35,10 +32,9 @@ from search_spaces.validation import plain_params
 from workers.parallel import num_ranks
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
-from . import engines
 from .records import checksum
-from .sqlite_files import connect
-from .store_errors import DamageError, translate_decoding_errors, translate_errors
+from .sqlite_files import Connection
+from .store_errors import DamageError, translated
 
 Row = dict[str, Any]
 OldTables = dict[str, list[Row]]
@@ -90,14 +86,7 @@ _FIELDS: Final = {
 }
 
 
-def read_file(file: Path, name: str) -> OldTables:
-    """The tables of a SQLite file, which nobody writes to."""
-    engine = engines.plain_engine(lambda: connect(file, "mode=ro"))
-    with translate_errors(name), engine.connect() as connection:
-        return read(connection, name)
-
-
-def read(connection: sa.Connection, name: str) -> OldTables:
+def read(connection: Connection, name: str) -> OldTables:
     """The tables of a database.
 
     Raises:
@@ -105,13 +94,19 @@ def read(connection: sa.Connection, name: str) -> OldTables:
     """
     found = {}
     for table, order in _ORDERS.items():
-        rows = connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY {order}").mappings()
-        found[table] = [dict(row) for row in rows]
+        rows = connection.execute(f"SELECT * FROM {table} ORDER BY {order}")
+        names = _names(rows)
+        found[table] = [dict(zip(names, row, strict=True)) for row in rows]
     version = next(row["value"] for row in found["meta"] if row["key"] == "schema_version")
     if version == "3":
-        with translate_decoding_errors(name):
+        with translated(name):
             _verify(found)
     return found
+
+
+def _names(rows: Any) -> list[str]:
+    """The columns of a cursor, of SQLite or of SQLAlchemy."""
+    return list(rows.keys()) if hasattr(rows, "keys") else [one[0] for one in rows.description]
 
 
 def events(found: OldTables, sweep: Row) -> Iterator[tuple[float, SweepEvent]]:

@@ -37,7 +37,6 @@ class FollowedSweep:
     """
 
     def __init__(self, ledger: Ledger, name: str) -> None:
-        self._ledger = ledger
         self._follower = ledger.follow(name)
         self._lock = Lock()
         self._epoch = 0
@@ -69,7 +68,7 @@ class FollowedSweep:
         with self._lock:
             changed: Iterable[int] = self._follower.refresh()
             before = self.snapshot
-            self.snapshot = self._ledger.followed(self._follower)
+            self.snapshot = self._follower.snapshot()
             self.version += 1
             self._answers = {}
             if self._epoch != self._follower.epoch or before is None:

@@ -8,14 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from objectives import make_spec, record
 
 from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger
-from automl.ledger.schema import LEASES, RECORDS, SWEEPS
 from workers.protocol import Report
 
 COMMAND = Command("limits", {"lr": [0.1, 0.2]})
@@ -40,11 +38,10 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def rows(ledger: Ledger) -> dict[str, int]:
-    with ledger._engine.connect() as connection:
-        tables = (SWEEPS, RECORDS, LEASES)
+    with ledger._database.transaction() as connection:
         return {
-            t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0
-            for t in tables
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("sweeps", "records", "leases")
         }
 
 
@@ -119,7 +116,7 @@ def test_commands_wait_for_a_controller(ledger: Ledger) -> None:
 
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     one, two = ledger._held["one"], ledger._held["two"]
-    ledger.request_stop("one", by="ann")
+    ledger.send("one", Command("stop", {}, by="ann"))
     one.commit()
     two.commit()
     assert one.state.stop_number > one.taken

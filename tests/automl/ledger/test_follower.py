@@ -60,7 +60,7 @@ def check_follows(store: str | Path, seed: int) -> None:
         happen(rng, recorder, rng.randrange(1, 30))
         changed = set(follower.refresh())
         full = reader.snapshot(spec.name)
-        known = reader.followed(follower)
+        known = follower.snapshot()
         assert {t.number for t in full.trials if before.get(t.number) != t} == changed
         short = [ranking.condensed(t, spec.goals) if t.state.finished else t for t in full.trials]
         assert list(known.trials) == short

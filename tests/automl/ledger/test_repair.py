@@ -190,8 +190,8 @@ def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
     after = [place.read_bytes() for place in places]
     assert after[1:] == before[:2]
     assert after[0] != before[0]
-    with ledger._write() as connection:
-        connection.exec_driver_sql("UPDATE records SET recorded = 7.0 WHERE number = 3")
+    with ledger._database.transaction(write=True) as connection:
+        connection.execute("UPDATE records SET recorded = 7.0 WHERE number = 3")
     backup.try_back_up(store / FILE_NAME)
     assert [place.read_bytes() for place in places] == after
     assert sorted(path.name for path in (store / "backup").iterdir()) == [
@@ -203,7 +203,7 @@ def test_one_backup_at_a_time_and_no_draft_of_a_killed_one_stays(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = store / "backup" / FILE_NAME
-    left = newest.with_name(f".{FILE_NAME}.{'0' * 32}")
+    left = newest.with_name(f".{FILE_NAME}.draft")
     left.touch()
     backup.back_up(store / FILE_NAME)
     assert not left.exists()
