@@ -17,7 +17,7 @@ from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import migrations, store_errors
+from . import store_errors
 from .drafts import exclusive_draft
 from .head import HEAD
 from .records import check_seal
@@ -143,6 +143,8 @@ def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool
                     f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
                     "brings it up to date"
                 )
+            from . import migrations
+
             with database.transaction(write=True) as connection:
                 migrations.upgrade_server(connection, name)
         return database
@@ -191,6 +193,8 @@ def open_file(file: Path, *, create: bool = False, readonly: bool) -> Database:
         version = checked_version(database)
         if version == VERSION:
             return database
+        from . import migrations  # SQLite's files are seldom old
+
         try:
             if not readonly:
                 migrations.upgrade_file(file, version)

@@ -153,7 +153,7 @@ class Follower:
         state, spec = self.state, self.state.spec
         for number in () if self._whole else numbers:
             trial = state.trials[number]
-            if trial.state.finished and len(trial.reports) > len(spec.goals):
+            if trial.state.finished and len(trial.reports) > len(spec.goals) + 1:
                 state.trials[number] = condensed(trial, spec.goals, spec.constraints)
                 state.whole = False
 
