@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
 from automl.core import Command, Snapshot, SweepState
 from automl.core.ranking import condensed
 from automl.errors import StoreError
-from workers.protocol import Report
 
 from .lease import LeaseRow, read_lease, shown_state
 from .reader import (
@@ -22,7 +21,7 @@ from .reader import (
     records_after,
     sound_records,
 )
-from .records import BEGINNING, COMMAND, REPORT
+from .records import BEGINNING, COMMAND
 from .sqlite_files import Connection
 from .store_errors import DamageError
 
@@ -49,7 +48,6 @@ class Follower:
         self._whole = whole
         self._sweep: int | None = None
         self._place = BEGINNING
-        self._reports: Counter[int] | None = None  # of each trial, counted once somebody asks
         self.state = SweepState()
         self.lease: LeaseRow | None = None
         self.created = 0.0
@@ -91,12 +89,6 @@ class Follower:
             self._sweep = None  # half of a change may be known
             raise
 
-    def num_reports(self, number: int) -> int:
-        """How many reports a trial has made, also those that are not kept."""
-        if self._reports is None:
-            self._reports = self._reader.of_sweep(self._name, self._count_reports)
-        return self._reports[number]
-
     @property
     def _shown(self) -> str:
         return shown_state(self.lease, self.state.closed)
@@ -120,9 +112,7 @@ class Follower:
         changed: set[Any] = set()
         for records, place in records_after(connection, sweep, self._place):
             for record in records:
-                if isinstance(record.event, Report) and self._reports is not None:
-                    self._reports[record.event.trial] += 1
-                elif isinstance(record.event, Command):
+                if isinstance(record.event, Command):
                     if self._commands is not None:
                         self._commands.append(record.event)
                     changed |= {record.event.trial} - {None}  # its marks may be others
@@ -138,15 +128,7 @@ class Follower:
         self.epoch += 1
         self.state, self._place = read_state(connection, sweep, condensed=not self._whole)
         self._condense(range(len(self.state.trials)))
-        self._reports = self._commands = None
-
-    def _count_reports(self, connection: Connection, sweep: Sweep) -> Counter[int]:
-        query = (
-            "SELECT trial, count(*) FROM records "
-            "WHERE sweep = :sweep AND number <= :number AND kind = :kind GROUP BY trial"
-        )
-        values = {"sweep": sweep.id, "number": self._place.number, "kind": REPORT}
-        return Counter({row[0]: row[1] for row in connection.execute(query, values)})
+        self._commands = None
 
     def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""

@@ -9,28 +9,16 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from automl.core import SweepSpec
-from automl.core.events import (
-    Answered,
-    Begun,
-    Closed,
-    Command,
-    Created,
-    Ended,
-    Leased,
-    Moved,
-    Noted,
-    Proposed,
-    SweepEvent,
-)
+from automl.core.events import Closed, Command, Created, SweepEvent
 from automl.core.ranks import ranks_of
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from search_spaces.validation import plain_params
 from workers.parallel import num_ranks
-from workers.protocol import Ending, Outcome, Report, Started, StopRequest
+from workers.protocol import Ending, Outcome, Report, StopRequest
 
 from .records import checksum
 from .sqlite_files import Connection
@@ -40,14 +28,7 @@ Row = dict[str, Any]
 OldTables = dict[str, list[Row]]
 _COMMAND: Final = "Wished"
 _KINDS: Final[Mapping[str, Callable[..., SweepEvent]]] = {
-    "Proposed": Proposed,
-    "Begun": Begun,
-    "Started": Started,
-    "Ended": Ended,
-    "Moved": Moved,
-    "Noted": Noted,
-    "Answered": Answered,
-    "Leased": Leased,
+    **{kind.__name__: kind for kind in get_args(SweepEvent)},
     _COMMAND: Command,
 }
 # Columns under each sum of schema 3, in order.

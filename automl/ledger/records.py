@@ -19,34 +19,16 @@ from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from automl.core import SweepEvent
-from automl.core.events import (
-    Answered,
-    Begun,
-    Closed,
-    Command,
-    Created,
-    Ended,
-    Leased,
-    Moved,
-    Noted,
-    Proposed,
-    SpecChanged,
-)
+from automl.core.events import Command, Ended
 from automl.core.text import json_data
 from search_spaces.validation import plain_params
-from workers.protocol import Metrics, Params, Report, Started
+from workers.protocol import Metrics, Params, Report
 
 from .store_errors import DamageError
 
 REPORT: Final = "Report"
 COMMAND: Final = "Command"
-_KINDS: Final[Mapping[str, type]] = {
-    kind.__name__: kind
-    for kind in (
-        Created, SpecChanged, Closed, Proposed, Begun, Started, Ended, Moved, Noted, Command,
-        Answered, Leased,
-    )
-}  # fmt: skip
+_KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
 
 
 class LogRecord(NamedTuple):

@@ -77,11 +77,10 @@ def repair(store: str | os.PathLike[str]) -> Repair:
     with translated(str(file)), ExitStack() as stack:
         _hold_all(folder, stack)
         draft = stack.enter_context(exclusive_draft(file))
-        backups = existing_backups(file)
         found = _Sound()
-        for source in (file, *backups):
+        for source in (file, *existing_backups(file)):
             with suppress(OSError, ValueError, sqlite3.Error, AutomlError):
-                _collect(source, backups, found)
+                _collect(source, found)
         lost = _write(draft, found, Head(file).read())
         if damage_of_draft := damage_of(draft):
             raise StoreError(f"the repaired ledger is not sound: {damage_of_draft[0]}")
@@ -103,23 +102,23 @@ def _hold_all(folder: Path, stack: ExitStack) -> None:
             raise StoreError(f"sweep {name!r} is in use: end it, then repair the store")
 
 
-def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
+def _collect(source: Path, found: _Sound) -> None:
     """Add what is sound in a file.
 
-    Its first page says where each table is. If that is damaged, the page of another ledger serves:
+    Its first page says where each table is. If that is damaged, the page of an empty ledger serves:
     every ledger has the same tables.
     """
     with tempfile.TemporaryDirectory() as folder:
         image, empty = Path(folder) / "image", Path(folder) / "empty"
         write_empty(empty)
-        for first in (None, *backups, empty):
+        for is_damaged in (False, True):
             for end in ("", "-wal"):
                 with suppress(FileNotFoundError):
                     shutil.copyfile(f"{source}{end}", f"{image}{end}")
             with suppress(sqlite3.Error), closing(sqlite3.connect(image)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if first is not None:
-                _replace_first_page(image, first)
+            if is_damaged:
+                _replace_first_page(image, empty)
             with (
                 suppress(sqlite3.Error, ValueError, AutomlError),
                 closing(connect(image, "mode=ro&immutable=1")) as opened,

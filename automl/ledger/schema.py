@@ -4,6 +4,7 @@ If you change a table, raise VERSION, add a step to `migrations`, and add a file
 `tests/automl/ledger/released`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -65,15 +66,9 @@ CREATE TABLE snapshots (
 # `leases` says who holds a sweep or held it last: `held` and `fence` decide, the rest is for those
 # who watch. `snapshots` is a cache of states, which anybody may delete.
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "meta": ("key", "value", "sum"),
-    "sweeps": ("id", "name", "created", "sum"),
-    "records": ("sweep", "number", "trial", "kind", "recorded", "payload", "previous", "sum"),
-    "leases": (
-        "sweep", "host", "pid", "process_started", "heartbeat", "fence", "held", "commits",
-        "seconds", "num_trials", "closed", "status", "sum",
-    ),
-    "snapshots": ("sweep", "number", "state", "sum"),
-}  # fmt: skip
+    name: tuple(re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE))
+    for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", _TABLES, re.DOTALL)
+}
 
 
 def create_tables(connection: Connection) -> None:

@@ -219,7 +219,7 @@ class FollowedSweep:
         facts = [
             trial.number, str(trial.state), trial.failure, trial.message[:300], trial.source,
             trial.attempts, trial.seconds, trial.peak_memory_bytes, trial.started, trial.ended,
-            self._follower.num_reports(trial.number),
+            trial.reports[-1].sequence + 1 if trial.reports else 0,
             trial.reports[-1].step if trial.reports else None,
             marks["star"], " ".join(marks["tags"]), marks["note"],
         ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -112,6 +113,35 @@ def test_commands_wait_for_a_controller(ledger: Ledger) -> None:
     assert one.taken == number
     two.look()
     assert two.state.requests == {}
+
+
+def test_many_that_append_at_once_make_one_log(ledger: Ledger) -> None:
+    """Two send commands, each with its own connection, while the controller commits."""
+    store = ledger.files("one").path.parents[1]
+    one = ledger._held["one"]
+    numbers: list[int] = []
+
+    def send(by: str) -> None:
+        other = Ledger.open(store)
+        for place in range(20):
+            numbers.extend(other.send("one", Command("enqueue", {"lr": 0.1}, place, by=by)))
+        other.close()
+
+    threads = [threading.Thread(target=send, args=(by,)) for by in ("ann", "bob")]
+    for thread in threads:
+        thread.start()
+    step = 1
+    while any(thread.is_alive() for thread in threads):
+        record(ledger, "one", Report(0, 1, step, step + 1, {"loss": 1.0}, 1.0))
+        step += 1
+    for thread in threads:
+        thread.join()
+    one.commit()
+    assert len(set(numbers)) == 40
+    assert list(one.state.requests) == sorted(numbers)
+    assert len(ledger.trials("one")[0].reports) == step
+    for by in ("ann", "bob"):
+        assert [c.trial for c in ledger.commands("one") if c.by == by] == list(range(20))
 
 
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:

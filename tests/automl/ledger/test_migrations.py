@@ -225,6 +225,18 @@ def test_one_that_another_process_migrates_is_waited_for(
     check_content(Ledger.open(tmp_path), released)
 
 
+def test_the_side_file_of_schema_3_is_left_out(tmp_path: Path) -> None:
+    """It named the newest reports. Sums and counts in the tables tell what is missing."""
+    released = RELEASED / "v3.sqlite3"
+    shutil.copy(released, tmp_path / FILE_NAME)
+    newest = tmp_path / f"{FILE_NAME}-newest"
+    newest.write_bytes(b"of other reports" * 10)
+    check_content(Ledger.open(tmp_path, readonly=True), released)
+    assert newest.exists(), "a reader changes nothing"
+    check_content(Ledger.open(tmp_path), released)
+    assert not newest.exists()
+
+
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     change_version(ledger._database, str(VERSION + 1))

@@ -166,6 +166,24 @@ def test_a_ledger_in_use_is_copied_whole(store: Path, tmp_path: Path) -> None:
         back_up_to(store, tmp_path / "new" / FILE_NAME)
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b=c", "a%20b", "a#?%3f"])
+def test_a_folder_may_have_any_name(name: str, tmp_path: Path) -> None:
+    """SQLite is given URIs, in which these characters mean something else."""
+    store = tmp_path / name
+    flipped_bits.write(store).close()
+    truth = flipped_bits.seen(store)
+    backup.back_up(store / FILE_NAME)
+    assert (store / "backup" / FILE_NAME).exists()
+    turn(store / FILE_NAME, 5000)
+    shutil.copy(store / "backup" / FILE_NAME, store / FILE_NAME)
+    assert flipped_bits.seen(store) == truth
+    (tmp_path / f"{name}-copy").mkdir()
+    back_up_to(store, tmp_path / f"{name}-copy" / FILE_NAME)
+    assert flipped_bits.seen(tmp_path / f"{name}-copy") == truth
+    assert check(store) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}-copy"]
+
+
 def test_a_ledger_with_a_second_name_is_copied(tmp_path: Path) -> None:
     """The copy only reads it."""
     flipped_bits.write(tmp_path / "linked").close()
