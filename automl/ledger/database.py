@@ -189,7 +189,9 @@ def open_file(file: Path, *, create: bool = False, readonly: bool) -> Database:
         elif facts.st_size == 0:
             raise damaged(name, "it is empty, it holds no ledger")
         options = mode(file, readonly=readonly)
-        database = Database(name, lambda: connect(file, options, timeout=store_errors.BUSY_SECONDS))
+        database = Database(
+            name, lambda: connect(file, options, timeout=store_errors.MAX_BUSY_SECONDS)
+        )
         version = checked_version(database)
         if version == VERSION:
             return database

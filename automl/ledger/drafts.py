@@ -12,7 +12,7 @@ from workers.files.folder import Folder
 from .lock import FileLock
 from .sqlite_files import BESIDE
 
-WAIT_SECONDS: Final = 30.0
+MAX_WAIT_SECONDS: Final = 30.0
 _LOCK: Final = ".migration.lock"
 
 
@@ -24,7 +24,7 @@ def exclusive_draft(file: Path) -> Iterator[Path]:
     left over from a process that was killed. It is removed too.
 
     Raises:
-        StoreError: another process takes longer than `WAIT_SECONDS`.
+        StoreError: another process takes longer than `MAX_WAIT_SECONDS`.
     """
     folder = Folder(file.parent)
     lock = _locked(folder, file)
@@ -39,7 +39,7 @@ def exclusive_draft(file: Path) -> Iterator[Path]:
 
 
 def _locked(folder: Folder, file: Path) -> FileLock:
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     while True:
         lock = FileLock(folder, _LOCK)
         if lock.acquire() and not lock.replaced():
@@ -48,7 +48,7 @@ def _locked(folder: Folder, file: Path) -> FileLock:
         if time.monotonic() > deadline:
             raise StoreError(
                 f"{file}: another process is making or migrating it for more than "
-                f"{WAIT_SECONDS:g} s"
+                f"{MAX_WAIT_SECONDS:g} s"
             )
         time.sleep(0.05)
 

@@ -72,7 +72,7 @@ class Follower:
     def commands(self) -> Sequence[Command]:
         """The newest commands to the sweep, in order."""
         if self._commands is None:
-            found = self._reader.of_sweep(self._name, commands)
+            found = self._reader.of_sweep(self._name, self._read_commands)
             self._commands = deque(found, MAX_COMMANDS)
         return self._commands
 
@@ -130,6 +130,12 @@ class Follower:
         self._condense(range(len(self.state.trials)))
         self._commands = None
 
+    def _read_commands(self, connection: Connection, sweep: Sweep) -> list[Command]:
+        known = "kind = :kind AND number <= :number"
+        number = self._place.number
+        found = sound_records(connection, sweep, known, kind=COMMAND, number=number)
+        return [record.event for record in found]
+
     def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""
         state, spec = self.state, self.state.spec
@@ -138,9 +144,3 @@ class Follower:
             if trial.state.finished and len(trial.reports) > len(spec.goals) + 1:
                 state.trials[number] = condensed(trial, spec.goals, spec.constraints)
                 state.whole = False
-
-
-def commands(connection: Connection, sweep: Sweep) -> list[Command]:
-    """Every command that was given to a sweep, in order."""
-    found = sound_records(connection, sweep, "kind = :kind", kind=COMMAND)
-    return [record.event for record in found]

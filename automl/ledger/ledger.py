@@ -30,7 +30,7 @@ from workers.protocol import Report
 
 from .backup import Backups
 from .database import Database, locate, open_database
-from .follower import Follower, commands
+from .follower import Follower
 from .head import Head, check_place
 from .lease import (
     Lease,
@@ -57,13 +57,13 @@ from .reader import (
     sound_records,
 )
 from .recorder import Recorder
-from .records import BEGINNING, LogRecord, chained, seal
+from .records import BEGINNING, COMMAND, LogRecord, chained, seal
 from .schema import COLUMNS, insert
 from .sqlite_files import Connection
 from .store_errors import HeldError, damaged, translated
 
 T = TypeVar("T")
-BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
+MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
 
 class Ledger:
@@ -192,7 +192,12 @@ class Ledger:
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
-        return self._reader.of_sweep(sweep, commands)
+
+        def read(connection: Connection, found: Sweep) -> list[Command]:
+            records = sound_records(connection, found, "kind = :kind", kind=COMMAND)
+            return [record.event for record in records]
+
+        return self._reader.of_sweep(sweep, read)
 
     def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
         """The answer to a request, None if there is none yet; and whether a controller runs."""
@@ -255,7 +260,7 @@ class Ledger:
         Raises:
             HeldError: another controller holds it; the message names its host and pid.
         """
-        deadline = time.monotonic() + (0.0 if brief else BRIEF_SECONDS)
+        deadline = time.monotonic() + (0.0 if brief else MAX_BRIEF_SECONDS)
         while True:
             try:
                 return self._acquire(sweep, brief=brief)

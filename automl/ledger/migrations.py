@@ -18,7 +18,7 @@ from workers.files.disk import flush
 from workers.files.folder import Folder
 
 from . import old_tables
-from .drafts import WAIT_SECONDS, exclusive_draft
+from .drafts import MAX_WAIT_SECONDS, exclusive_draft
 from .lease import alive, new_lease
 from .reader import apply
 from .records import BEGINNING, Row, chained, decoded, seal
@@ -46,7 +46,7 @@ def upgrade_file(file: Path, version: int) -> None:
             locked it, or it is damaged.
         OSError, sqlite3.Error, SQLAlchemyError: the copy fails; the file was left as it is.
     """
-    with exclusive_draft(file) as draft, closing(connect(file, timeout=WAIT_SECONDS)) as old:
+    with exclusive_draft(file) as draft, closing(connect(file, timeout=MAX_WAIT_SECONDS)) as old:
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
         if int(old.execute(query).fetchone()[0]) != version:
             return  # another process was faster

@@ -7,7 +7,6 @@ file is endless.) https://sqlite.org/security.html
 """
 
 import os
-import re
 import sqlite3
 import sys
 import time
@@ -42,8 +41,7 @@ _TABLES: Final = {
     "meta", "sweeps", "records", "leases", "snapshots",
     "trials", "reports", "events", "holders", "attempts",
 }  # fmt: skip
-_FORBIDDEN: Final = {"as", "check", "collate", "generated", "using", "virtual", "where"}
-_TOKEN: Final = re.compile(r"[a-z_]+|'?0(?:\.0)?'?|[(),]|\S")
+_PLAIN: Final = ("CREATE TABLE ", "CREATE INDEX ")  # else it is a view, a trigger or virtual
 # A rollback journal that ends with these bytes names another file, which SQLite would delete.
 _NAMES_ANOTHER: Final = bytes.fromhex("d9d505f920a163d7")
 
@@ -224,10 +222,11 @@ def _openable(file: Path) -> Iterator[str]:
 
 
 def _check_schema(connection: FileConnection, name: str) -> None:
-    """Check that the schema has only plain tables and indexes of names that a release has used.
+    """Check that the schema has only tables and indexes of names that a release has used.
 
-    A view, a trigger, a generated column or an index over an expression would run SQL of whoever
-    made the file.
+    A view or a trigger would run SQL of whoever made the file, a virtual table code of SQLite that
+    trusts its data. In an expression of a table or an index, `trusted_schema` allows harmless
+    functions only.
 
     Raises:
         StoreError: there is something else; a newer schema is named as such.
@@ -236,7 +235,7 @@ def _check_schema(connection: FileConnection, name: str) -> None:
     for kind, item, table, sql in connection.execute(query).fetchall():
         if kind == "index" and sql is None and item == f"sqlite_autoindex_{table}_1":
             continue  # of a primary key or of a unique column
-        if isinstance(sql, str) and table in _TABLES and _is_plain(sql):
+        if isinstance(sql, str) and table in _TABLES and sql.startswith(_PLAIN):
             continue
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
         try:
@@ -250,19 +249,6 @@ def _check_schema(connection: FileConnection, name: str) -> None:
             f"{kind!s:.20} {item!r:.60} is not ours. It was left as it is; do not trust it. "
             "If it is yours, `automl repair` keeps its sound records"
         )
-
-
-def _is_plain(sql: str) -> bool:
-    """Whether a statement makes a table or an index of columns, without an expression."""
-    tokens = _TOKEN.findall(sql.replace('"', "").lower())
-    depth = 0
-    for before, token in zip(["", *tokens], tokens, strict=False):
-        depth += (token == "(") - (token == ")")
-        if token == "(" and depth > 1 and before not in {"key", "unique", "sweeps"}:
-            return False  # a call
-        if token in _FORBIDDEN or (len(token) == 1 and token not in "(),0" and not token.isalpha()):
-            return False
-    return tokens[:2] in (["create", "table"], ["create", "index"])
 
 
 def newer(name: str, version: str) -> StoreError:

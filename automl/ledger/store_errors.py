@@ -13,8 +13,8 @@ from workers.files.folder import Folder
 from .sqlite_files import connect
 
 BACKUP: Final = "backup"  # folder beside a file
-BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
-RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
+MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
+MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
 _DAMAGED: Final = (
     "malformed",
@@ -137,7 +137,7 @@ def _num_trials(backup: Path) -> str:
     return f"{count:.0f} trial{'s' * (count != 1)}"
 
 
-def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:
+def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:
     """Run an action again while it fails with a transient error, for at most this many seconds.
 
     SQLite's errors are final: it has waited.
@@ -157,5 +157,7 @@ def _explained(name: str, message: str) -> StoreError:
         return damaged(name, message)
     for sign, explanation in _EXPLANATIONS.items():
         if sign in message:
-            return StoreError(f"{name}: {explanation.format(message=message, busy=BUSY_SECONDS)}")
+            return StoreError(
+                f"{name}: {explanation.format(message=message, busy=MAX_BUSY_SECONDS)}"
+            )
     return StoreError(f"{name}: {message.strip()}")

@@ -287,7 +287,7 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     from automl.ledger import store_errors
 
-    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")

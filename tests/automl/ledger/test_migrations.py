@@ -203,7 +203,7 @@ def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(
 def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(migrations, "MAX_WAIT_SECONDS", 0.2)
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN")
@@ -216,7 +216,7 @@ def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
 def test_one_that_another_process_migrates_is_waited_for(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(drafts, "MAX_WAIT_SECONDS", 0.2)
     lock = FileLock(Folder(tmp_path), ".migration.lock")
     assert lock.acquire()
     with pytest.raises(StoreError, match="another process is making or migrating it"):

@@ -226,7 +226,7 @@ def test_one_backup_at_a_time_and_no_draft_of_a_killed_one_stays(
     backup.back_up(store / FILE_NAME)
     assert not left.exists()
     before = newest.stat().st_ino
-    monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(drafts, "MAX_WAIT_SECONDS", 0.1)
     with drafts.exclusive_draft(newest):
         backup.try_back_up(store / FILE_NAME)
     assert newest.stat().st_ino == before

@@ -267,7 +267,7 @@ def test_what_was_to_be_written_is_in_no_error() -> None:
 def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
     Ledger.open(tmp_path, create=True)
     one, two = (database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2))
     with one.transaction(write=True):
