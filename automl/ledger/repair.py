@@ -105,19 +105,19 @@ def _hold_all(folder: Path, stack: ExitStack) -> None:
 def _collect(source: Path, found: _Sound) -> None:
     """Add what is sound in a file.
 
-    Its first page says where each table is. If that is damaged, the page of an empty ledger serves:
-    every ledger has the same tables.
+    Its first page says where each table is. That of an empty ledger serves better, because it is
+    sound: every ledger has the same tables in the same places, unless another program moved them.
     """
     with tempfile.TemporaryDirectory() as folder:
         image, empty = Path(folder) / "image", Path(folder) / "empty"
         write_empty(empty)
-        for is_damaged in (False, True):
+        for own_page in (False, True):
             for end in ("", "-wal"):
                 with suppress(FileNotFoundError):
                     shutil.copyfile(f"{source}{end}", f"{image}{end}")
             with suppress(sqlite3.Error), closing(sqlite3.connect(image)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if is_damaged:
+            if not own_page:
                 _replace_first_page(image, empty)
             with (
                 suppress(sqlite3.Error, ValueError, AutomlError),
