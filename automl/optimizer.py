@@ -32,7 +32,7 @@ from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
-from .ledger.engines import IN_MEMORY
+from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 

@@ -60,11 +60,12 @@ def one_line(error: BaseException) -> str:
     return f"{name}: {lines[0][:MAX_LINE]}" if lines else name
 
 
-def bounded(text: str) -> str:
-    """A message cut to `MAX_MESSAGE` characters."""
-    if len(text) <= MAX_MESSAGE:
+def bounded(text: str, most: int = MAX_MESSAGE) -> str:
+    """A text of at most `most` characters; if it is cut, its end says how many it had."""
+    if len(text) <= most:
         return text
-    return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
+    mark = f"... ({len(text):,} characters in all)"
+    return text[: most - len(mark)] + mark
 
 
 def traceback_of(error: BaseException) -> str:

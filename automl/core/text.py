@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import ranking
 from .curve import LearningCurve
 from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
@@ -162,7 +161,7 @@ def violation(trial: Trial, snapshot: Snapshot) -> str:
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
     """Value of the trial for a goal of the sweep; None if it has none."""
-    return ranking.value(trial, snapshot.goals[index], snapshot.constraints)
+    return snapshot.value(trial, index)
 
 
 def why_no_best(snapshot: Snapshot) -> str:
