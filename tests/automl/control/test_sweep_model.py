@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
@@ -62,10 +63,10 @@ class World:
         self.now = self.process = self.num_sweeps = 0
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock, time = lease.clock, memory.time.time
+        clock, real = lease.clock, time.time
         for module in (lease, ledger, recorder):
             monkeypatch.setattr(module, "clock", lambda found: clock(found) + self.passed)
-        clocks = type("Clocks", (), {"time": lambda: time() + self.passed})
+        clocks = type("Clocks", (), {"time": lambda: real() + self.passed})
         monkeypatch.setattr(memory, "time", clocks)
         monkeypatch.setattr(lease, "process_started", lambda pid: 10.0 * self.process)
 
@@ -429,8 +430,9 @@ def test_every_store_is_as_the_model_says(
         stores = {"memory": Store(InMemory, durable=False)}
         for name, place in places.items():
             stores[name] = Store(partial(Ledger.open, place, create=True))
-        run_state_machine_as_test(  # type: ignore[no-untyped-call]
-            lambda: Sweeps(stores, world),
+        machine: Any = partial(Sweeps, stores, world)
+        run_state_machine_as_test(
+            machine,
             settings=settings(
                 max_examples=2000 if MORE else 12,
                 stateful_step_count=40,
