@@ -7,7 +7,6 @@ from collections import Counter
 from itertools import accumulate
 from typing import Final
 
-from . import ranking
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
@@ -42,7 +41,7 @@ class Standings:
 
     def take(self, trial: Trial, snapshot: Snapshot) -> None:
         """Note a trial that is new or has changed; new ones come in order of their numbers."""
-        values = tuple(ranking.value(trial, goal, snapshot.constraints) for goal in snapshot.goals)
+        values = tuple(snapshot.value(trial, index) for index in range(len(snapshot.goals)))
         loss = math.inf if values[0] is None else snapshot.goals[0].loss(values[0])
         ended = (trial.ended or 0.0) if trial.state.finished else math.inf
         kept = all(constraint.holds(trial.metrics) for constraint in snapshot.constraints)

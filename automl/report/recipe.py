@@ -1,13 +1,15 @@
 """The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
 from automl.core import SweepSpec, Trial
+from automl.core.resuming import shell_line, trained_words
 from automl.core.text import yaml_scalar
 
 
 def recipe(spec: SweepSpec, trial: Trial) -> str:
     """The configuration file of one trial of a sweep."""
     name = f"{spec.name[:58]}-best"
-    command = f"automl sweep {name}.yaml{spec.typed_again}"
+    words = ["automl", "sweep", f"{name}.yaml", *trained_words(spec)]
+    command = " ".join(shell_line(words).splitlines())
     lines = [
         f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
         f"name: {name}",

@@ -68,10 +68,9 @@ class Record:
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """Read a sweep from its ledger; raises UsageError if there is none of that name."""
-        state, events = SweepState(), []
-        for record in ledger.records(sweep):
-            state.apply(record.event, record.number)
-            events.append(record.event)
+        state, events = SweepState(), list(ledger.events(sweep))
+        for number, event in enumerate(events, 1):
+            state.apply(event, number)
         info = next(info for info in ledger.sweeps() if info.name == sweep)
         snapshot = Snapshot.of(state, info.state, info.seconds)
         return cls(

@@ -17,9 +17,9 @@ from automl.core.standings import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
+from .plain_lines import PlainLines, budget_text
 
 REFRESH_SECONDS = 0.25
-STATUS_SECONDS = 60.0
 MAX_WIDTH = 160
 STYLES = {
     "running": "cyan",
@@ -65,7 +65,7 @@ def view(console: Console | None = None) -> Iterator[Show]:
     if not out.is_terminal:
         yield PlainLines(out)
         return
-    with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+    with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
         yield _Screen(live, out)
 
 
@@ -86,68 +86,6 @@ class _Screen:
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
 
-class PlainLines:
-    """Prints a line for each trial that starts or ends, and for the sweep every minute."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.standings = Standings()
-        self.next_status = STATUS_SECONDS
-        self.dashboard = ""
-        self.waited = False  # for another sweep
-        self.errors: set[str] = set()  # of which the traceback was printed
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Print what is new."""
-        if snapshot.dashboard and not self.dashboard:
-            self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
-        self.dashboard = snapshot.dashboard
-        if snapshot.waits_for and not self.waited:
-            self.waited = True
-            self._line(snapshot, snapshot.waits_for)
-        is_first = not self.standings.values and not snapshot.events
-        self.standings.follow(snapshot)
-        for trial, state in snapshot.transitions:
-            self._print_trial(snapshot, trial, state)
-        is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
-        if is_due or (is_first and snapshot.trials):
-            self.next_status = snapshot.seconds + STATUS_SECONDS
-            counts = text.outcomes(snapshot, self.standings.counts())
-            self._line(snapshot, " - ".join([_budget_text(snapshot), *counts]))
-
-    def _print_trial(self, snapshot: Snapshot, trial: Trial, state: TrialState) -> None:
-        words = [f"trial {trial.number} {state}"]
-        if state.finished:
-            words += self._result(snapshot, trial)
-        if state is TrialState.RUNNING:
-            words.append(text.configuration(trial.params))
-        elif trial.message:
-            words.append(f"({trial.message.splitlines()[0]})")
-        self._line(snapshot, "  ".join(words))
-        if trial.traceback and trial.message not in self.errors:
-            self.errors.add(trial.message)
-            traceback = text.printable(trial.traceback, keep="\n\t")
-            self.console.print(traceback, markup=False, soft_wrap=True, end="")
-
-    def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
-        if trial.failure:
-            return [trial.failure.replace("_", " ")]
-        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
-        if value is None:
-            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
-        found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
-        if self.standings.best() == trial.number:
-            found.append("best so far")
-        return found
-
-    def _line(self, snapshot: Snapshot, line: str) -> None:
-        self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
 def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     """The state of the sweep, in two lines of text.
 
@@ -155,7 +93,7 @@ def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         counts: of the sweep's `Standings`.
     """
     counted = text.outcomes(snapshot, counts)
-    words = [text.sweep_state(snapshot), _budget_text(snapshot), *counted]
+    words = [text.sweep_state(snapshot), budget_text(snapshot), *counted]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
@@ -177,7 +115,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
 
 
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
-    right = Text(_budget_text(snapshot))
+    right = Text(budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
     row = Table.grid(padding=(0, 2, 0, 0))
     share = snapshot.share
@@ -274,31 +212,20 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
 
 def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
     outcomes = text.outcomes(snapshot, standings.counts())
-    counts = Text("   ".join(outcomes) or "no trial has ended yet")
+    numbers = Text("   ".join(outcomes) or "no trial has ended yet")
     if snapshot.state != "running":
-        return [counts]
+        return [numbers]
     words = _workers(snapshot)
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
-    return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+    return [numbers, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
 
 
 def _suggesting(snapshot: Snapshot) -> str:
     return "being made" if snapshot.suggesting == "suggesting" else snapshot.suggesting
-
-
-def _budget_text(snapshot: Snapshot) -> str:
-    budget = snapshot.budget
-    trials = (
-        f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
-    )
-    time_text = text.duration(snapshot.seconds)
-    if budget.time:
-        time_text += f" of {text.duration(budget.time)}"
-    return f"{trials} trials, {time_text}"
 
 
 def _left_text(snapshot: Snapshot) -> str:
