@@ -120,6 +120,7 @@ class Assignment:
         attempt: from 1; grows with each retry or resumption.
         params: active parameters of the configuration.
         workload: name of the workload; None if the user's objective is run.
+        goals: names of the goals' metrics; with one goal an objective may return a number.
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
@@ -154,6 +155,7 @@ class Assignment:
     limits: Limits = field(default_factory=Limits)
     store: str = ""
     artifacts: str = ""
+    goals: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

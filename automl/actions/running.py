@@ -27,6 +27,8 @@ from .headings import EVERY_DAY, PREPARE, TAKE_OUT
 
 _PROGRAM: Final = "automl.cli.program.ProgramVerb"
 _TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, *DISPATCHING)
+_DISPATCHER: Final = DISPATCHING[0]
+_REMEMBERED: Final = "[default: as before]"
 _RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
 
 
@@ -187,7 +189,15 @@ RUNNING: Final = (
                     OBJECTIVE,
                     SHELL,
                     ARTIFACTS,
-                    *_RUN,
+                    Argument(
+                        "cwd",
+                        help="Run the function or command in this folder; without it, only in the "
+                        "folder where the sweep began.",
+                        flag="--cwd",
+                        metavar="FOLDER",
+                    ),
+                    replace(_DISPATCHER, default=None, help=f"{_DISPATCHER.help} {_REMEMBERED}"),
+                    *_RUN[1:],
                 )
             ),
             BY,

@@ -31,9 +31,9 @@ class Program:
         """What to type again."""
         if self.shell:
             return f"--shell -- {shlex.quote(' '.join(self.arguments))}"
-        from automl.config.command_template import join
+        from automl.core.resuming import shell_line
 
-        return f"-- {join(self.arguments)}"
+        return f"-- {shell_line(self.arguments)}"
 
 
 class ProgramVerb(click.Command):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from automl.core.names import NAME
+from automl.core.resuming import shell_line
 from automl.core.text import printable
 from automl.errors import UsageError
 
@@ -31,7 +31,6 @@ FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its v
 TIMES: Final = 4  # a count from a quarter to four times
 POWERS_FROM: Final = 8  # a power of two from here on is tuned in powers of two
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
-_PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+")
 
 PREAMBLE: Final = """\
 # Tune {program}
@@ -114,7 +113,7 @@ def for_command(
             words[number.place] = f"{number.before}{{{number.name}}}"
     lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
     length = f"\nmax_steps: {lengths[0]}  # the last step that a trial reports\n" if lengths else ""
-    command = join(words)
+    command = shell_line(words)
     text = PREAMBLE.format(
         program=script(arguments),
         file=file,
@@ -162,11 +161,6 @@ def file_of(arguments: Sequence[str]) -> str:
     """A name for the configuration of a command."""
     stem = PurePath(script(arguments)).stem
     return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
-
-
-def join(words: Sequence[str]) -> str:
-    """Arguments as a line of a shell; braces around names need no quotes."""
-    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
 def _numbers(arguments: Sequence[str]) -> list[_Number]:

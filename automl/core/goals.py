@@ -32,9 +32,10 @@ class Goal:
 
     Args:
         within: seconds of training that a trial may take for it; None for no limit.
-        at_end: a trial's value is its final one (the last report, or what it returned); otherwise
-            the best of all reports.
+        at_end: a trial's value is its final one (the last report, or what it returned).
         declared: what the workload says of the metric; None if nobody has declared it.
+        returned: if a trial has returned the metric, that is its value; without it, and if the
+            trial has only reported it, the best of all reports counts. A `SweepSpec` sets it.
     """
 
     metric: str
@@ -42,6 +43,7 @@ class Goal:
     within: float | None = None
     at_end: bool = False
     declared: Metric | None = field(default=None, compare=False)
+    returned: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Goal:

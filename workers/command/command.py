@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from search_spaces.errors import UsageError
 
@@ -36,6 +36,9 @@ class CommandObjective:
         in_trial: run it in the folder of its trial instead.
         flags: parameters that are flags themselves (`arguments.flags_of`).
     """
+
+    checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
+    seeded: ClassVar[bool] = False  # a program seeds itself, from AUTOML_SEED
 
     arguments: tuple[str, ...]
     shell: bool = False

@@ -131,7 +131,9 @@ def test_the_ledger_keeps_a_copy_that_is_never_run(folder: Path) -> None:
     assert "sweep mine runs a command, which is never read from the store; type it: " in (
         refused.stderr
     )
-    assert f"automl resume mine -- {sys.executable} -S plain.py --x={{x}}" in refused.stderr
+    assert (
+        f"automl resume mine --trials 2 -- {sys.executable} -S plain.py --x={{x}}" in refused.stderr
+    )
     done = automl("resume", "mine", "--trials", "2", "--dispatcher", "inline", *TRAIN)
     assert done.exit_code == 0, done.output
     assert len(trials()) == 2
@@ -158,7 +160,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     ]
     assert trials()[0]["metrics"]["acc"] == 0.5
     refused = automl("resume", "mine", "--trials", "9")
-    assert "automl resume mine --shell -- 'echo" in refused.stderr
+    assert "automl resume mine --trials 9 --shell -- 'echo" in refused.stderr
 
 
 @pytest.mark.parametrize(

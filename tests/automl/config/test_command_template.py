@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from automl.config import load
-from automl.config.command_template import file_of, for_command, join
+from automl.config.command_template import file_of, for_command
 from automl.config.printed_metrics import printed_metrics
 from search_spaces import Choice, Float, Int
 
@@ -67,7 +67,3 @@ def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> Non
 )
 def test_the_file_is_named_after_the_script(line: str, file: str) -> None:
     assert file_of(line.split()) == file
-
-
-def test_quotes_where_a_shell_needs_them() -> None:
-    assert join(["a b", "--lr={lr}", "{a,b}", "$x"]) == "'a b' --lr={lr} '{a,b}' '$x'"
