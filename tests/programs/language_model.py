@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import time
+from pathlib import Path
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=20)
@@ -25,7 +26,7 @@ for epoch in range(first, args.epochs + 1):
     print(f"| epoch {epoch:3d} | lr {args.lr:5.2f} | ms/batch 8.21 | loss {loss - 0.125:5.3f}")
     with open(args.save + ".new", "w") as file:
         json.dump({"epoch": epoch, "lr": args.lr}, file)
-    os.replace(args.save + ".new", args.save)
+    Path(args.save + ".new").replace(args.save)
     if "AUTOML_TRIAL" in os.environ and "TRAINED" in os.environ:
         with open(os.environ["TRAINED"], "a") as file:
             file.write(f"{os.environ['AUTOML_TRIAL']} {epoch}\n")
