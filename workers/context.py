@@ -17,7 +17,7 @@ from search_spaces.errors import TrialFailure
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .numbers import numbers_of
+from .functions.numbers import numbers_of
 from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
