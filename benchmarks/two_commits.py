@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 
@@ -58,12 +59,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("command", nargs="+")
     given = parser.parse_args()
-    checkouts = [os.path.abspath(given.old), os.path.abspath(given.new)]
+    checkouts = [str(Path(folder).resolve()) for folder in (given.old, given.new)]
     runs: dict[str, list[dict[str, float]]] = defaultdict(list)
     for number in range(given.rounds):
         for checkout in checkouts[:: -1 if number % 2 else 1]:
             runs[checkout].append(run(checkout, given.command))
-    old, new = ([found.keys() for found in runs[checkout]][0] for checkout in checkouts)
+    old, new = (runs[checkout][0].keys() for checkout in checkouts)
     print(f"{'':40}{'old':>12}{'new':>12}{'new/old':>9}")
     for name in [name for name in old if name in new]:
         one, other = (

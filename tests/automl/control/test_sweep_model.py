@@ -37,7 +37,7 @@ from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 LEASE_SECONDS = 1000.0
 MORE = bool(os.environ.get("AUTOML_TEST_ALL"))
-NUM_EXAMPLES = {"memory": 100, "every store": 25}
+NUM_EXAMPLES = {"memory": 80, "every store": 10}
 TRIALS = 4
 MAX_RETRIES = 1
 NUMBERS = st.integers(0, 20)
