@@ -77,7 +77,7 @@ class Script:
                 logger.addHandler(handler)
         warnings.resetwarnings()
         for action, message, category, module, line in reversed(self.filters):
-            warnings.filterwarnings(action, message, category, module, line)  # type: ignore[arg-type]
+            warnings.filterwarnings(action, message, category, module, line)
 
     def go_home(self) -> None:
         """Make its working folder this process's, which an earlier trial may have left."""
