@@ -48,7 +48,8 @@ class Result:
     def best(self) -> Trial:
         """The best trial by the first goal: its `value` is what the goal compares.
 
-        Its `metrics` are those of its last report, updated by what the objective returned.
+        `value_from` says whether the objective returned it, or in which report it was. Its
+        `metrics` are those of its last report, updated by what the objective returned.
 
         Raises:
             AutomlError: no trial has succeeded; the message quotes the commonest cause.
@@ -149,11 +150,15 @@ class Result:
 
     def __repr__(self) -> str:
         best = self.snapshot.best
-        found = "no successful trial"
-        if best is not None:
-            value = text.goal_value(best, self.snapshot)
-            found = f"best trial {best.number} with {self.snapshot.goals[0].metric} {value:.6g}"
-        return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
+        if best is None:
+            found = text.why_no_best(self.snapshot)
+        else:
+            best = self.best
+            metric = self.snapshot.goals[0].metric
+            found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
+        early = text.why_early(self.snapshot)
+        parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
+        return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 
     def _record(self) -> Any:
         """What the report is made of."""

@@ -198,6 +198,7 @@ def sweep(
 
         if progress is not False:
             shown.say_which(wanted, spec.name, earlier, note)
+            shown.say_ambiguous(space)
         again = python_call(spec.name)
         with (
             told_how_to_resume(again),
@@ -218,6 +219,8 @@ def sweep(
         raise KeyboardInterrupt(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
+    if progress is not False:
+        shown.say_why(snapshot)
     return Result(snapshot, store)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core import Noted, Snapshot, Trial, TrialState
+from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.text import (
     configuration,
     configurations,
@@ -143,7 +143,8 @@ def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
 
 def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
-    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+    (valued,) = ranking.valued([trial], snapshot.goals, snapshot.constraints)
+    return {**trial.summary(), "value": valued.value, "value_from": valued.value_from}
 
 
 def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.core import SweepSpec
+from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resuming import Typed, present_folder
+from automl.core.text import why_early
 from automl.errors import UsageError
 from workers.artifacts.location import read_location
 
@@ -59,10 +60,10 @@ def continue_sweep(
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        if ledger.snapshot(sweep).state == "finished" and spec.budget == stored.budget:
+        same = (spec.budget, spec.space) == (stored.budget, stored.space)
+        if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
-            line = typed.line(spec, "--trials", more)
-            say(f"{sweep} is finished; to continue, raise --trials or --budget: {line}", err=True)
+            say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
         runs = objective is not None or program is not None
         with chdir(cwd) if cwd is not None else nullcontext():
@@ -85,6 +86,20 @@ def _check_folder(spec: SweepSpec, typed: Typed) -> None:
             f"words may run another program here. Go there, or run it here: "
             f"{typed.line(spec, '--cwd', '.')}"
         )
+
+
+def why_finished(snapshot: Snapshot) -> str:
+    """Why nothing is left to do in a sweep, and what to change; "" if it can go on.
+
+    A sweep that ended because every trial failed can: the objective may be mended.
+    """
+    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    early = why_early(snapshot)
+    if snapshot.state != "finished" or (early and not succeeded):
+        return ""
+    if early:
+        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
+    return "; to continue, raise --trials or --budget"
 
 
 def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:

@@ -107,11 +107,10 @@ def check_artifacts(spec: SweepSpec) -> None:
 def check_store(location: str) -> None:
     """Raise StoreError if a store can be neither opened nor created; creates nothing."""
     from automl.ledger import Ledger
-    from automl.ledger.database import is_ledger, locate
-    from automl.ledger.engines import IN_MEMORY
-    from automl.ledger.store_errors import translate_errors
+    from automl.ledger.database import IN_MEMORY, is_ledger, locate
+    from automl.ledger.store_errors import translated
 
-    with translate_errors(location):
+    with translated(location):
         _, file, _ = locate(location)
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
         return  # the server answers; the first sweep creates its tables

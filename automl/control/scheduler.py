@@ -14,7 +14,7 @@ from automl.suggesters.queue import SuggestionQueue
 
 from .assignments import Assigner
 from .commands import SweepCommands
-from .ending import EXHAUSTED, USED_UP, EndOfSweep
+from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
@@ -314,7 +314,7 @@ class Scheduler:
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""
         reason = self._ending.reason_for_none(self._journal.now)
-        self._note_end("" if reason in (EXHAUSTED, USED_UP) else reason)
+        self._note_end("" if reason == USED_UP else reason)
         return 0 if reason else self._journal.state.trials_left
 
     def _note_end(self, reason: str) -> None:

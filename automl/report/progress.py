@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, TrialState
+from automl.core import Snapshot, TrialState, text
+from search_spaces.plain import ambiguous
 
 if TYPE_CHECKING:
     from .terminal_view import Show
@@ -64,6 +65,21 @@ def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
     else:
         return
     print(f"automl: {line}", file=sys.stderr)
+
+
+def say_ambiguous(space: Any) -> None:
+    """Say, on standard error, how ranges were understood that may mean something else."""
+    for line in ambiguous(space):
+        print(f"automl: {line}", file=sys.stderr)
+
+
+def say_why(snapshot: Snapshot) -> None:
+    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded."""
+    if early := text.why_early(snapshot):
+        print(f"automl: {text.printable(early)}", file=sys.stderr)
+    elif snapshot.state == "finished" and snapshot.best is None:
+        why = text.printable(text.why_no_best(snapshot), keep="\n")
+        print(f"automl: {why}", file=sys.stderr)
 
 
 def in_notebook() -> bool:

@@ -6,7 +6,7 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, text
+from automl.core import Snapshot, Trial, ranking, text
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
@@ -79,10 +79,10 @@ def _metrics(
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
         peaked = (ours, theirs) != last
-        yield (
-            f"{goal.metric} (best report)" if peaked else goal.metric,
-            _cells(ours, theirs, style="bold green"),
-        )
+        label = f"{goal.metric} (best report)" if peaked else goal.metric
+        if not peaked and best.reports.first(goal.metric) is not None:
+            label = f"{goal.metric} ({ranking.origin(best, goal, snapshot.constraints)})"
+        yield label, _cells(ours, theirs, style="bold green")
         if peaked:  # the goal takes the best report, `metrics` holds the last
             yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
@@ -140,7 +140,9 @@ def _ended_by(snapshot: Snapshot) -> str:
         return f"target of {text.number(budget.target)} reached"
     if budget.trials is not None and len(snapshot.trials) >= budget.trials:
         return ""
-    return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
+    if budget.time is not None and snapshot.seconds >= budget.time:
+        return "time is up"
+    return text.why_early(snapshot)
 
 
 def headline(snapshot: Snapshot) -> str:

@@ -187,10 +187,11 @@ def _row(
 def _time(snapshot: Snapshot, trial: Trial) -> str:
     """The duration of a trial; of a running one also the median, if three have completed."""
     taken = text.duration(_seconds(snapshot, trial))
-    ended = [
-        other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0
-    ]
-    if trial.state is not TrialState.RUNNING or len(ended) < 3:
+    if trial.state is not TrialState.RUNNING:
+        return taken
+    completed = snapshot.in_state(TrialState.COMPLETED)
+    ended = [other.seconds for other in completed if other.seconds > 0]
+    if len(ended) < 3:
         return taken
     return f"{taken} of ~{text.duration(median(ended))}"
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import sqlalchemy as sa
 
 from automl.control.controller import Controller
 from automl.control.journal import Journal
@@ -13,6 +16,7 @@ from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Recorder
 from automl.ledger.lease import Lease
+from automl.ledger.schema import RECORDS
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -23,7 +27,8 @@ POINTS = {
     "dispatched": "a worker has the attempt",
     "running": "the controller knows that the attempt has started",
     "received": "a report has arrived and is not yet in the ledger",
-    "writing": "the lease is renewed in a transaction that is not yet committed",
+    "renewing": "the lease is renewed in a transaction, and no event is in the log yet",
+    "writing": "events are in the log, in a transaction that is not yet committed",
     "committed": "a report is in the ledger, and no decision was made about it",
     "ended": "an outcome has arrived and is not yet in the ledger",
     "finished": "the last commit is made, and the lock is still held",
@@ -58,7 +63,8 @@ def arm(point: str, skip: int = 0) -> None:
         "_handle",
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
-    _after(Lease, "renew", lambda *_: killer.passed("writing"))
+    _after(Lease, "renew", lambda *_: killer.passed("renewing"))
+    sa.event.listen(sa.Engine, "after_cursor_execute", partial(_executed, killer))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -68,6 +74,11 @@ def _arriving(killer: Killer, event: Any) -> None:
         killer.passed("received")
     if isinstance(event, Outcome):
         killer.passed("ended")
+
+
+def _executed(killer: Killer, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+    if statement.startswith(f"INSERT INTO {RECORDS.name} "):
+        killer.passed("writing")
 
 
 def _commits(killer: Killer) -> None:

@@ -3,6 +3,7 @@
 A thread receives requests, another sends events and heartbeats, and the main thread runs ranks.
 """
 
+import errno
 import faulthandler
 import os
 import queue
@@ -100,7 +101,9 @@ class _ProcessWorker:
                 continue
             try:
                 self._pipe.send(News(events, heartbeat))
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EBADF:  # the objective has closed the connection
+                    os._exit(1)  # whoever waits for it ends its children
                 return  # the controller is gone
             except Exception:  # such as no memory left to pickle them
                 traceback.print_exc()

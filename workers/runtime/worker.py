@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -18,9 +19,10 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from mmap import mmap
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError
+from workers.device.held_memory import HeldMemory
 from workers.protocol import (
     Assignment,
     Ending,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from workers.context import Context
 
     from .script import Script
+
+LOOK_SECONDS: Final = 5.0  # without a step, after which the worker looks whether it compiles
+MAX_COMPILE_SECONDS: Final = 3600.0  # then compilation hangs
 
 Logged = Callable[[Assignment, int], AbstractContextManager[None]]
 
@@ -82,6 +87,7 @@ class Worker:
         self._moved = time.monotonic()
         self._steps = 0
         self.is_running = False
+        self._held = HeldMemory()
         self._preempted = False
         self._process = os.getpid()
         self._last: Context | None = None  # other ranks may still be leaving its meeting
@@ -130,7 +136,16 @@ class Worker:
             self._arrived.wait_for(lambda: self._mail, timeout)
             mail = list(self._mail)
             self._mail.clear()
-        return mail, Heartbeat(time.monotonic() - self._moved, self._steps)
+        return mail, Heartbeat(self._idle_seconds(), self._steps)
+
+    def _idle_seconds(self) -> float:
+        """The time since the last step; to compile is none, for an hour."""
+        idle = time.monotonic() - self._moved
+        if idle < LOOK_SECONDS or idle > MAX_COMPILE_SECONDS:
+            return idle
+        from workers.device.libraries import is_compiling
+
+        return 0.0 if is_compiling() else idle
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         """Write the stack of each thread to the rank's log; works while the attempt hangs."""
@@ -165,7 +180,12 @@ class Worker:
                 if getattr(self._objective, "seeded", True):
                     words = "random, NumPy and torch have the seed"
                     print(f"{words} {a.seed} (trial.seed)", flush=True)
-            return run(context, self._objective)
+            outcome = run(context, self._objective)
+            if held := self._held.excess(context.device):
+                text = f"the trials of this worker process have left {held} in use: it is replaced"
+                print(text, file=sys.stderr)
+                outcome = replace(outcome, worker_spent=True)
+            return outcome
 
     def _warm(self, objective: bytes | mmap | None, workload: str | None) -> None:
         if objective is not None:
