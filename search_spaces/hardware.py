@@ -203,7 +203,7 @@ def count_cpus() -> int:
 
 def memory_limit() -> int:
     """Bytes of main memory that this process may use, as limited by its control groups."""
-    import psutil  # in 0.03 s: who only looks at a sweep needs none
+    import psutil  # not before a sweep begins its first trial
 
     limits = [int(psutil.virtual_memory().total)]
     for folder in _control_groups("memory"):
@@ -243,7 +243,9 @@ def _gpus() -> tuple[Gpu, ...]:
         capability = (int(properties.major), int(properties.minor))
         native = capability >= BF16_CAPABILITY or torch.version.hip is not None
         found.append(Gpu(str(properties.name), int(properties.total_memory), capability, native))
-    return tuple(found)
+    slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
+    # CUDA shows a process one slice of a GPU, however many are named; each worker gets its own.
+    return tuple(found * slices if slices > len(found) == 1 else found)
 
 
 def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class Snapshot:
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
         spec: of the sweep; None if it is not known.
+        reason: why it has ended; "" if it has not.
         values: of finished trials for the first goal, by number, if they are known.
     """
 
@@ -67,6 +68,7 @@ class Snapshot:
     brief: bool = False
     dashboard: str = ""
     spec: SweepSpec | None = None
+    reason: str = ""
     values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -87,6 +89,7 @@ class Snapshot:
             spec.budget,
             seconds,
             spec=spec,
+            reason=state.reason,
             values=state.values,
             **status,
         )

@@ -40,11 +40,8 @@ ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration
 _UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
-_PLAIN: Final = [
-    field
-    for field in fields(Trial)
-    if field.name not in ("state", "params", "metrics", "details", "reports", "lease", "value")
-]
+_APART: Final = ("state", "params", "metrics", "details", "reports", "lease", "value", "value_from")
+_PLAIN: Final = [field for field in fields(Trial) if field.name not in _APART]
 _DEFAULTS: Final = {field.name: field.default for field in fields(Trial)}
 
 
@@ -288,6 +285,7 @@ def _trial(row: Mapping[str, Any]) -> Trial:
         found["state"] = TrialState(row["state"])
     if "metrics" in row:
         found["metrics"] = _numbers(row["metrics"])
+    found["returned"] = tuple(row.get("returned", ()))
     found["reports"] = ReportLog(
         ReportPoint(step, _numbers(metrics), *rest)
         for step, metrics, *rest in row.get("reports", ())

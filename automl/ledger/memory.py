@@ -3,6 +3,7 @@
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from automl.core import Command, Created, Snapshot, SpecChanged, SweepEvent, SweepSpec, SweepState
@@ -93,7 +94,8 @@ class MemoryLedger:
 
     def send(self, sweep: str, *commands: Command) -> list[int]:
         """Record commands to the sweep; returns their numbers."""
-        return [self._recorders[sweep].add(command) for command in commands]
+        recorder = self._recorders[sweep]
+        return [recorder.add(replace(command, sent=recorder.clock())) for command in commands]
 
     def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""
