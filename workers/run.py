@@ -3,6 +3,7 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import errno
 import json
 import math
 import os
@@ -14,11 +15,12 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from search_spaces.errors import StoreError, TrialFailure, UsageError
+from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
 
-from .context import Context, Stopped, numbers_of
+from .context import Context, Stopped
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
+from .numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    gpu_lost = unreachable = ""
+    gpu_lost = unreachable = no_room = ""
     before: ProcessState | None = None
     try:
         with (
@@ -61,7 +63,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
-                metrics = _metrics_of(_run_measured(context, objective))
+                result = _run_measured(context, objective)
+                metrics = returned(result, a.goals)
+                if not getattr(objective, "checks_goals", False):
+                    _check_goals(context, metrics, result)
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, context.message
     except KeyboardInterrupt:
@@ -79,6 +84,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            no_room = message
     finally:
         context.close()
         _leave_process_group()
@@ -86,6 +93,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
+    if no_room:
+        message = f"there is no room on the disk: {no_room}"
+        return lost(a, message, failure="preempted", seconds=seconds)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
@@ -293,7 +303,12 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        return objective(context)
+        from .artifacts.fallback import call_with_fallback
+
+        try:
+            return call_with_fallback(context, objective)
+        finally:
+            context.close()  # a thread that it has left behind may report until now
     from .workloads import WORKLOADS
 
     kind = WORKLOADS.get(assignment.workload)
@@ -305,16 +320,19 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
         return None
 
 
-def _metrics_of(result: Any) -> dict[str, float]:
-    """The metrics that a workload or objective returned.
+def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) -> None:
+    """Raise WrongReturn if an objective has ended by itself, and has said nothing of a goal.
 
-    Raises:
-        TrialFailure: the result is neither a mapping of numbers nor None ("missing_metric").
+    An attempt that goes on from an earlier one, or that was asked to stop, may say nothing. What
+    the controller measures itself (`LARGEST`) need not be said.
     """
-    if result is None:
-        return {}
-    if not isinstance(result, Mapping):
-        raise TrialFailure(
-            "missing_metric", f"an objective returns a dict of metrics, got {described(result)}"
-        )
-    return numbers_of(result)
+    a, known = context.assignment, context.reported | metrics.keys()
+    missing = [name for name in a.goals if name not in known and name not in LARGEST]
+    if not missing or a.workload or a.resume or context.stop or context.rank > 0:
+        return
+    names, others = ", ".join(map(repr, missing)), ", ".join(sorted(known)) or "none"
+    raise WrongReturn(
+        "missing_metric",
+        f"no metric {names} was reported; these were: {others}. "
+        f"The objective returned {described(result)}. {what_to_return(a.goals)}",
+    )

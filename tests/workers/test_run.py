@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import tempfile
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from fake_gpu import FakeCuda
@@ -16,6 +18,7 @@ from workers.context import Context
 from workers.device import peak_memory
 from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
+from workers.functions import saved_state
 from workers.protocol import (
     Ending,
     Limits,
@@ -137,6 +140,35 @@ def test_a_name_of_any_length_is_cut(runner):
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
     runner.objective = lambda context: result
     assert runner().failure == "missing_metric"
+
+
+def test_a_report_after_the_end_does_not_count(runner):
+    """A thread that an objective has left behind reports while its result is read."""
+
+    def objective(context):
+        class Late(dict):
+            def items(self):
+                context.report(2, loss=-1.0)
+                return super().items()
+
+        context.report(1, loss=1.0)
+        return Late(loss=1.0)
+
+    runner.objective = objective
+    assert runner().metrics == {"loss": 1.0}
+    assert [report.step for report in runner.reports] == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, number):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(saved_state, "write_arrays", full)
+    runner.objective = lambda context: context.save({"x": np.zeros(3)})
+    outcome = runner()
+    assert (outcome.failure, outcome.worker_lost) == ("preempted", True)
+    assert "there is no room on the disk: OSError" in outcome.message
 
 
 def test_memory_is_measured_above_what_was_there_before(runner):

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from mmap import mmap
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +37,8 @@ from workers.protocol import (
 
 if TYPE_CHECKING:
     from workers.context import Context
+
+    from .script import Script
 
 LOOK_SECONDS: Final = 5.0  # without a step, after which the worker looks whether it compiles
 MAX_COMPILE_SECONDS: Final = 3600.0  # then compilation hangs
@@ -62,7 +65,7 @@ class Worker:
 
     def __init__(
         self,
-        objective: bytes | None,
+        objective: bytes | mmap | None,
         workload: str | None,
         threads: int,
         logged: Logged,
@@ -77,6 +80,7 @@ class Worker:
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         self._logged = logged
         self._objective: Callable[[Any], Any] | None = None
+        self._script: Script | None = None
         self._mail: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._stop_requests: dict[tuple[int, int], StopRequest] = {}
@@ -85,6 +89,7 @@ class Worker:
         self.is_running = False
         self._held = HeldMemory()
         self._preempted = False
+        self._process = os.getpid()
         self._last: Context | None = None  # other ranks may still be leaving its meeting
         self.broken = ""
         self.gpu_problem = ""
@@ -170,6 +175,11 @@ class Worker:
                 )
             except OSError as error:  # the trial is not to blame if there is no room
                 return lost(a, f"its log cannot be opened: {error}")
+            if self._script is not None:
+                self._script.go_home()
+                if getattr(self._objective, "seeded", True):
+                    words = "random, NumPy and torch have the seed"
+                    print(f"{words} {a.seed} (trial.seed)", flush=True)
             outcome = run(context, self._objective)
             if held := self._held.excess(context.device):
                 text = f"the trials of this worker process have left {held} in use: it is replaced"
@@ -177,11 +187,13 @@ class Worker:
                 outcome = replace(outcome, worker_spent=True)
             return outcome
 
-    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+    def _warm(self, objective: bytes | mmap | None, workload: str | None) -> None:
         if objective is not None:
-            import cloudpickle
+            from .pickling import read_objective
 
-            self._objective = cloudpickle.loads(objective)
+            sent = read_objective(objective)
+            sent.script.import_ahead()
+            self._objective, self._script = sent.objective, sent.script
         if workload is not None:
             from workers.workloads import WORKLOADS
 
@@ -202,6 +214,9 @@ class Worker:
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
+        if os.getpid() != self._process:  # one that the objective has forked ends as any other
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         if not self.is_running:
             os._exit(0)
         self._preempted = True
