@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.hints import hinted
 from search_spaces.validation import plain_params, show
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
@@ -31,7 +32,7 @@ from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
-from .ledger.engines import IN_MEMORY
+from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 
@@ -64,6 +65,7 @@ class Optimizer:
         0
     """
 
+    @hinted
     def __init__(
         self,
         space: Space | Mapping[str, Any],

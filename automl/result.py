@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from search_spaces.hints import RESULT, no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError
@@ -123,7 +125,7 @@ class Result:
             raise UsageError(f"path must name a file, got {arguments.shown(path)}")
         import_module("automl.report.page").save(self._record(), path)
 
-    def figure(self, name: str) -> Any:
+    def figure(self, name: str = "") -> Any:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
 
         Args:
@@ -137,6 +139,9 @@ class Result:
         """
         arguments.text("name of a figure", name)
         return import_module("automl.report.figures").figure(self.snapshot, name)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, RESULT, name)
 
     def _repr_html_(self) -> str:
         """The answer, the best trials and figures, as notebooks show them."""

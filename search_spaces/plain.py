@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
+from .hints import SPACE, hint
 from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show
@@ -62,6 +63,9 @@ def _parameter(name: Any, entry: Any) -> Parameter:
     if isinstance(entry, list):
         return Choice(name, entry)
     if isinstance(entry, Mapping) and entry:
+        for key in entry:
+            if found := hint(SPACE, key):
+                raise SpaceError(f"{show(name)}: a range has no key {key!r}{found}")
         if "type" in entry:
             return parameter_from_dict({**entry, "name": name})
         kind = "choice" if "choices" in entry else _number(entry.get("low"), entry.get("high"))

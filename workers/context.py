@@ -10,15 +10,16 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure
+from search_spaces.hints import TRIAL, no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
 from .functions.numbers import numbers_of
-from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
+from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
@@ -64,10 +65,17 @@ class Context:
         self.worker_spent = False  # the worker takes no attempt after this one
         self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
+        self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
         self._memory_checked = 0.0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, TRIAL, name)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -97,10 +105,24 @@ class Context:
         (self.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
 
+    @property
+    def work_dir(self) -> Path:
+        """A folder for the files of a command; it exists, and is kept as long as checkpoints are.
+
+        Raises:
+            StoreError: a link or a pipe is in its place.
+        """
+        (self.files / WORK).make()
+        return self.folder / WORK
+
     @cached_property
     def resumed(self) -> bool:
         """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
         return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
+
+    def look_again(self) -> None:
+        """The checkpoints were replaced: ask anew whether the attempt goes on from them."""
+        self.__dict__.pop("resumed", None)
 
     def save(self, state: Any) -> None:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.

@@ -29,7 +29,7 @@ from automl.core import (
 from automl.core.text import json_data
 from automl.core.trial import AgentLease
 from automl.errors import AutomlError
-from automl.ledger.protocol import SweepLedger, SweepRecorder
+from automl.ledger import SweepLedger, SweepRecorder
 from workers.protocol import Ending, Outcome, Params, StopRequest
 
 from .outcome_policy import OutcomePolicy

@@ -3,7 +3,6 @@
 import re
 from typing import Final
 
-from workers.command.arguments import text_of
 from workers.protocol import Outcome
 
 from .trial import Trial, TrialState
@@ -70,6 +69,8 @@ def error_key(trial: Trial) -> tuple[str, str]:
     """
     message = trial.message
     if message.startswith(USAGE_ERROR):
+        from workers.command.arguments import text_of  # its package takes 0.05 s to import
+
         values = sorted(map(text_of, trial.params.values()), key=len, reverse=True)
         kinds = "|".join([*(re.escape(value) for value in values if value), _NUMBER])
         message = re.sub(rf"(?<![\w.])(?:{kinds})(?![\w.])", "#", message)

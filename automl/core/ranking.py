@@ -103,7 +103,7 @@ def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constra
 
     A trial may have 100,000 reports; this has at most one more than there are goals.
     """
-    if len(trial.reports) <= len(goals):
+    if len(trial.reports) <= len(goals) + 1:
         return trial
     leaders = (_leader(trial, goal, constraints) for goal in goals)
     kept = {len(trial.reports) - 1, *(place for place in leaders if place is not None)}

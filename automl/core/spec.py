@@ -21,6 +21,7 @@ from .budget import BUDGET, Budget
 from .goals import Constraint, Goal
 from .keys import (
     DURATION,
+    DURATION_OR_ZERO,
     FLAG,
     MAPPING,
     TEXT,
@@ -30,6 +31,7 @@ from .keys import (
     keys_of,
     listed,
     mapped,
+    one_of,
     whole,
 )
 from .metrics import declared
@@ -79,6 +81,9 @@ class SweepSpec:
         value_rule: which value of a function or a command counts: "returned" if it has returned the
             goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
             returned.
+        dispatcher: that ran the sweep last; "" if it is not known.
+        folder: in which it was started; a command means something else in another one. "" if that
+            is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
@@ -230,8 +235,15 @@ class SweepSpec:
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,
     )
+    cwd: str = key(
+        one_of("here", "trial"),
+        "Where a command runs: where `automl` was typed, or in a folder of its trial. "
+        "See [files](../guides/script.md#files).",
+        "cwd: trial",
+        "here",
+    )
     stop_grace: float = key(
-        DURATION,
+        DURATION_OR_ZERO,
         "Time between the request to a command to stop and SIGTERM.",
         "stop_grace: 1m",
         10.0,
@@ -248,6 +260,8 @@ class SweepSpec:
     )
     artifacts_folder: str = ""
     value_rule: Literal["returned", "best report"] = "returned"
+    dispatcher: str = ""
+    folder: str = ""
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -290,18 +304,12 @@ class SweepSpec:
         """What the trials run, in words."""
         return self.workload or ("a command" if self.command else "an objective")
 
-    @property
-    def typed_again(self) -> str:
-        """What a command line must name again: a ledger keeps nothing that can be run."""
-        if self.workload:
-            return ""
-        return " " + " ".join((self.command or "--objective FILE:NAME").splitlines())
-
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        absent = [name for name in ("explored", "min_workers") if stored[name] is None]
+        optional = ("explored", "min_workers", "dispatcher", "folder")
+        absent = [name for name in optional if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import ranking
 from .curve import LearningCurve
 from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
@@ -15,6 +14,10 @@ from .trial import Trial, TrialState
 _MISTAKE_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the objective and "
     "begin again. If only these configurations are at fault, resume the sweep."
+)
+_PROGRAM_HINT = (
+    "After three errors that are alike and no success a sweep ends: mend the program, its options "
+    "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -158,7 +161,7 @@ def violation(trial: Trial, snapshot: Snapshot) -> str:
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
     """Value of the trial for a goal of the sweep; None if it has none."""
-    return ranking.value(trial, snapshot.goals[index], snapshot.constraints)
+    return snapshot.value(trial, index)
 
 
 def why_no_best(snapshot: Snapshot) -> str:
@@ -182,7 +185,9 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that is probably a mistake; "" if its message says so."""
-    return _MISTAKE_HINT if is_mistake(failed) and most_alike(failed) > 1 else ""
+    if not is_mistake(failed) or most_alike(failed) == 1:
+        return ""
+    return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
 
 
 def why_early(snapshot: Snapshot) -> str:

@@ -1,4 +1,4 @@
-"""The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
+"""The progress of a sweep that Python runs: a terminal view, lines, or the output of a cell."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     """A function that shows each new snapshot; None to show nothing.
 
     Args:
-        wanted: whether to show progress; None for yes in a notebook and in a terminal (on standard
-            error).
+        wanted: whether to show progress; None for yes: in a notebook in its cell, else on standard
+            error, as a view in a terminal or a line a trial.
     """
     if wanted is False:
         yield None
     elif in_notebook():
         yield NotebookOutput()
-    elif wanted or sys.stderr.isatty():
+    elif sys.stderr is None:  # a program without a console
+        yield None
+    elif sys.stderr.isatty():
         from rich.console import Console
 
         from .terminal_view import view
@@ -39,7 +41,9 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         with view(Console(stderr=True, highlight=False)) as show:
             yield show
     else:
-        yield None
+        from .plain_lines import PlainLines, Stream
+
+        yield PlainLines(Stream(sys.stderr), starts=False)
 
 
 def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
@@ -111,13 +115,14 @@ class NotebookOutput:
         self._next = time.monotonic() + EVERY_SECONDS
 
     def _show(self, place: str, content: str) -> None:
-        from IPython.display import HTML, display
+        from IPython.display import DisplayHandle
 
-        drawn = HTML(content)  # type: ignore[no-untyped-call]
+        drawn = {"text/html": content}  # `HTML` warns of frames, whatever they show
         if place in self._places:
-            self._places[place].update(drawn)
+            self._places[place].update(drawn, raw=True)
         else:
-            self._places[place] = display(drawn, display_id=True)  # type: ignore[no-untyped-call]
+            self._places[place] = DisplayHandle()  # type: ignore[no-untyped-call]
+            self._places[place].display(drawn, raw=True)
 
 
 def html(snapshot: Snapshot) -> str:

@@ -7,20 +7,24 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, ranking, text
+from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
 from .caveats import caveats, warmed_up
 from .console import table
 
 MAX_METRICS = 12
+NOTHING = Typed()
 
 
-def print_summary(console: Console, snapshot: Snapshot, space: Space, options: str = "") -> None:
+def print_summary(
+    console: Console, snapshot: Snapshot, space: Space, typed: Typed = NOTHING
+) -> None:
     """Print the summary of a sweep that has ended or was interrupted.
 
     Args:
         space: the search space.
-        options: options with which `automl` finds the sweep, such as `--store runs`.
+        typed: what the next commands repeat.
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
@@ -36,7 +40,7 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
         console.print(Text(line, style="yellow"))
     if warnings:
         console.print()
-    for line in _next_commands(snapshot, options):
+    for line in _next_commands(snapshot, typed):
         console.print(Text(line))
 
 
@@ -159,14 +163,11 @@ def headline(snapshot: Snapshot) -> str:
     return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
 
 
-def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
-    name = f"{snapshot.sweep}{' ' + options if options else ''}"
+def _next_commands(snapshot: Snapshot, typed: Typed) -> list[str]:
+    name = shell_line([snapshot.sweep, *typed.location])
     if snapshot.state == "interrupted":
-        again = snapshot.spec.typed_again if snapshot.spec else ""
-        commands = {
-            "Resume it": f"automl resume {name}{again}",
-            "List its trials": f"automl trials {name}",
-        }
+        again = typed.line(snapshot.spec) if snapshot.spec else f"automl resume {name}"
+        commands = {"Resume it": again, "List its trials": f"automl trials {name}"}
     else:
         commands = {
             "List all trials": f"automl trials {name}",

@@ -15,6 +15,8 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
+from workers.device import peak_memory
+from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
 from workers.functions import saved_state
 from workers.protocol import (
@@ -318,3 +320,46 @@ def double(x, times):
     for _ in range(times):
         x = x + x
     return x
+
+
+FULL = (
+    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be ..."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuDNN Frontend error: unable to find an engine that can run"),
+)
+
+
+@pytest.mark.parametrize("error", FULL)
+def test_a_gpu_that_is_full_is_not_broken(runner, monkeypatch, error):
+    """Another program may have left no room for a context."""
+    cuda = FakeCuda().install(monkeypatch.setattr)
+
+    def full(*given):
+        raise error
+
+    monkeypatch.setattr(cuda, "synchronize", full)
+    monkeypatch.setattr(torch.cuda, "synchronize", full)
+    assert gpu_problem("cuda:0") == ""
+    monkeypatch.setattr(torch.cuda, "set_device", full)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
+    outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), print)
+    assert (outcome.failure, outcome.gpus_full) == ("out_of_memory", "GPU-7")
+    assert not outcome.gpu_lost
+
+
+def test_the_driver_is_asked_once_for_the_memory_of_a_process(runner, monkeypatch):
+    cuda = FakeCuda(allocated=1_000, reserved=2_000).install(monkeypatch.setattr)
+    asked = []
+    monkeypatch.setattr(peak_memory, "process_bytes", lambda pids: asked.append(pids) or 502_000)
+    peak_memory._bytes_beside_allocator.cache_clear()
+    for reserved in (2_000, 9_000):
+        cuda.reserved = reserved
+        monkeypatch.setattr(cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000, raising=False)
+        context = Context(runner.assignment(), print, lambda: None, device="cuda:0")
+        outcome = run(context, lambda trial: {"loss": 1.0})
+        assert outcome.details["gpu_process_bytes"] == 500_000 + reserved
+    peak_memory._bytes_beside_allocator.cache_clear()
+    assert len(asked) == 1

@@ -5,7 +5,6 @@ A thread receives requests, another sends events and heartbeats, and the main th
 
 import errno
 import faulthandler
-import mmap
 import os
 import queue
 import signal
@@ -21,6 +20,7 @@ from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
 from .logs import bounded_log
+from .pickling import share
 from .worker import Worker
 
 
@@ -57,7 +57,8 @@ def main(connection: str, objective: str, workload: str, threads: str, gpus: str
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
-    worker = Worker(_read(int(objective)), workload or None, int(threads), logged, float(gpus))
+    content = share(int(objective)) if int(objective) >= 0 else None
+    worker = Worker(content, workload or None, int(threads), logged, float(gpus))
     _ProcessWorker(pipe, worker).serve()
 
 
@@ -139,12 +140,3 @@ def _end_with_children() -> None:
         os.killpg(os.getpid(), signal.SIGKILL)  # this process leads its group
     finally:
         os._exit(1)
-
-
-def _read(descriptor: int) -> bytes | None:
-    """The content of an open file whose position other processes share."""
-    if descriptor < 0:
-        return None
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-        os.close(descriptor)
-        return content[:]

@@ -19,9 +19,9 @@ from processes import begin, start
 from automl.control.wiring import attend
 from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
 from automl.errors import AutomlError, UsageError
-from automl.ledger import Ledger, lease, recorder
-from automl.ledger import ledger as stored
+from automl.ledger import Ledger
 from automl.ledger.check import check
+from automl.ledger.sqlite_files import SqliteConnection
 from automl.workflows import agents, requests
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report
@@ -53,8 +53,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         def shifted(connection: object) -> float:
             return time.time() + seconds
 
-        for module in (lease, recorder, stored):
-            monkeypatch.setattr(module, "clock", shifted)
+        monkeypatch.setattr(SqliteConnection, "clock", shifted)
 
     return set_ahead
 
