@@ -100,18 +100,11 @@ LOOKING: Final = (
         EVERY_DAY,
         "Write the report of a sweep as an HTML file.",
         "Write the report of a sweep as one HTML file that works offline, also while it runs.",
-        ("automl report nmt", "automl report nmt -o /tmp/nmt.html", "automl report nmt --ax"),
+        ("automl report nmt", "automl report nmt -o /tmp/nmt.html"),
         (
             SWEEP_OR_NEWEST,
             STORE,
             output("SWEEP.html", "FILE", "File to write."),
-            Argument(
-                "ax",
-                bool,
-                "Add Ax's plots of pairs of parameters; takes tens of seconds.",
-                "--ax",
-                default=False,
-            ),
         ),
         "automl.cli.results.report",
         "read",
@@ -153,6 +146,7 @@ LOOKING: Final = (
             "automl logs nmt 7",
             "automl logs nmt 7 --rank 1",
             "automl logs 7                 of the newest sweep",
+            "automl logs nmt               the newest trial",
         ),
         (
             SWEEP_OR_NEWEST,

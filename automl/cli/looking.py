@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core import Noted, Snapshot, Trial, TrialState
+from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.text import (
     configuration,
     configurations,
@@ -67,12 +67,15 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
     """Show the live view until the sweep ends or Ctrl-C is pressed."""
     from automl.report.terminal_view import view
 
+    follower = ledger.follow(sweep)
     with view() as show:
         try:
-            show(snapshot := ledger.snapshot(sweep, condensed=True))
-            while snapshot.state == "running":
+            while True:
+                follower.refresh()
+                show(snapshot := follower.snapshot())
+                if snapshot.state != "running":
+                    return
                 time.sleep(interval)
-                show(snapshot := ledger.snapshot(sweep, condensed=True))
         except KeyboardInterrupt:
             return
 
@@ -105,7 +108,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one."""
     from automl.report.confirmations import read
 
-    snapshot, confirmation = ledger.snapshot(sweep, condensed=True), read(ledger, sweep)
+    snapshot = ledger.snapshot(sweep, condensed=True)
+    confirmation = read(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
@@ -143,7 +147,8 @@ def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
 
 def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
-    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+    (valued,) = ranking.valued([trial], snapshot.goals, snapshot.constraints)
+    return {**trial.summary(), "value": valued.value, "value_from": valued.value_from}
 
 
 def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
@@ -205,12 +210,16 @@ def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
 
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
     """Print the log of a rank, and the traceback of the last attempt."""
-    if trial is None:
-        if not sweep.isdecimal():
-            raise UsageError(f"which trial of {sweep}? such as: automl logs {sweep} 0")
+    if trial is None and sweep.isdecimal():
         sweep, trial = newest_sweep(store), int(sweep)
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
+        if trial is None:
+            begun = [one for one in trials if one.attempts]
+            if not begun:
+                raise UsageError(f"no trial of {sweep} has begun")
+            trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+            say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
         folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from . import ranking
 from .budget import Budget
+from .events import Begun, Ended, Moved, SweepEvent, TrialEvent
 from .goals import Constraint, Goal
 from .spec import SweepSpec
 from .trial import AGENT, Trial, TrialState
@@ -47,7 +48,11 @@ class Snapshot:
         activity: of the controller, in its own process; elsewhere nothing is known of it.
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
+        reason: why it does not run any more; "" while it runs, and if that is not known.
+        share: of the budget that is used, from 0 to 1; None without a limit.
+        events: that came since the snapshot before, for those who follow the sweep.
         spec: of the sweep; None if it is not known.
+        values: of finished trials for the first goal, by number, if they are known.
     """
 
     sweep: str
@@ -65,7 +70,11 @@ class Snapshot:
     activity: Activity = Activity()
     brief: bool = False
     dashboard: str = ""
+    share: float | None = None
+    events: Sequence[SweepEvent] = ()
     spec: SweepSpec | None = None
+    reason: str = ""
+    values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
@@ -76,6 +85,8 @@ class Snapshot:
             seconds: of the sweep so far; status: further fields.
         """
         spec = state.spec
+        is_limited = spec.budget.spent() is not None
+        share = state.use.spent(seconds, len(state.index.known)) if is_limited else None
         return cls(
             spec.name,
             shown,
@@ -84,14 +95,27 @@ class Snapshot:
             spec.constraints,
             spec.budget,
             seconds,
+            reason="" if shown == "running" else state.reason,
+            share=share,
             spec=spec,
+            values=state.values,
             **status,
         )
+
+    def value(self, trial: Trial, index: int = 0) -> float | None:
+        """The value of a trial for a goal; None if it has none."""
+        if index == 0 and trial.state.finished and trial.number in self.values:
+            return self.values[trial.number]
+        return ranking.value(trial, self.goals[index], self.constraints)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal; None if none has succeeded."""
-        return ranking.best(self.trials, self.goals, self.constraints)
+        scored = ((self.value(trial), trial) for trial in self.trials)
+        losses = [
+            (self.goals[0].loss(value), trial) for value, trial in scored if value is not None
+        ]
+        return min(losses, key=lambda item: item[0])[1] if losses else None
 
     @property
     def pareto(self) -> list[Trial]:
@@ -105,6 +129,21 @@ class Snapshot:
             return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
         return spec is not None and spec.workload is None and not spec.command
+
+    @property
+    def changed(self) -> list[Trial]:
+        """The trials that `events` have changed, as they are now, by number."""
+        numbers = {event.trial for event in self.events if isinstance(event, TrialEvent)}
+        return [self.trials[number] for number in sorted(numbers)]
+
+    @property
+    def transitions(self) -> list[tuple[Trial, TrialState]]:
+        """Each trial that `events` bring into another state, as it is now, and that state."""
+        return [
+            (self.trials[one.trial], TrialState.RUNNING if isinstance(one, Begun) else one.state)
+            for one in self.events
+            if isinstance(one, Begun | Ended | Moved)
+        ]
 
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""

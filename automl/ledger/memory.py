@@ -10,11 +10,11 @@ from automl.core import Command, Created, Snapshot, SpecChanged, SweepEvent, Swe
 from automl.core.names import check_name
 from workers.files.folder import Folder
 
-from .pending import PendingEvents
+from .recorder import PendingEvents
 
 
 class MemoryRecorder(PendingEvents):
-    """A `SweepRecorder` that keeps committed events in the list `log`."""
+    """What `Recorder` is, with the committed events in the list `log`."""
 
     def __init__(self, spec: SweepSpec, environment: Mapping[str, Any]) -> None:
         super().__init__(SweepState())
@@ -54,7 +54,7 @@ class MemoryRecorder(PendingEvents):
 
 
 class MemoryLedger:
-    """A `SweepLedger` for the sweeps of this process. They end with it."""
+    """What `Ledger` is, for the sweeps of this process. They end with it."""
 
     def __init__(self) -> None:
         self._recorders: dict[str, MemoryRecorder] = {}

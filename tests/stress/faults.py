@@ -5,18 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from functools import partial
 from typing import Any
-
-import sqlalchemy as sa
 
 from automl.control.controller import Controller
 from automl.control.journal import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
-from automl.ledger import Recorder
+from automl.ledger import Recorder, recorder
 from automl.ledger.lease import Lease
-from automl.ledger.schema import RECORDS
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -64,7 +60,7 @@ def arm(point: str, skip: int = 0) -> None:
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
     _after(Lease, "renew", lambda *_: killer.passed("renewing"))
-    sa.event.listen(sa.Engine, "after_cursor_execute", partial(_executed, killer))
+    _after(recorder, "insert", lambda *_: killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -74,11 +70,6 @@ def _arriving(killer: Killer, event: Any) -> None:
         killer.passed("received")
     if isinstance(event, Outcome):
         killer.passed("ended")
-
-
-def _executed(killer: Killer, _connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-    if statement.startswith(f"INSERT INTO {RECORDS.name} "):
-        killer.passed("writing")
 
 
 def _commits(killer: Killer) -> None:
@@ -102,7 +93,7 @@ def _dispatcher(point: str) -> type:
     return module.RayDispatcher if module else InlineDispatcher
 
 
-def _after(kind: type, name: str, call: Callable[..., Any]) -> None:
+def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
     original = getattr(kind, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -67,6 +67,7 @@ def head(tmp_path: Path, environment: dict[str, str]) -> Iterator[str]:
         f"--port={port}",
         f"--dashboard-port={dashboard}",
         f"--ray-client-server-port={free_port()}",
+        f"--dashboard-agent-listen-port={free_port()}",  # by default one port for all heads
         "--num-cpus=2",
     ]
     options = [

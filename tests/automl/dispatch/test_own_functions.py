@@ -81,7 +81,7 @@ def resumable(trial: Any) -> dict[str, float]:
     for epoch in range(state["epoch"] + 1, 10):
         with (trial.folder / "own.log").open("a") as log:
             log.write(f"{epoch}\n")
-        time.sleep(0.01)
+        time.sleep(0.04)  # a decision to pause arrives within a few epochs, on a busy machine too
         weights = state["weights"] + trial.params["rate"]
         state = {"epoch": epoch, "weights": weights}
         loss = float(np.abs(weights - 5.0).sum())
