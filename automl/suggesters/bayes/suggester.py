@@ -98,7 +98,7 @@ class BayesSuggester(Suggester):
         context = context or SearchContext(Domain(space))
         self._policy = policy
         self._prior = UserPrior(space, context.prior)
-        self._sampler = CandidateSampler(context.domain, self._prior)
+        self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
         self._optimizer = AcquisitionOptimizer(self._sampler)
         self._design = InitialDesign(self._sampler)
         self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
