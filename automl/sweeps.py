@@ -58,7 +58,7 @@ def sweep(
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
-    transfer: str | None = None,
+    transfer: str | Iterable[str] = (),
     prior: Source | Iterable[Source] | None = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -107,8 +107,6 @@ def sweep(
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
             al. 2022).
-        transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
-            best configurations and takes them as a prior.
         prior: finished trials that a new sweep begins with, one source or a list of them: a
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
@@ -134,7 +132,6 @@ def sweep(
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
     arguments.optional(arguments.flag, "progress", progress)
-    arguments.optional(arguments.text, "transfer", transfer)
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
@@ -156,11 +153,12 @@ def sweep(
         max_steps=max_steps,
         resumable=resumable,
         ranks=ranks,
+        transfer=transfer,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
     check_spec(spec, dispatcher, objective, plugins)
-    beginning = Beginning.of(prior, enqueue, pin, transfer)
+    beginning = Beginning.of(prior, enqueue, pin)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         frozen_objects(),

@@ -16,6 +16,8 @@ from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
 
+from .earlier import sweeps_of
+
 SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
 StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper
 
@@ -91,4 +93,4 @@ class Plugins:
 
 
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
-    return SearchContext(domain, spec.beliefs, spec.budget)
+    return SearchContext(domain, spec.beliefs, spec.budget, sweeps_of(spec))

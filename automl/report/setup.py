@@ -47,10 +47,7 @@ def settings(record: Record) -> Rows:
         ("beliefs about good values", _beliefs(record)),
         ("changes of the space", "; ".join(n.message for n in record.notes if n.kind == "space")),
         ("GPUs", "; ".join(note.message for note in record.notes if note.kind == "gpus")),
-        (
-            "from an earlier sweep",
-            "; ".join(note.message for note in record.notes if note.kind == "transfer"),
-        ),
+        ("earlier sweeps", spec.learned_from),
     ]
     return [row for row in rows if row[1]]
 

@@ -7,7 +7,7 @@ enters the acquisition.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -235,34 +235,6 @@ def without_unavailable(
             left = [value for value in values if (name, str(value)) not in unavailable] or None
         if left is not None and (name, None) not in unavailable:
             found[name] = left
-    return found
-
-
-def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
-    """A prior around the best configurations of an earlier sweep.
-
-    Numbers get a normal density around each value. Its width follows their standard deviation
-    (Silverman, "Density estimation", 1986), and is between 5% and 50% of the range. Choices are
-    weighted by how often they occur.
-    """
-    found: dict[str, Any] = {}
-    for name, parameter in space.parameters.items():
-        values = [
-            params[name]
-            for params in configurations
-            if name in params and parameter.legal(params[name])
-        ]
-        if not values or parameter.size == 1:
-            continue
-        if isinstance(parameter, Choice):
-            each = FAVOUR * len(parameter.choices) / 2 / len(values)
-            found[name] = {
-                "weights": {str(c): round(1 + each * values.count(c), 3) for c in parameter.choices}
-            }
-        else:
-            apart = float(np.std([parameter.to_unit(value) for value in values]))
-            spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
-            found[name] = {"at": values, "spread": round(spread, 3)}
     return found
 
 

@@ -100,8 +100,10 @@ class BayesSuggester(Suggester):
         self._prior = UserPrior(space, context.prior)
         self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
         self._optimizer = AcquisitionOptimizer(self._sampler)
-        self._design = InitialDesign(self._sampler)
-        self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
+        self._surrogates = Surrogates(
+            space, self.goals, self.constraints, seed, surrogate, policy, context.earlier
+        )
+        self._design = InitialDesign(self._sampler, self._surrogates.earlier[0].best())
         self._incumbents = self._surrogates.incumbents
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
         self._cost = None
@@ -276,7 +278,7 @@ class BayesSuggester(Suggester):
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
         """A configuration of the initial design: it differs from all others, and may succeed."""
-        if not taken and self._policy.middle_first:
+        if not taken and self._policy.middle_first and not len(self._design.earlier):
             middle = self._design.middle(rng)
             if middle is not None:
                 return middle

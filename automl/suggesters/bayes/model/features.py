@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from search_spaces import Choice, Space
 from .kernel import Features, HyperparameterLayout, HyperparameterPrior
 
 Array = NDArray[np.float64]
+EarlierTrend = Callable[[Array], tuple[Array, Array]]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
 AMPLITUDE = 0.56  # gives a main effect the average variance of one of polynomials
 DIRECTION = 2.0  # prior scale of the weights of a direction, like that of lengthscales
@@ -38,6 +39,7 @@ class FeatureEncoder:
         extra: how many columns of numbers in [0, 1] follow the parameters.
         goal: whether the metric is a goal's loss, which gets a trend and a direction.
         policy: which parts of the prior are on.
+        earlier: what earlier sweeps predict, as `EarlierSweeps.trend`; None if there are none.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class FeatureEncoder:
         *,
         goal: bool = False,
         policy: Policy = ALL_RULES,
+        earlier: EarlierTrend | None = None,
     ) -> None:
         listed = [
             (i, p)
@@ -64,6 +67,7 @@ class FeatureEncoder:
         self.extra = extra
         self.goal = goal
         self.policy = policy
+        self.earlier = earlier
         self.num_parameters = len(space.parameters)
         active = activity(space)
         self.num_active = max(1.0, sum(active[p.name] for _, p in listed) + extra)
@@ -94,14 +98,26 @@ class FeatureEncoder:
                     trend.append(np.stack([t * active, parabola], 1))
         scale = 1.0 / math.sqrt(self.num_active)
         trend = [TREND * scale * columns for columns in trend]
+        mean *= scale
+        if self.earlier is not None:
+            known, columns = self.earlier(unit[:, : self.num_parameters])
+            mean += known
+            trend.append(columns)
         parts = [np.concatenate(listed, 1) for listed in (z, phi, trend)]
         tensors = [torch.from_numpy(part) for part in parts]
-        return Features(tensors[0], tensors[1], torch.from_numpy(scale * mean), tensors[2])
+        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2])
 
     def with_extra(self, count: int) -> FeatureEncoder:
         """The same with this many further columns of numbers."""
         extra = self.extra + count
-        return FeatureEncoder(self.space, self.names, extra, goal=self.goal, policy=self.policy)
+        return FeatureEncoder(
+            self.space,
+            self.names,
+            extra,
+            goal=self.goal,
+            policy=self.policy,
+            earlier=self.earlier,
+        )
 
     def prior(self) -> HyperparameterPrior:
         """The prior, scaled to the number of active parameters.

@@ -1,0 +1,213 @@
+"""What is known before the first trial: earlier sweeps, and knowledge of parameters.
+
+    python benchmarks/suggesters/warm_starts.py --part tables
+    python benchmarks/suggesters/warm_starts.py --part subset --contestants bayes,bayes+related
+    python benchmarks/suggesters/warm_starts.py --part subset --table
+
+`bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
+from the same sweeps with their losses shuffled, `bayes+former` does as `--transfer` did: three
+best configurations, and a prior around the best 15%. `bayes+known` has knowledge of parameters
+that was learned without the data set, `bayes+unknown` without the family of models. Fixed sizes:
+20 problems of the subset or the recorded tables, 3 seeds. The scores are those of `held_out.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.suggesters import held_out  # first: it sets the number of threads
+
+import numpy as np  # isort: skip
+
+from automl.core.goals import parse_goals
+from automl.core.trial import Trial, TrialState
+from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.domain import Domain
+from benchmarks.common import store
+from benchmarks.common.options import benchmark_parser
+from benchmarks.suggesters.contestants import make
+from benchmarks.suggesters.fingerprint import present_fingerprint
+from benchmarks.suggesters.held_out import CACHE, KEYS, Judged, Task
+from benchmarks.suggesters.suggesters import one_thread
+from search_spaces import Choice, Space
+
+ROWS: Final = store.RESULTS / "warm_starts.jsonl"
+CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated", "bayes+former")
+SEEDS: Final = 3
+EARLIER: Final = 40  # trials of an earlier sweep
+SOURCE_SEED: Final = 11
+BEST: Final = 0.15  # part of an earlier sweep that `bayes+former` takes as good
+
+
+def family(problem: Judged) -> str:
+    """The name of the family of models that a problem tunes."""
+    return problem.name.partition("_")[0]
+
+
+def earlier_sweep(problem: Judged) -> EarlierSweep:
+    """A sweep of TPE on a problem, kept on disk."""
+    path = CACHE.parent / "earlier" / f"{problem.name}.json"
+    if not path.exists():
+        suggester = make("tpe", Task(problem.space), SOURCE_SEED)  # type: ignore[arg-type]
+        rng = np.random.default_rng([SOURCE_SEED, zlib.crc32(problem.name.encode())])
+        trials: list[Trial] = []
+        for number in range(EARLIER):
+            params = suggester.suggest(trials, [])[0]
+            metrics = {"loss": problem.seen(params, rng)}
+            trials.append(Trial(number, params, TrialState.COMPLETED, metrics=metrics))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps([[t.params, t.metrics["loss"]] for t in trials]))
+    rows = json.loads(path.read_text())
+    return EarlierSweep(problem.name, [p for p, _ in rows], {"loss": [loss for _, loss in rows]})
+
+
+def shuffled(sweep: EarlierSweep) -> EarlierSweep:
+    """The sweep with its losses in random order."""
+    rng = np.random.default_rng(zlib.crc32(sweep.name.encode()))
+    losses = rng.permutation(sweep.losses["loss"])
+    return EarlierSweep(sweep.name, sweep.params, {"loss": losses.tolist()})
+
+
+class FormerTransfer(BayesSuggester):
+    """`bayes` after three best configurations, with a prior around the best of earlier sweeps."""
+
+    def __init__(self, space: Space, sweeps: Sequence[EarlierSweep], seed: int) -> None:
+        good = []
+        for sweep in sweeps:
+            order = np.argsort(sweep.losses["loss"], kind="stable")
+            good.append([sweep.params[i] for i in order[: max(3, round(BEST * len(order)))]])
+        self.first = [params for each in zip(*good, strict=True) for params in each][:3]
+        beliefs = prior_from_best(space, [params for each in good for params in each])
+        context = SearchContext(Domain(space), beliefs)
+        super().__init__(space, parse_goals("minimize loss"), seed=seed, context=context)
+
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Any]:
+        if len(history) < len(self.first):
+            return [self.space.complete(self.first[len(history)])]
+        return super().suggest(history, pending, count)
+
+
+def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A prior around the best configurations of an earlier sweep.
+
+    Numbers get a normal density around each value. Its width follows their standard deviation
+    (Silverman, "Density estimation", 1986), and is between 5% and 50% of the range. Choices are
+    weighted by how often they occur.
+    """
+    found: dict[str, Any] = {}
+    for name, parameter in space.parameters.items():
+        values = [
+            params[name]
+            for params in configurations
+            if name in params and parameter.legal(params[name])
+        ]
+        if not values or parameter.size == 1:
+            continue
+        if isinstance(parameter, Choice):
+            each = 4.0 * len(parameter.choices) / 2 / len(values)
+            found[name] = {
+                "weights": {str(c): round(1 + each * values.count(c), 3) for c in parameter.choices}
+            }
+        else:
+            apart = float(np.std([parameter.to_unit(value) for value in values]))
+            spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
+            found[name] = {"at": values, "spread": round(spread, 3)}
+    return found
+
+
+def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:
+    """The contestant of one run.
+
+    Args:
+        listed: every problem, for earlier sweeps.
+    """
+    goals = parse_goals("minimize loss")
+    like = [p for p in listed if family(p) == family(problem) and p.name != problem.name]
+    kind = name.partition("+")[2]
+    sweeps: list[EarlierSweep] = []
+    if kind in ("related", "unrelated", "former"):
+        sweeps = [earlier_sweep(other) for other in like]
+    if kind == "former":
+        return FormerTransfer(problem.space, sweeps, seed)
+    if kind == "unrelated":
+        sweeps = [shuffled(sweep) for sweep in sweeps]
+    context = SearchContext(Domain(problem.space), earlier=sweeps)
+    return BayesSuggester(problem.space, goals, seed=seed, context=context)
+
+
+def measure(
+    options: argparse.Namespace, targets: Sequence[Judged], listed: Sequence[Judged]
+) -> None:
+    """Measure the missing runs, seed by seed."""
+    known = store.load(options.rows, *KEYS)
+    started = time.perf_counter()
+    for seed in range(options.seeds):
+        for problem in targets:
+            for name in options.contestants:
+                if (problem.name, name, seed, present_fingerprint()) in known:
+                    continue
+                if time.perf_counter() - started > 60 * options.minutes:
+                    return
+                suggester = made(name, problem, listed, seed)
+                row = held_out.run(name, problem, seed, options.trials, suggester)
+                store.append(options.rows, {**row, "code": present_fingerprint()})
+                print(f"{name:18s} {problem.name:28s} {seed} {row['score']}", flush=True)
+
+
+def table(rows: Sequence[Mapping[str, Any]], targets: Sequence[Judged], against: str) -> str:
+    """Regret of each contestant, and its paired difference from one of them."""
+    known, code = held_out.scales(), present_fingerprint()
+    names = {problem.name for problem in targets} & known.keys()
+    runs: dict[str, held_out.Runs] = {}
+    for row in rows:
+        if row["problem"] in names and row["code"] == code:
+            found = held_out.regrets(row, known[row["problem"]])
+            runs.setdefault(row["suggester"], {})[row["problem"], row["seed"]] = found
+    lines = []
+    for name, found in sorted(runs.items()):
+        count = min(len(found) and len(next(iter(found.values()))), len(held_out.AT))
+        means = " ".join(f"{held_out.mean_regret(found, i):7.3f}" for i in range(count))
+        gaps = [held_out.difference(found, runs.get(against, {}), i) for i in range(count)]
+        told = "" if name == against else ", ".join(map(str, gaps))
+        lines.append(f"{name:18s} ({len(found)}) {means}   {told}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print the table."""
+    options = benchmark_parser(__doc__, "a table, one seed, 10 trials")
+    options.add_argument("--part", default="subset", choices=("subset", "tables"))
+    options.add_argument("--contestants", default=CONTESTANTS, type=lambda text: text.split(","))
+    options.add_argument("--seeds", type=int, default=SEEDS)
+    options.add_argument("--trials", type=int, default=held_out.AT[-1])
+    options.add_argument("--rows", type=Path, default=ROWS)
+    options.add_argument("--minutes", type=float, default=math.inf, help="begin no run later")
+    options.add_argument("--against", default="bayes")
+    given = options.parse_args()
+    one_thread()
+    part = "tables" if given.quick or given.part == "tables" else "develop"
+    listed = held_out.problems(part)
+    targets = listed[::3] if part == "develop" else listed
+    targets = [p for p in targets if sum(family(p) == family(other) for other in listed) > 1]
+    if given.quick:
+        for name in given.contestants:
+            suggester = made(name, targets[0], listed, 0)
+            print(name, held_out.run(name, targets[0], 0, 10, suggester)["seen"])
+        return
+    if not given.table:
+        measure(given, targets, listed)
+    print(table(store.read(given.rows), targets, given.against))
+
+
+if __name__ == "__main__":
+    main()
