@@ -52,6 +52,7 @@ class Optimizer:
         name: of the sweep in the store; if the store has it already, it is continued. The space may
             have changed since then, see `resume` of `automl.sweep`.
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
+        knowledge: "auto" to begin near the usual values of well-known parameters.
         transfer: earlier sweeps of the store to learn from: "auto", or their names.
 
     Raises:
@@ -79,6 +80,7 @@ class Optimizer:
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
+        knowledge: str = SweepSpec.knowledge,
         transfer: str | Iterable[str] = (),
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
@@ -92,6 +94,7 @@ class Optimizer:
             max_retries=0,
             beliefs=beliefs,
             metrics=metrics,
+            knowledge=knowledge,
             transfer=transfer,
         )
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)

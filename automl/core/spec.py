@@ -30,6 +30,7 @@ from .keys import (
     keys_of,
     listed,
     mapped,
+    one_of,
     whole,
 )
 from .metrics import declared
@@ -245,6 +246,13 @@ class SweepSpec:
         "stop_grace: 1m",
         10.0,
         "`10s`",
+    )
+    knowledge: str = key(
+        one_of("auto", "none"),
+        "`auto`: the search begins near the usual values of well-known parameters, such as a "
+        "learning rate. See [knowledge](../guides/prior-knowledge.md#usual-values).",
+        "knowledge: auto",
+        "none",
     )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),

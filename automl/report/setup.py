@@ -47,6 +47,7 @@ def settings(record: Record) -> Rows:
         ("beliefs about good values", _beliefs(record)),
         ("changes of the space", "; ".join(n.message for n in record.notes if n.kind == "space")),
         ("GPUs", "; ".join(note.message for note in record.notes if note.kind == "gpus")),
+        ("usual values", _usual(record)),
         ("earlier sweeps", spec.learned_from),
     ]
     return [row for row in rows if row[1]]
@@ -125,6 +126,13 @@ def _beliefs(record: Record) -> str:
         f"{name} {prior}"
         for name, prior in UserPrior(record.space, record.spec.beliefs).by_name.items()
     )
+
+
+def _usual(record: Record) -> str:
+    from automl.suggesters.knowledge import usual_values
+
+    known = record.spec.knowledge == "auto"
+    return usual_values(record.space, record.spec.beliefs) if known else ""
 
 
 def _given(record: Record) -> str:

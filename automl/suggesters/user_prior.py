@@ -91,13 +91,8 @@ class ParameterPrior:
             cells = np.minimum((np.nan_to_num(unit) * len(mass)).astype(int), len(mass) - 1)
             found = mass[cells] * len(mass)
         else:
-            centres = self._centres()
-            apart = (np.nan_to_num(unit)[:, None] - centres) / self.spread
-            bumps = np.exp(-0.5 * apart**2) / (self.spread * math.sqrt(2 * math.pi))
-            inside = np.array(
-                [_normal((1 - c) / self.spread) - _normal(-c / self.spread) for c in centres]
-            )
-            found = (bumps / inside).mean(1)
+            x = np.nan_to_num(unit)[:, None]
+            found = truncated_normal(x, self._centres(), self.spread).mean(1)
         return np.where(np.isnan(unit), 1.0, FLOOR + (1 - FLOOR) * found)
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
@@ -274,6 +269,13 @@ def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...
     return tuple(found)
 
 
+def truncated_normal(x: Array, centres: Array, spread: float) -> Array:
+    """Density of coordinates in [0, 1] around centres, which are broadcast against them."""
+    bumps = np.exp(-0.5 * ((x - centres) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+    return np.asarray(bumps / (_normal((1 - centres) / spread) - _normal(-centres / spread)))
+
+
+@np.vectorize
 def _normal(z: float) -> float:
     """The normal distribution function."""
     return 0.5 * math.erfc(-z / math.sqrt(2))

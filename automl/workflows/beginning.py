@@ -12,6 +12,7 @@ from automl.core.plugin_choice import PluginChoice
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.knowledge import usual_values
 from search_spaces.validation import plain_params
 from workers.protocol import Params
 
@@ -83,6 +84,8 @@ def begin(
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
     spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
+    if text := usual_values(spec.space, spec.beliefs) if spec.knowledge == "auto" else "":
+        tell(text, False)
     if spec.earlier:
         tell(f"learns from {spec.learned_from}", False)
     name = spec.name

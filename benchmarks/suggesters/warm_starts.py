@@ -14,7 +14,6 @@ that was learned without the data set, `bayes+unknown` without the family of mod
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 import zlib
@@ -27,46 +26,28 @@ from benchmarks.suggesters import held_out  # first: it sets the number of threa
 import numpy as np  # isort: skip
 
 from automl.core.goals import parse_goals
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from benchmarks.common import store
 from benchmarks.common.options import benchmark_parser
-from benchmarks.suggesters.contestants import make
+from benchmarks.suggesters.earlier_sweeps import earlier_sweep
 from benchmarks.suggesters.fingerprint import present_fingerprint
-from benchmarks.suggesters.held_out import CACHE, KEYS, Judged, Task
+from benchmarks.suggesters.held_out import KEYS, Judged
+from benchmarks.suggesters.learn_knowledge import learn
 from benchmarks.suggesters.suggesters import one_thread
 from search_spaces import Choice, Space
 
 ROWS: Final = store.RESULTS / "warm_starts.jsonl"
 CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated", "bayes+former")
 SEEDS: Final = 3
-EARLIER: Final = 40  # trials of an earlier sweep
-SOURCE_SEED: Final = 11
 BEST: Final = 0.15  # part of an earlier sweep that `bayes+former` takes as good
 
 
 def family(problem: Judged) -> str:
     """The name of the family of models that a problem tunes."""
     return problem.name.partition("_")[0]
-
-
-def earlier_sweep(problem: Judged) -> EarlierSweep:
-    """A sweep of TPE on a problem, kept on disk."""
-    path = CACHE.parent / "earlier" / f"{problem.name}.json"
-    if not path.exists():
-        suggester = make("tpe", Task(problem.space), SOURCE_SEED)  # type: ignore[arg-type]
-        rng = np.random.default_rng([SOURCE_SEED, zlib.crc32(problem.name.encode())])
-        trials: list[Trial] = []
-        for number in range(EARLIER):
-            params = suggester.suggest(trials, [])[0]
-            metrics = {"loss": problem.seen(params, rng)}
-            trials.append(Trial(number, params, TrialState.COMPLETED, metrics=metrics))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps([[t.params, t.metrics["loss"]] for t in trials]))
-    rows = json.loads(path.read_text())
-    return EarlierSweep(problem.name, [p for p, _ in rows], {"loss": [loss for _, loss in rows]})
 
 
 def shuffled(sweep: EarlierSweep) -> EarlierSweep:
@@ -141,7 +122,13 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
         return FormerTransfer(problem.space, sweeps, seed)
     if kind == "unrelated":
         sweeps = [shuffled(sweep) for sweep in sweeps]
-    context = SearchContext(Domain(problem.space), earlier=sweeps)
+    knowledge = {}
+    if kind in ("known", "unknown"):
+        left = [p for p in held_out.problems("develop") if p.name != problem.name]
+        if kind == "unknown":
+            left = [p for p in left if family(p) != family(problem)]
+        knowledge = learn([(p.space, earlier_sweep(p)) for p in left])
+    context = SearchContext(Domain(problem.space), earlier=sweeps, knowledge=knowledge)
     return BayesSuggester(problem.space, goals, seed=seed, context=context)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
@@ -29,7 +30,7 @@ class CandidateSampler:
     """
 
     def __init__(
-        self, domain: Domain, prior: UserPrior | None = None, *, ends: bool = False
+        self, domain: Domain, prior: UserPrior | InformedPrior | None = None, *, ends: bool = False
     ) -> None:
         self.domain = domain
         self.ends = ends

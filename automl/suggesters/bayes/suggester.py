@@ -14,6 +14,7 @@ from torch import Tensor
 from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 from workers.protocol import Params
@@ -97,7 +98,9 @@ class BayesSuggester(Suggester):
         super().__init__(space, goals, constraints, seed=seed)
         context = context or SearchContext(Domain(space))
         self._policy = policy
-        self._prior = UserPrior(space, context.prior)
+        self._prior: UserPrior | InformedPrior = UserPrior(space, context.prior)
+        if context.knowledge:
+            self._prior = InformedPrior(self._prior, context.knowledge)
         self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
         self._optimizer = AcquisitionOptimizer(self._sampler)
         self._surrogates = Surrogates(
