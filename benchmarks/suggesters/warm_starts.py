@@ -30,6 +30,7 @@ from automl.core.trial import Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
+from automl.suggesters.user_prior import best_of, prior_from_best
 from benchmarks.common import store
 from benchmarks.common.options import benchmark_parser
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
@@ -37,12 +38,11 @@ from benchmarks.suggesters.fingerprint import present_fingerprint
 from benchmarks.suggesters.held_out import KEYS, Judged
 from benchmarks.suggesters.learn_knowledge import learn
 from benchmarks.suggesters.suggesters import one_thread
-from search_spaces import Choice, Space
+from search_spaces import Space
 
 ROWS: Final = store.RESULTS / "warm_starts.jsonl"
 CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated", "bayes+former")
 SEEDS: Final = 3
-BEST: Final = 0.15  # part of an earlier sweep that `bayes+former` takes as good
 
 
 def family(problem: Judged) -> str:
@@ -61,10 +61,7 @@ class FormerTransfer(BayesSuggester):
     """`bayes` after three best configurations, with a prior around the best of earlier sweeps."""
 
     def __init__(self, space: Space, sweeps: Sequence[EarlierSweep], seed: int) -> None:
-        good = []
-        for sweep in sweeps:
-            order = np.argsort(sweep.losses["loss"], kind="stable")
-            good.append([sweep.params[i] for i in order[: max(3, round(BEST * len(order)))]])
+        good = [best_of(sweep, "loss") for sweep in sweeps]
         self.first = [params for each in zip(*good, strict=True) for params in each][:3]
         beliefs = prior_from_best(space, [params for each in good for params in each])
         context = SearchContext(Domain(space), beliefs)
@@ -76,34 +73,6 @@ class FormerTransfer(BayesSuggester):
         if len(history) < len(self.first):
             return [self.space.complete(self.first[len(history)])]
         return super().suggest(history, pending, count)
-
-
-def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A prior around the best configurations of an earlier sweep.
-
-    Numbers get a normal density around each value. Its width follows their standard deviation
-    (Silverman, "Density estimation", 1986), and is between 5% and 50% of the range. Choices are
-    weighted by how often they occur.
-    """
-    found: dict[str, Any] = {}
-    for name, parameter in space.parameters.items():
-        values = [
-            params[name]
-            for params in configurations
-            if name in params and parameter.legal(params[name])
-        ]
-        if not values or parameter.size == 1:
-            continue
-        if isinstance(parameter, Choice):
-            each = 4.0 * len(parameter.choices) / 2 / len(values)
-            found[name] = {
-                "weights": {str(c): round(1 + each * values.count(c), 3) for c in parameter.choices}
-            }
-        else:
-            apart = float(np.std([parameter.to_unit(value) for value in values]))
-            spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
-            found[name] = {"at": values, "spread": round(spread, 3)}
-    return found
 
 
 def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:

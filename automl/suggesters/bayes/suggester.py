@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import SearchContext, Suggester
+from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
-from automl.suggesters.user_prior import UserPrior
+from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -98,7 +98,9 @@ class BayesSuggester(Suggester):
         super().__init__(space, goals, constraints, seed=seed)
         context = context or SearchContext(Domain(space))
         self._policy = policy
-        self._prior: UserPrior | InformedPrior = UserPrior(space, context.prior)
+        self._prior: UserPrior | InformedPrior = UserPrior(
+            space, {**self._prior_of(context.earlier), **context.prior}
+        )
         if context.knowledge:
             self._prior = InformedPrior(self._prior, context.knowledge)
         self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
@@ -208,6 +210,11 @@ class BayesSuggester(Suggester):
             parts = acquisition.parts(unit)
         terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
         return Explanation(terms[0], other, terms[1] if other is not None else {})
+
+    def _prior_of(self, earlier: Sequence[EarlierSweep]) -> dict[str, Any]:
+        """A prior around the best configurations of earlier sweeps."""
+        found = [best_of(sweep, self.goals[0].metric) for sweep in earlier]
+        return prior_from_best(self.space, [params for each in found for params in each])
 
     def _acquisition(
         self, data: TrialData, num_pending: int, history: Sequence[Trial]

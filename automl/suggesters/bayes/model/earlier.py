@@ -29,7 +29,7 @@ from .transforms import Transform
 
 RHO = 0.6  # prior mean of the sum of the weights
 SPREAD = 0.6  # prior deviation of the sum of the weights
-PARTICLES = 2  # hyperparameter vectors of an earlier sweep's surrogate
+MAP = Sampling(num_particles=1, trajectories=0)  # of an earlier sweep: the mode is enough
 MIN_EARLIER = 5  # trials with a value, of a sweep that teaches
 
 
@@ -81,7 +81,7 @@ class EarlierSweeps:
     def _fit(self, table: _Table) -> tuple[FeatureEncoder, Ensemble]:
         encoder = FeatureEncoder(self.space, table.shared, goal=True)
         rows = best_and_random(table.losses, MAX_FITTED, self.seed)
-        fitter = GPFitter(encoder, encoder.prior(), self.seed, Sampling(PARTICLES))
+        fitter = GPFitter(encoder, encoder.prior(), self.seed, MAP)
         y = Transform.fit(table.losses)(table.losses)
         return encoder, fitter.fit(table.unit[rows], y[rows])[0]
 
