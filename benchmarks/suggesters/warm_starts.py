@@ -5,7 +5,7 @@
     python benchmarks/suggesters/warm_starts.py --part subset --table
 
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
-from the same sweeps with their losses shuffled, `bayes+former` does as `--transfer` did: three
+from random configurations with the losses of these sweeps, `bayes+former` does as `--transfer` did: three
 best configurations, and a prior around the best 15%. `bayes+known` has knowledge of parameters
 that was learned without the data set, `bayes+unknown` without the family of models. Fixed sizes:
 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of `held_out.py`.
@@ -50,11 +50,10 @@ def family(problem: Judged) -> str:
     return problem.name.partition("_")[0]
 
 
-def shuffled(sweep: EarlierSweep) -> EarlierSweep:
-    """The sweep with its losses in random order."""
+def unrelated(sweep: EarlierSweep, space: Space) -> EarlierSweep:
+    """Random configurations with the losses of a sweep."""
     rng = np.random.default_rng(zlib.crc32(sweep.name.encode()))
-    losses = rng.permutation(sweep.losses["loss"])
-    return EarlierSweep(sweep.name, sweep.params, {"loss": losses.tolist()})
+    return EarlierSweep(sweep.name, space.sample(rng, len(sweep.params)), sweep.losses)
 
 
 class FormerTransfer(BayesSuggester):
@@ -90,7 +89,7 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
     if kind == "former":
         return FormerTransfer(problem.space, sweeps, seed)
     if kind == "unrelated":
-        sweeps = [shuffled(sweep) for sweep in sweeps]
+        sweeps = [unrelated(sweep, problem.space) for sweep in sweeps]
     knowledge = {}
     if kind in ("known", "unknown"):
         left = [p for p in held_out.problems("develop") if p.name != problem.name]
