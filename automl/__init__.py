@@ -58,7 +58,10 @@ def __getattr__(name: str) -> Any:
         globals()[name] = version("automl")  # as in pyproject.toml when it was installed
         return globals()[name]
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from search_spaces.hints import MODULE, hint
+
+        missing = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(f"{missing}{hint(MODULE, name)}", name=name)
     collects = gc.isenabled()
     gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
     try:

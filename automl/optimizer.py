@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
+from search_spaces.hints import hinted
 from search_spaces.validation import plain_params, show
-from workers.context import number_of
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.beginning import create, read_spec
@@ -33,7 +33,7 @@ from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
-from .ledger.engines import IN_MEMORY
+from .ledger.database import IN_MEMORY
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 
@@ -68,6 +68,7 @@ class Optimizer:
         0
     """
 
+    @hinted
     def __init__(
         self,
         space: Space | Mapping[str, Any],
@@ -157,7 +158,7 @@ class Optimizer:
         with self._lock:
             current = self._running(trial)
             step = arguments.whole("a step", step)
-            numbers = _numbers(metrics)
+            numbers = arguments.numbers(metrics)
             seconds = numbers.get("seconds", self._writer.seconds_running(current))
             last = current.reports[-1] if current.reports else None
             again = last is not None and last.attempt == current.attempts
@@ -290,13 +291,8 @@ class Optimizer:
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
         """Metrics as a user gives them: by name, or the bare value of the only goal."""
         if metrics is None or isinstance(metrics, Mapping):
-            return _numbers({} if metrics is None else metrics)
-        goals = [goal.metric for goal in self._spec.goals]
-        if len(goals) > 1 or isinstance(metrics, str | bytes | bool):
-            example = ", ".join(f"{name!r}: 0.5" for name in goals)
-            shown = arguments.shown(metrics)
-            raise UsageError(f"metrics map names to numbers, such as {{{example}}}; got {shown}")
-        return _numbers({goals[0]: metrics})
+            return arguments.numbers({} if metrics is None else metrics)
+        return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)
 
     def _running(self, trial: Trial | int) -> Trial:
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
@@ -311,19 +307,6 @@ class Optimizer:
 
     def _commit(self) -> None:
         self._recorder.commit(self._writer.now)
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    for key, value in metrics.items():
-        try:
-            found[arguments.text("a metric's name", key)] = number_of(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            if isinstance(error, UsageError):
-                raise
-            shown = arguments.shown(value)
-            raise UsageError(f"metric {key!r} must be a number, got {shown}") from error
-    return found
 
 
 def _check_failure(failure: str) -> None:

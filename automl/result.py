@@ -6,7 +6,9 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from search_spaces.hints import RESULT, no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError
@@ -46,7 +48,8 @@ class Result:
     def best(self) -> Trial:
         """The best trial by the first goal: its `value` is what the goal compares.
 
-        Its `metrics` are those of its last report, updated by what the objective returned.
+        `value_from` says whether the objective returned it, or in which report it was. Its
+        `metrics` are those of its last report, updated by what the objective returned.
 
         Raises:
             AutomlError: no trial has succeeded; the message quotes the commonest cause.
@@ -122,7 +125,7 @@ class Result:
             raise UsageError(f"path must name a file, got {arguments.shown(path)}")
         import_module("automl.report.page").save(self._record(), path)
 
-    def figure(self, name: str) -> Any:
+    def figure(self, name: str = "") -> Any:
         """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
 
         Args:
@@ -137,6 +140,9 @@ class Result:
         arguments.text("name of a figure", name)
         return import_module("automl.report.figures").figure(self.snapshot, name)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, RESULT, name)
+
     def _repr_html_(self) -> str:
         """The answer, the best trials and figures, as notebooks show them."""
         found: str = import_module("automl.report.notebook").card(self.snapshot)
@@ -144,11 +150,15 @@ class Result:
 
     def __repr__(self) -> str:
         best = self.snapshot.best
-        found = "no successful trial"
-        if best is not None:
-            value = text.goal_value(best, self.snapshot)
-            found = f"best trial {best.number} with {self.snapshot.goals[0].metric} {value:.6g}"
-        return f"Result({self.name!r}, {self.state}, {len(self.trials)} trials, {found})"
+        if best is None:
+            found = text.why_no_best(self.snapshot)
+        else:
+            best = self.best
+            metric = self.snapshot.goals[0].metric
+            found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
+        early = text.why_early(self.snapshot)
+        parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
+        return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 
     def _record(self) -> Any:
         """What the report is made of."""

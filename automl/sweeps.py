@@ -4,15 +4,16 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
+from search_spaces.hints import hinted
 from workers.protocol import Metric
 
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_not_importing, check_spec
-from .control.wiring import conduct
 from .core import (
     Budget,
     Constraint,
@@ -24,20 +25,22 @@ from .core import (
     read_budget,
 )
 from .core.garbage import frozen_objects
+from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
-from .ledger import Ledger
-from .result import Result
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
-from .trackers.live import tracked
-from .workflows.beginning import Beginning, begin
-from .workflows.import_trials import Source
+
+if TYPE_CHECKING:
+    from .ledger import Ledger
+    from .result import Result
+    from .workflows.import_trials import Source
 
 Objective = Callable[[Any], Any]
 
 
+@hinted
 @explained
 def sweep(
     objective: Objective,
@@ -60,7 +63,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
-    prior: Source | Iterable[Source] | None = None,
+    prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
@@ -71,7 +74,8 @@ def sweep(
     max_retries: int = SweepSpec.max_retries,
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
-) -> Result:
+    on_interrupt: str = "raise",
+) -> "Result":
     """Search a space with your own objective.
 
     Args:
@@ -112,26 +116,32 @@ def sweep(
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         pin: limits by parameter: a value, a range (low, high), or a list of choices.
-        progress: whether to show the progress; None for yes in a terminal (on standard error) and
-            in a notebook.
+        progress: whether to show the progress; None for yes: in a notebook, else on standard
+            error, as a view in a terminal or a line a trial. False is silent.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
+        on_interrupt: what Ctrl-C and SIGTERM lead to, once the sweep can be resumed: "raise" for
+            KeyboardInterrupt, "return" for the result so far. A second Ctrl-C ends the trials at
+            once.
 
     Every other keyword is a key of a configuration too and means the same; `help` lists them, and
     the reference of the configuration has an example of each.
 
     Returns:
-        The result when the budget is reached, or after Ctrl-C; then the sweep can be resumed.
+        The result when the budget is reached.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C; the message says how the sweep is resumed.
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
     check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
+    if on_interrupt not in ("raise", "return"):
+        raise arguments.WrongValue("on_interrupt", "'raise' or 'return'", on_interrupt)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
@@ -160,13 +170,19 @@ def sweep(
         artifacts="" if artifacts is None else artifacts,
     )
     check_spec(spec, dispatcher, objective, plugins)
-    beginning = Beginning.of(prior, enqueue, pin)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
-        closing(Ledger.open(store, create=True)) as ledger,
+        _opened(store) as ledger,
     ):
+        from .control.wiring import conduct
+        from .result import Result
+        from .trackers.live import tracked
+        from .workflows.beginning import Beginning, begin
+
+        beginning = Beginning.of(prior, enqueue, pin)
+        spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
         spec = begin(
@@ -182,7 +198,13 @@ def sweep(
 
         if progress is not False:
             shown.say_which(wanted, spec.name, earlier, note)
-        with shown.progress(progress) as show, tracked(spec, ledger, show, written) as on_change:
+            shown.say_ambiguous(space)
+        again = python_call(spec.name)
+        with (
+            told_how_to_resume(again),
+            shown.progress(progress) as show,
+            tracked(spec, ledger, show, written) as on_change,
+        ):
             snapshot = conduct(
                 spec,
                 ledger,
@@ -193,15 +215,28 @@ def sweep(
                 local=ray_address is None,
                 plugins=plugins,
             )
-            return Result(snapshot, store)
+    if snapshot.state == "interrupted" and on_interrupt == "raise":
+        raise KeyboardInterrupt(
+            f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
+        )
+    if progress is not False:
+        shown.say_why(snapshot)
+    return Result(snapshot, store)
+
+
+def _opened(store: str, *, readonly: bool = False) -> "closing[Ledger]":
+    """A store; its package is imported while the workers start, since that takes as long."""
+    from .ledger import Ledger
+
+    return closing(Ledger.open(store, create=not readonly, readonly=readonly))
 
 
 def _warn(text: str, incomplete: bool) -> None:
     if incomplete:
-        warnings.warn(f"prior {text}", stacklevel=4)
+        warnings.warn(f"prior {text}", stacklevel=5)
 
 
-def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
+def load(name: str, store: str | os.PathLike[str] | None = None) -> "Result":
     """The present result of a sweep that has ended, or that runs in another process.
 
     Args:
@@ -214,14 +249,16 @@ def load(name: str, store: str | os.PathLike[str] | None = None) -> Result:
     """
     name = arguments.text("name", name)
     store = ".automl" if store is None else arguments.location("store", store)
-    with closing(Ledger.open(store, readonly=True)) as ledger:
+    from .result import Result
+
+    with _opened(store, readonly=True) as ledger:
         return Result(ledger.snapshot(name), store)
 
 
 def run(
     spec: SweepSpec,
     *,
-    ledger: Ledger,
+    ledger: "Ledger",
     objective: Objective | None = None,
     dispatcher: str = "ray",
     ray_address: str | None = None,
@@ -253,6 +290,9 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
+    from .control.wiring import conduct
+    from .trackers.live import tracked
+
     with (
         tracked(spec, ledger, on_change) as watch,
         starting(dispatcher, spec, objective, ray_address) as start,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .conditions import check_conditions, count_configurations, parents_first
 from .constraints import BoolArray, ConstraintEvaluator, check_types
 from .errors import SpaceError
-from .expressions import Expression
+from .expressions import Expression, quoted
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
 from .validation import show
@@ -36,7 +36,10 @@ class SpaceDefinition:
             raise SpaceError(
                 f"constraints are texts such as 'batch * width <= 4096', got {show(given)}"
             )
-        self.constraints = tuple(c if isinstance(c, Expression) else Expression(c) for c in given)
+        self.constraints = tuple(
+            c if isinstance(c, Expression) else Expression(quoted(c, self.parameters))
+            for c in given
+        )
         for constraint in self.constraints:
             self._check_names(constraint)
         self._names = tuple(self.parameters)

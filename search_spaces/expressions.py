@@ -10,8 +10,9 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from .errors import SpaceError
@@ -21,6 +22,7 @@ MAX_LENGTH: Final = 4000
 MAX_NODES: Final = 1000
 MAX_DEPTH: Final = 100
 MAX_BITS: Final = 1024
+_QUOTED: Final = re.compile(r"`([^`]*)`")
 
 Evaluate = Callable[[Mapping[str, Any]], Any]
 
@@ -28,6 +30,20 @@ GRAMMAR: Final = (
     "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, "
     "numbers and strings"
 )
+
+
+def quoted(text: str, names: Iterable[str]) -> str:
+    """The text with backticks around those of these names that hold a hyphen.
+
+    Example:
+        >>> quoted("batch-size >= 8", ["batch-size"])
+        '`batch-size` >= 8'
+    """
+    hyphened = sorted((name for name in names if "-" in name), key=len, reverse=True)
+    if not hyphened or not isinstance(text, str):
+        return text
+    any_of = "|".join(map(re.escape, hyphened))
+    return re.sub(rf"(?<![\w.`'\"-])(?:{any_of})(?![\w.`'\"-])", r"`\g<0>`", text)
 
 
 class NoResultError(ArithmeticError):
@@ -41,7 +57,8 @@ class Expression:
     the condition is false.
 
     Args:
-        text: such as `width % num_heads == 0 and dropout < 0.5`.
+        text: such as `width % num_heads == 0 and dropout < 0.5`. A name with a hyphen, which would
+            be a minus, is in backticks.
 
     Attributes:
         names: the parameters in the text, in order of appearance.
@@ -108,7 +125,7 @@ class _Bind(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.values:
-            return node
+            return ast.Name(f"`{node.id}`", node.ctx) if "-" in node.id else node
         value = self.values[node.id]
         if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # keeps its parentheses under `**`
@@ -128,10 +145,16 @@ def _checked_text(text: object) -> str:
 
 
 def _parse(text: str) -> ast.expr:
+    names: dict[str, str] = {}  # those in backticks, by what stands for them
+
+    def stand_in(found: re.Match[str]) -> str:
+        names[f"_quoted_{len(names)}"] = found[1]
+        return f"_quoted_{len(names) - 1}"
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text, mode="eval").body
+            tree = ast.parse(_QUOTED.sub(stand_in, text), mode="eval").body
     except SyntaxError as error:
         raise SpaceError(
             f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}"
@@ -157,11 +180,17 @@ def _parse(text: str) -> ast.expr:
             for child in ast.iter_child_nodes(node)
             if isinstance(child, ast.expr)
         ]
-    return cast(ast.expr, _DottedNames().visit(tree))
+    return cast(ast.expr, _Names(names).visit(tree))
 
 
-class _DottedNames(ast.NodeTransformer):
-    """Makes one name of `model.lr`."""
+class _Names(ast.NodeTransformer):
+    """Makes one name of `model.lr`, and puts the names that were in backticks back."""
+
+    def __init__(self, quoted_names: Mapping[str, str]) -> None:
+        self._quoted = quoted_names
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Name(self._quoted.get(node.id, node.id), node.ctx), node)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         base = self.visit(node.value)

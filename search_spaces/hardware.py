@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-import psutil
-
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
 BACKENDS: Final = ("gloo", "nccl", "mpi")
 
@@ -205,6 +203,8 @@ def count_cpus() -> int:
 
 def memory_limit() -> int:
     """Bytes of main memory that this process may use, as limited by its control groups."""
+    import psutil  # not before a sweep begins its first trial
+
     limits = [int(psutil.virtual_memory().total)]
     for folder in _control_groups("memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -243,7 +243,9 @@ def _gpus() -> tuple[Gpu, ...]:
         capability = (int(properties.major), int(properties.minor))
         native = capability >= BF16_CAPABILITY or torch.version.hip is not None
         found.append(Gpu(str(properties.name), int(properties.total_memory), capability, native))
-    return tuple(found)
+    slices = os.environ.get("CUDA_VISIBLE_DEVICES", "").count("MIG-")
+    # CUDA shows a process one slice of a GPU, however many are named; each worker gets its own.
+    return tuple(found * slices if slices > len(found) == 1 else found)
 
 
 def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:

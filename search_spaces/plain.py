@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
+from .hints import SPACE, hint
 from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show
@@ -37,6 +38,23 @@ def read_space(given: Any) -> Space:
     )
 
 
+def ambiguous(given: Any) -> list[str]:
+    """A line for each range of a mapping that may mean something else: what was understood."""
+    found = []
+    for name, entry in given.items() if isinstance(given, Mapping) else ():
+        two = isinstance(entry, tuple | list) and len(entry) == 2 and all(map(_is_number, entry))
+        if not two or entry[0] >= entry[1]:
+            continue
+        between = f"for the numbers between them write ({float(entry[0])!r}, {float(entry[1])!r})"
+        if isinstance(entry, tuple) and _number(*entry) == "int" and entry[1] - entry[0] == 1:
+            found.append(
+                f"{name}: {entry!r} is the whole numbers {entry[0]} and {entry[1]}; {between}"
+            )
+        elif isinstance(entry, list) and _number(*entry) == "float":
+            found.append(f"{name}: {entry!r} is a choice of two values; {between}")
+    return found
+
+
 def _parameter(name: Any, entry: Any) -> Parameter:
     if isinstance(entry, Parameter):
         if entry.name != name:
@@ -45,6 +63,9 @@ def _parameter(name: Any, entry: Any) -> Parameter:
     if isinstance(entry, list):
         return Choice(name, entry)
     if isinstance(entry, Mapping) and entry:
+        for key in entry:
+            if found := hint(SPACE, key):
+                raise SpaceError(f"{show(name)}: a range has no key {key!r}{found}")
         if "type" in entry:
             return parameter_from_dict({**entry, "name": name})
         kind = "choice" if "choices" in entry else _number(entry.get("low"), entry.get("high"))

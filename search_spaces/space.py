@@ -1,10 +1,12 @@
 """The search space: its definition, and sampling, neighbours and repair of configurations."""
 
 from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 
 from .definition import Config, SpaceDefinition
+from .hints import SPACE, no_attribute
 from .parameters import Params, Value
 from .sampling import Sampler, connected_parts, neighbours, repaired
 
@@ -37,6 +39,9 @@ class Space(SpaceDefinition):
         >>> space.active({"optimizer": "adam"})
         ('optimizer',)
     """
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, SPACE, name)
 
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """`count` legal configurations, uniform in the unit cube given conditions and constraints.

@@ -63,16 +63,17 @@ def show(value: object) -> str:
 
 
 def checked_name(name: object) -> str:
-    """The name; raises SpaceError unless it is identifiers joined by dots, as constraints need."""
+    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
     fits = (
         isinstance(name, str)
-        and all(part.isidentifier() for part in name.split("."))
+        and all(part.replace("-", "_").isidentifier() for part in name.split("."))
+        and all(part.strip("-") == part for part in name.split("."))
         and unicodedata.normalize("NFKC", name) == name
     )
     if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
         raise SpaceError(
-            "a parameter's name is made of letters, digits and underscores, does not begin with a "
-            "digit, may join such parts by dots (model.lr), "
+            "a parameter's name is made of letters, digits and underscores, with hyphens between "
+            "them, does not begin with a digit, may join such parts by dots (model.lr), "
             f"and has at most {MAX_NAME} characters; got {show(name)}"
         )
     return name

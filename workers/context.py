@@ -10,20 +10,20 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure
+from search_spaces.hints import TRIAL, no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
-from .failures import MAX_NAME, described
 from .files.folder import Folder
-from .protocol import CHECKPOINTS, Assignment, Report, StopRequest
+from .numbers import numbers_of
+from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
 
-MAX_METRICS: Final = 10_000  # of a report or result
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
 
 
@@ -61,13 +61,21 @@ class Context:
         self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
+        self.reported: set[str] = set()  # names of metrics
         self.worker_spent = False  # the worker takes no attempt after this one
         self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
+        self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
         self._memory_checked = 0.0
+
+    def __getattr__(self, name: str) -> NoReturn:
+        no_attribute(self, TRIAL, name)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -97,10 +105,24 @@ class Context:
         (self.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
 
+    @property
+    def work_dir(self) -> Path:
+        """A folder for the files of a command; it exists, and is kept as long as checkpoints are.
+
+        Raises:
+            StoreError: a link or a pipe is in its place.
+        """
+        (self.files / WORK).make()
+        return self.folder / WORK
+
     @cached_property
     def resumed(self) -> bool:
         """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
         return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
+
+    def look_again(self) -> None:
+        """The checkpoints were replaced: ask anew whether the attempt goes on from them."""
+        self.__dict__.pop("resumed", None)
 
     def save(self, state: Any) -> None:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.
@@ -277,6 +299,7 @@ class Context:
                 a.previous_seconds + seconds,
             )
             self._sequence += 1
+            self.reported |= numbers.keys()
             self.send(report)
         self.stop = self.stop_requested()
         if self.assignment.torchrun and self.world_size > 1:
@@ -301,42 +324,3 @@ class Context:
         """Rank 0's request to stop, for all ranks: none must wait for one that has left."""
         answer = self._meeting.agree(stop or "")
         return StopRequest(answer) if answer else None
-
-
-def number_of(value: Any) -> float:
-    """A number or tensor as a float.
-
-    Raises:
-        TypeError, ValueError: it is neither; a text is not a number, even if it reads like one.
-    """
-    if isinstance(value, str | bytes | bytearray):
-        raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
-    return float(value.detach() if hasattr(value, "detach") else value)
-
-
-def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
-    """Metrics with each value as a float.
-
-    Raises:
-        TrialFailure: a value is not a number, or there are too many or too long names
-            ("missing_metric").
-    """
-    if len(metrics) > MAX_METRICS:
-        raise TrialFailure(
-            "missing_metric", f"at most {MAX_METRICS:,} metrics are kept, got {len(metrics):,}"
-        )
-    numbers = {}
-    for key, value in metrics.items():
-        name = str(key)
-        if len(name) > MAX_NAME:
-            raise TrialFailure(
-                "missing_metric",
-                f"a metric's name has at most {MAX_NAME} characters, got {len(name):,}",
-            )
-        try:
-            numbers[name] = number_of(value)
-        except Exception as error:  # of any kind, from a type of the objective
-            raise TrialFailure(
-                "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
-            ) from error
-    return numbers

@@ -14,6 +14,7 @@ MAX_MESSAGE: Final = 4096  # characters of a message
 MAX_LINE: Final = 300  # of an error in one line
 MAX_TRACEBACK: Final = 20_000
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
+_CALLERS: Final = ("workers.run", "workers.artifacts.fallback")  # of an objective
 MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -59,25 +60,34 @@ def one_line(error: BaseException) -> str:
     return f"{name}: {lines[0][:MAX_LINE]}" if lines else name
 
 
-def bounded(text: str) -> str:
-    """A message cut to `MAX_MESSAGE` characters."""
-    if len(text) <= MAX_MESSAGE:
+def bounded(text: str, most: int = MAX_MESSAGE) -> str:
+    """A text of at most `most` characters; if it is cut, its end says how many it had."""
+    if len(text) <= most:
         return text
-    return f"{text[:MAX_MESSAGE]}... ({len(text):,} characters in all)"
+    mark = f"... ({len(text):,} characters in all)"
+    return text[: most - len(mark)] + mark
 
 
 def traceback_of(error: BaseException) -> str:
-    """The traceback of an exception, without the first frames, which are of `workers.run`."""
+    """The traceback of an exception, without the first frames, which are ours."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals["__name__"] == "workers.run":
+    while frames is not None and frames.tb_frame.f_globals["__name__"] in _CALLERS:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
 
 
 def is_torch_out_of_memory(error: BaseException) -> bool:
-    """Whether torch has raised it for want of GPU memory."""
+    """Whether torch has raised it for want of GPU memory.
+
+    Its allocator raises OutOfMemoryError. CUDA itself, such as at the creation of a context, raises
+    an AcceleratorError or a RuntimeError, and so does a library that has no room for its workspace.
+    """
     torch = sys.modules.get("torch")
-    return torch is not None and isinstance(error, torch.OutOfMemoryError)
+    if torch is None or isinstance(error, torch.OutOfMemoryError):
+        return torch is not None
+    text = text_of(error).lower() if isinstance(error, RuntimeError) else ""
+    of_gpu = any(word in text for word in ("cuda", "cublas", "cudnn", "nccl", "hip"))
+    return of_gpu and any(word in text for word in MEMORY_WORDS)
 
 
 def described(value: Any) -> str:

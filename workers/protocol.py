@@ -19,6 +19,11 @@ Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
+CHECKPOINTS_BEFORE: Final = ".checkpoints-before"  # see `workers.artifacts.fallback`
+CHECKPOINTS_FAILED: Final = ".checkpoints-failed"
+WORK: Final = "work"  # folder of a command's own files
+# Folders of a trial that are deleted once the trial is of no more use, or for want of disk.
+DISPOSABLE: Final = (CHECKPOINTS, CHECKPOINTS_BEFORE, CHECKPOINTS_FAILED, WORK)
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,7 @@ class Assignment:
         attempt: from 1; grows with each retry or resumption.
         params: active parameters of the configuration.
         workload: name of the workload; None if the user's objective is run.
+        goals: names of the goals' metrics; with one goal an objective may return a number.
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
@@ -149,6 +155,7 @@ class Assignment:
     limits: Limits = field(default_factory=Limits)
     store: str = ""
     artifacts: str = ""
+    goals: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

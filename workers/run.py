@@ -3,6 +3,7 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import errno
 import json
 import math
 import os
@@ -12,13 +13,18 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from search_spaces.errors import StoreError, TrialFailure, UsageError
+from search_spaces.errors import StoreError, UsageError
+from search_spaces.hardware import memory_limit
 
-from .context import Context, Stopped, numbers_of
+from .context import Context, Stopped
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
+from .numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
+
+if TYPE_CHECKING:
+    from .device.process_state import ProcessState
 
 Objective = Callable[["Context"], Any]
 # If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
@@ -39,22 +45,28 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
 
     from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
     from .device.libraries import prepared_libraries
+    from .device.process_state import ProcessState
 
     begun, a = time.monotonic(), context.assignment
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    gpu_lost = unreachable = ""
+    gpu_lost = unreachable = no_room = ""
+    before: ProcessState | None = None
     try:
         with (
             context.warmup,
             prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
             fresh_compiler(context.details),
         ):
+            before = context.warmup.process_state = ProcessState()
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
-                metrics = _metrics_of(_run_measured(context, objective))
+                result = _run_measured(context, objective)
+                metrics = returned(result, a.goals)
+                if not getattr(objective, "checks_goals", False):
+                    _check_goals(context, metrics, result)
         ending = context.stop.ending if context.stop else Ending.COMPLETED
         failure, message = None, context.message
     except KeyboardInterrupt:
@@ -72,17 +84,24 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            no_room = message
     finally:
         context.close()
         _leave_process_group()
+        _put_back(context, before)
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
+    if no_room:
+        message = f"there is no room on the disk: {no_room}"
+        return lost(a, message, failure="preempted", seconds=seconds)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
     peak = context.memory.bytes() if context.memory else None
     facts |= context.memory.details() if context.memory else {}
+    facts["memory_limit_bytes"] = _room(context)
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | context.warmup.details() | notes.details
     message = notes.add_to(message)
@@ -179,6 +198,23 @@ def _leave_process_group() -> None:
         disconnect(failed=True)  # else the training has left it already
 
 
+def _put_back(context: Context, before: "ProcessState | None") -> None:
+    """Put the settings of the process back; if that fails, the worker takes no further trial."""
+    if before is None:
+        return
+    changed, left = before.put_back()
+    if changed:
+        print(f"put back after the trial: {', '.join(changed)}", file=sys.stderr)
+    if left:
+        context.worker_spent = True
+        context.details["left_behind"] = left
+        print(
+            "the trial has left behind what cannot be put back, so its worker process ends: "
+            + ", ".join(left),
+            file=sys.stderr,
+        )
+
+
 def _set_up_gpu(context: Context, torch: Any) -> None:
     """Set the rank's device and its share of the memory; called once torch is loaded.
 
@@ -196,6 +232,17 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     total = torch.cuda.get_device_properties(context.device).total_memory
     share = memory_share(total, a.gpus, a.limits.memory_bytes)
     torch.cuda.set_per_process_memory_fraction(share, context.device)
+
+
+def _room(context: Context) -> int:
+    """Bytes that a rank may use here: of its GPU, or of main memory with the ranks beside it."""
+    if not context.device.startswith("cuda"):
+        return memory_limit()
+    total = 0
+    if torch := sys.modules.get("torch"):
+        with suppress(RuntimeError):  # of a GPU that fails
+            total = torch.cuda.get_device_properties(context.device).total_memory
+    return int(total * min(1.0, context.assignment.gpus))
 
 
 def _leave_gpu(device: str) -> dict[str, Any]:
@@ -256,7 +303,12 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        return objective(context)
+        from .artifacts.fallback import call_with_fallback
+
+        try:
+            return call_with_fallback(context, objective)
+        finally:
+            context.close()  # a thread that it has left behind may report until now
     from .workloads import WORKLOADS
 
     kind = WORKLOADS.get(assignment.workload)
@@ -268,16 +320,19 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
         return None
 
 
-def _metrics_of(result: Any) -> dict[str, float]:
-    """The metrics that a workload or objective returned.
+def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) -> None:
+    """Raise WrongReturn if an objective has ended by itself, and has said nothing of a goal.
 
-    Raises:
-        TrialFailure: the result is neither a mapping of numbers nor None ("missing_metric").
+    An attempt that goes on from an earlier one, or that was asked to stop, may say nothing. What
+    the controller measures itself (`LARGEST`) need not be said.
     """
-    if result is None:
-        return {}
-    if not isinstance(result, Mapping):
-        raise TrialFailure(
-            "missing_metric", f"an objective returns a dict of metrics, got {described(result)}"
-        )
-    return numbers_of(result)
+    a, known = context.assignment, context.reported | metrics.keys()
+    missing = [name for name in a.goals if name not in known and name not in LARGEST]
+    if not missing or a.workload or a.resume or context.stop or context.rank > 0:
+        return
+    names, others = ", ".join(map(repr, missing)), ", ".join(sorted(known)) or "none"
+    raise WrongReturn(
+        "missing_metric",
+        f"no metric {names} was reported; these were: {others}. "
+        f"The objective returned {described(result)}. {what_to_return(a.goals)}",
+    )

@@ -31,7 +31,7 @@ class Argument:
             place there.
         metavar: how the command line calls its value.
         default: None if nothing takes its place.
-        required: whether it must be given.
+        required: whether it must be given; "http" if only there.
         many: whether the command line takes several.
         min, max: bounds of a number.
         max_length: of a text.
@@ -44,7 +44,7 @@ class Argument:
     flag: str = ""
     metavar: str | None = None
     default: Any = None
-    required: bool = False
+    required: bool | Literal["http"] = False
     many: bool = False
     min: float | None = None
     max: float | None = None

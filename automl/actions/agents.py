@@ -15,7 +15,7 @@ _TRIAL: Final = Argument("trial", int, "Its number.", metavar="TRIAL", min=0, re
 _METRICS: Final = Argument(
     "metrics",
     "metrics",
-    "Numbers by name; a result's are added to the reported ones.",
+    "Numbers by name, or the value of the only goal; a result's are added to the reported ones.",
     metavar="METRIC=VALUE...",
     required=True,
     many=True,
@@ -35,6 +35,7 @@ _ATTEMPT: Final = Argument(
     "--attempt",
     metavar="A",
     min=1,
+    required="http",
 )
 _RESULT: Final = {
     "trial": (int, ""),
@@ -142,6 +143,7 @@ AGENTS: Final = (
         You may send the same result twice. A different one, or one after the lease, is refused.""",
         (
             "automl tell mine 3 loss=0.12",
+            "automl tell mine 3 0.12",
             "automl tell mine 3 --attempt 1 loss=0.12 seconds=81.5",
         ),
         (SWEEP, _TRIAL, _METRICS, _ATTEMPT, _AGENT, STORE, JSON),

@@ -153,6 +153,7 @@ LOOKING: Final = (
             "automl logs nmt 7",
             "automl logs nmt 7 --rank 1",
             "automl logs 7                 of the newest sweep",
+            "automl logs nmt               the newest trial",
         ),
         (
             SWEEP_OR_NEWEST,

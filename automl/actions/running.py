@@ -27,6 +27,8 @@ from .headings import EVERY_DAY, PREPARE, TAKE_OUT
 
 _PROGRAM: Final = "automl.cli.program.ProgramVerb"
 _TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, *DISPATCHING)
+_DISPATCHER: Final = DISPATCHING[0]
+_REMEMBERED: Final = "[default: as before]"
 _RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
 
 
@@ -37,7 +39,8 @@ RUNNING: Final = (
         "Write a first configuration.",
         """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
-        The numbers among the options of a command become parameters, with a range around each.""",
+        The numbers among the options of a command become parameters, with a range around each. The
+        command is run for at most 20 seconds, to see which metrics it prints.""",
         (
             "automl init translation",
             "automl init --objective train.py:objective -o mine.yaml",
@@ -47,6 +50,18 @@ RUNNING: Final = (
             Argument("workload", metavar="[WORKLOAD]"),
             OBJECTIVE,
             output("NAME.yaml", "FILE", "File to write, '-' to print it."),
+            Argument(
+                "goal",
+                flag="--goal",
+                metavar="METRIC",
+                help="Of those that the command prints: which counts.",
+            ),
+            Argument(
+                "no_run",
+                bool,
+                "Do not run the command; guess the goal.",
+                flag="--no-run",
+            ),
         ),
         "automl.cli.init.init",
         parser=_PROGRAM,
@@ -170,7 +185,15 @@ RUNNING: Final = (
                     OBJECTIVE,
                     SHELL,
                     ARTIFACTS,
-                    *_RUN,
+                    Argument(
+                        "cwd",
+                        help="Run the function or command in this folder; without it, only in the "
+                        "folder where the sweep began.",
+                        flag="--cwd",
+                        metavar="FOLDER",
+                    ),
+                    replace(_DISPATCHER, default=None, help=f"{_DISPATCHER.help} {_REMEMBERED}"),
+                    *_RUN[1:],
                 )
             ),
             BY,

@@ -151,7 +151,6 @@ STEERING: Final = (
             BY,
         ),
         run="automl.cli.steering.enqueue",
-        opens="write",
         operations=(
             Operation(
                 "enqueue",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path
@@ -73,7 +74,8 @@ def _parameter(argument: Argument) -> click.Parameter:
     found: dict[str, Any] = {
         "type": _type(argument),
         "metavar": argument.metavar,
-        "required": argument.required and argument.type != "metrics",  # a trial may end without
+        "required": argument.required is True
+        and argument.type != "metrics",  # a trial may end without
     }
     if not found["required"]:  # click takes None for a default too, and then requires nothing
         found["default"] = argument.default
@@ -108,9 +110,15 @@ def _parsed(
     return None if value is None else parse(value)
 
 
-def _metrics(words: tuple[str, ...]) -> dict[str, float]:
-    """The metrics that `METRIC=VALUE` words name; raises UsageError if one is malformed."""
+def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
+    """The metrics that `METRIC=VALUE` words name, or a single number.
+
+    Raises UsageError if a word is malformed.
+    """
     found: dict[str, float] = {}
+    if len(words) == 1:
+        with suppress(ValueError):
+            return float(words[0])
     for text in words:
         name, is_setting, value = text.partition("=")
         try:

@@ -1,16 +1,29 @@
 """`automl init`: write a first configuration."""
 
+from __future__ import annotations
+
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from automl.errors import UsageError
 
+from .common import say
 from .program import Program
+
+if TYPE_CHECKING:
+    from automl.config.printed_metrics import PrintedMetric
 
 
 def init(
-    workload: str | None, objective: str | None, output: str | None, program: Program | None
+    workload: str | None,
+    objective: str | None,
+    output: str | None,
+    program: Program | None,
+    goal: str | None = None,
+    no_run: bool = False,
 ) -> None:
     """Write a commented configuration for a workload, a function, or a command."""
     from automl.config.template import for_objective, for_workload
@@ -21,8 +34,10 @@ def init(
             "or a command after --"
         )
     if program is not None:
-        _for_command(program, output)
+        _for_command(program, output, goal, run=not no_run)
         return
+    if goal is not None or no_run:
+        raise UsageError("--goal and --no-run are for a command after --")
     stem = workload or Path((objective or "").rpartition(":")[0]).stem
     path = Path(output if output and output != "-" else f"{stem}.yaml")
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
@@ -35,17 +50,86 @@ def init(
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
 
 
-def _for_command(program: Program, output: str | None) -> None:
+def _for_command(program: Program, output: str | None, goal: str | None, *, run: bool) -> None:
     from automl.config.command_template import file_of, for_command
 
     path = Path(output if output and output != "-" else file_of(program.arguments))
     shown = click.format_filename(path)
-    text, line = for_command(program.arguments, shown)
+    if output != "-":
+        _check_new(path)
+    for_command(program.arguments, shown)  # refuses a command without numbers before it is run
+    metric = _chosen(_printed(program), goal) if run else None
+    text, line = for_command(program.arguments, shown, metric)
     if output == "-":
         click.echo(text, nl=False)
         return
     _write_new(path, text)
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
+
+
+def _printed(program: Program) -> list[PrintedMetric]:
+    """The metrics that a command prints or reports; says what else is to know."""
+    from automl.config.printed_metrics import printed_metrics, reported_metrics
+
+    from .dry_run import SECONDS, dry_run
+
+    say(f"runs the command for at most {SECONDS:.0f} s, to see what it prints", err=True)
+    arguments = program.arguments
+    if program.shell:
+        arguments = ("/bin/sh", "-c", " ".join(arguments))
+
+    def enough(lines: list[str]) -> bool:
+        return any(metric.of_validation for metric in printed_metrics(lines))
+
+    try:
+        seen = dry_run(arguments, enough)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the command cannot be started: {error}") from error
+    found = reported_metrics(seen.reported) or printed_metrics(seen.lines)
+    if seen.end is not None and seen.end.error:
+        raise UsageError(f"the command cannot be started: {seen.end.error}")
+    if seen.end is not None and seen.end.status != 0:
+        say(f"the command {seen.end}: {' | '.join(seen.lines[-3:])}", err=True)
+    elif not found:
+        shown = " | ".join(seen.lines[-3:]) or "nothing"
+        say(f"no metric is known in what it printed: {shown}", err=True)
+    return found
+
+
+def _chosen(found: list[PrintedMetric], goal: str | None) -> PrintedMetric | None:
+    """The metric to tune by; None if none is known.
+
+    Raises:
+        UsageError: it is not clear which, and there is no terminal to ask at.
+    """
+    names = [metric.name for metric in found]
+    if goal is not None:
+        name = goal.split()[-1]
+        if name not in names:
+            raise UsageError(f"--goal: the command prints no {name!r}; it prints {names or 'none'}")
+        return found[names.index(name)]
+    if not found:
+        say("wrote a guess: adapt `goals` and `reports`", err=True)
+        return None
+    first, others = found[0], ", ".join(names[1:])
+    if first.of_validation or not others:
+        also = f" (--goal for another: {others})" if others else ""
+        say(f"the goal is to {first.goal}{also}", err=True)
+        return first
+    unsure = f"none of the metrics is of validation data: {', '.join(names)}"
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"{unsure}. Name one: --goal {names[0]}. If it is tuned by test data, its value is too "
+            "good: keep some data apart, or report it at the end only"
+        )
+    say(unsure, err=True)
+    name = click.prompt("Tune by", type=click.Choice(names), default=names[0], err=True)
+    return found[names.index(name)]
+
+
+def _check_new(path: Path) -> None:
+    if path.exists():
+        raise UsageError(f"{path} exists already; name another file with --output")
 
 
 def _write_new(path: Path, text: str) -> None:

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
+from automl.core.advice import advice
+
+from .common import say
+
 if TYPE_CHECKING:
     from automl.core import Snapshot
+
+
+class Adviser:
+    """Says on standard error, once, what a person should know about a program."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._ended = 0
+        self._own = {
+            os.path.realpath(f"/proc/self/fd/{stream}")
+            for stream in (1, 2)
+            if not os.isatty(stream)
+        }
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Look at a snapshot, if more attempts have ended."""
+        ended = sum(bool(trial.details) for trial in snapshot.trials)
+        if ended == self._ended:
+            return
+        self._ended = ended
+        for text in advice(snapshot.trials, self._own):
+            if text not in self._said:
+                self._said.add(text)
+                say(text, err=True)
 
 
 @contextmanager
@@ -33,6 +62,8 @@ def shown(
             from automl.report.terminal_view import view
 
             shows.append(stack.enter_context(view()))
+
+        shows.append(Adviser())
 
         def show(snapshot: Snapshot) -> None:
             for each in shows:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core import Noted, Snapshot, Trial, TrialState
+from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.text import (
     configuration,
     configurations,
@@ -143,7 +143,8 @@ def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
 
 def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
-    return {**trial.summary(), "value": goal_value(trial, snapshot)}
+    (valued,) = ranking.valued([trial], snapshot.goals, snapshot.constraints)
+    return {**trial.summary(), "value": valued.value, "value_from": valued.value_from}
 
 
 def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
@@ -205,12 +206,16 @@ def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
 
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
     """Print the log of a rank, and the traceback of the last attempt."""
-    if trial is None:
-        if not sweep.isdecimal():
-            raise UsageError(f"which trial of {sweep}? such as: automl logs {sweep} 0")
+    if trial is None and sweep.isdecimal():
         sweep, trial = newest_sweep(store), int(sweep)
     with opened(store) as ledger:
         trials = ledger.trials(sweep)
+        if trial is None:
+            begun = [one for one in trials if one.attempts]
+            if not begun:
+                raise UsageError(f"no trial of {sweep} has begun")
+            trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+            say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
         folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(

@@ -31,9 +31,9 @@ class Program:
         """What to type again."""
         if self.shell:
             return f"--shell -- {shlex.quote(' '.join(self.arguments))}"
-        from automl.config.command_template import join
+        from automl.core.resuming import shell_line
 
-        return f"-- {join(self.arguments)}"
+        return f"-- {shell_line(self.arguments)}"
 
 
 class ProgramVerb(click.Command):
@@ -77,14 +77,18 @@ def load_trained(
     if program is None:
         return load_objective(objective)
     from workers.command import CommandObjective
+    from workers.command.arguments import flags_of
 
+    parameters = spec.known_space.parameters
     command = CommandObjective(
         program.arguments,
         program.shell,
         spec.reports,
         goal=spec.goals[0].metric,
         stop_grace=spec.stop_grace,
+        in_trial=spec.cwd == "trial",
+        flags=flags_of(parameters),
     )
-    command.check(spec.known_space.parameters)
+    command.check(parameters)
     command.check_program()
     return command

@@ -1,9 +1,14 @@
 """`automl resume SWEEP`: continue an interrupted sweep."""
 
+import os
+from contextlib import chdir, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from automl.core import SweepSpec
+from automl.core import Snapshot, SweepSpec, TrialState
+from automl.core.resuming import Typed, present_folder
+from automl.core.text import why_early
 from automl.errors import UsageError
 from workers.artifacts.location import read_location
 
@@ -34,22 +39,67 @@ def continue_sweep(
     config: str | None = None,
     overrides: tuple[str, ...] = (),
     artifacts: str | None = None,
+    cwd: str | None = None,
+    moved: bool = False,
     **options: Any,
 ) -> int:
-    """Run the rest of a sweep, and return the exit status; the arguments are those of the verb."""
-    with opened(store, write=True) as ledger:
+    """Run the rest of a sweep, and return the exit status; the arguments are those of the verb.
+
+    Args:
+        moved: it may go on in another folder than the one where it began, without `cwd`.
+    """
+    given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
+    changes = [word for name, value in given.items() if value for word in (name, value)]
+    typed = Typed(store, objective, options["ray_address"], (*changes, *overrides))
+    if cwd is not None and not Path(cwd).is_dir():
+        raise UsageError(f"--cwd: there is no folder {cwd!r}")
+    absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
+    with opened(absolute, write=True) as ledger:
         stored = ledger.spec(sweep)
+        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "ray"
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        if ledger.snapshot(sweep).state == "finished" and spec.budget == stored.budget:
-            say(f"{sweep} is finished; to continue, raise --trials or --budget", err=True)
+        same = (spec.budget, spec.space) == (stored.budget, stored.space)
+        if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
+            more = str(max(2 * len(ledger.trials(sweep)), 10))
+            say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
-        if options["dispatcher"] != "agents":  # they know what to train
-            check_runnable(spec, objective, program, "resume")
-            spec = replace(spec, command="" if program is None else str(program))
-        function = load_trained(spec, objective, program)
-        return run_sweep(spec, ledger, store, function, resume=True, **options)
+        runs = objective is not None or program is not None
+        with chdir(cwd) if cwd is not None else nullcontext():
+            if options["dispatcher"] != "agents":  # they know what to train
+                check_runnable(spec, typed, program, "resume")
+                spec = replace(spec, command="" if program is None else str(program))
+                if runs and cwd is None and not moved:
+                    _check_folder(spec, typed)
+            function = load_trained(spec, objective, program)
+            spec = replace(spec, folder=present_folder(), dispatcher=options["dispatcher"])
+            return run_sweep(spec, ledger, typed, function, resume=True, **options)
+
+
+def _check_folder(spec: SweepSpec, typed: Typed) -> None:
+    """Raise UsageError if the sweep began in another folder than this one."""
+    here = Path.cwd()
+    if spec.folder and Path(spec.folder).resolve() != here.resolve():
+        raise UsageError(
+            f"sweep {spec.name} began in the folder {spec.folder}, and this is {here}: the same "
+            f"words may run another program here. Go there, or run it here: "
+            f"{typed.line(spec, '--cwd', '.')}"
+        )
+
+
+def why_finished(snapshot: Snapshot) -> str:
+    """Why nothing is left to do in a sweep, and what to change; "" if it can go on.
+
+    A sweep that ended because every trial failed can: the objective may be mended.
+    """
+    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    early = why_early(snapshot)
+    if snapshot.state != "finished" or (early and not succeeded):
+        return ""
+    if early:
+        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
+    return "; to continue, raise --trials or --budget"
 
 
 def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:

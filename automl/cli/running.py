@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from automl.core.resuming import Typed, told_how_to_resume
 from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
-from .common import STORE, emit, opened, say
+from .common import emit, opened, say
 from .live import shown
 from .looking import status_object
 
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 2.0  # between two looks at who holds a sweep
 
 
-def check_runnable(
-    spec: SweepSpec, objective: str | None, program: Program | None, verb: str
-) -> None:
+def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb: str) -> None:
     """Check that a stored sweep has what it needs to run.
 
     Args:
         spec: of the sweep.
-        objective: FILE:NAME of a function.
+        typed: may name the function.
         program: a command.
         verb: of the command line, for messages.
 
@@ -41,16 +39,17 @@ def check_runnable(
     if spec.command and program is None:
         raise UsageError(
             f"sweep {spec.name} runs a command, which is never read from the store; type it: "
-            f"automl {verb} {spec.name} {spec.command}"
+            f"{typed.line(spec, verb=verb)}"
         )
-    if spec.workload is None and objective is None and program is None:
+    if spec.workload is None and typed.objective is None and program is None:
         raise UsageError(
-            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME"
+            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME, "
+            f"as in {typed.line(spec, verb=verb)}"
         )
     if spec.workload is not None:
         from workers.workloads import WORKLOADS
 
-        if objective is not None or program is not None:
+        if typed.objective is not None or program is not None:
             given = "--objective" if program is None else "the command after --"
             raise UsageError(
                 f"sweep {spec.name} tunes the workload {spec.workload}: leave {given} out"
@@ -85,7 +84,7 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
 def run_sweep(
     spec: SweepSpec,
     ledger: Ledger,
-    store: str,
+    typed: Typed,
     objective: Callable[[Any], Any] | None,
     *,
     summary: bool = True,
@@ -97,7 +96,7 @@ def run_sweep(
     """Run a sweep of the ledger until it ends, and return the exit status.
 
     Args:
-        store: as the user wrote it, for the commands in the summary.
+        typed: what the lines that the user may type next repeat.
         summary: print the final status or, if it is False, only how to resume.
         as_json: print the status as JSON, without the live view.
         log_json: write JSON lines to standard error instead of the live view.
@@ -108,8 +107,11 @@ def run_sweep(
     from automl.report.console import console
     from automl.report.summary import print_summary
 
-    options = "" if store == STORE else f"--store {shlex.quote(store)}"
-    with shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show:
+    again = typed.line(spec)
+    with (
+        told_how_to_resume(again),
+        shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show,
+    ):
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
         )
@@ -121,10 +123,9 @@ def run_sweep(
     if log_json:
         return _exit_status(snapshot)
     if summary:
-        print_summary(console(), snapshot, spec.known_space, options)
+        print_summary(console(), snapshot, spec.known_space, typed)
     elif snapshot.state == "interrupted":
-        command = f"automl resume {spec.name} {options}".strip() + spec.typed_again
-        say(f"interrupted; continue with: {command}", err=True)
+        say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
 
 

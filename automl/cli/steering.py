@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from automl.core.resuming import Typed
+
 from .common import emit, opened, say
 
 if TYPE_CHECKING:
@@ -29,23 +31,24 @@ def pin(
         return say(f"nothing is pinned or narrowed in {sweep}")
     say("\n".join(f"{name}: {limit}" for name, limit in limits.items()))
     if snapshot.state != "running":
-        say(f"the limits hold after: automl resume {sweep}", err=True)
+        say(f"the limits hold after: {Typed(store).line(spec)}", err=True)
     return None
 
 
-def enqueue(ledger: Ledger, sweep: str, settings: tuple[str, ...]) -> None:
+def enqueue(sweep: str, settings: tuple[str, ...], store: str) -> None:
     """Give the sweep a configuration to try next."""
     from automl.config.limits import read_setting
     from automl.workflows.next_trials import try_next
 
-    spec = ledger.spec(sweep)
-    given = dict(read_setting(text, spec.space) for text in settings)
-    params, number = try_next(ledger, sweep, given)
+    with opened(store, write=True) as ledger:
+        spec = ledger.spec(sweep)
+        given = dict(read_setting(text, spec.space) for text in settings)
+        params, number = try_next(ledger, sweep, given)
     shown = "  ".join(f"{name}={value}" for name, value in params.items())
     say(f"{sweep} tries next: {shown}" if number is None else f"trial {number} waits: {shown}")
     limit = spec.budget.trials
     if number is not None and limit is not None and number >= limit:
-        command = f"automl resume {sweep} --trials {number + 1}"
+        command = Typed(store).line(spec, "--trials", str(number + 1))
         say(f"the budget is used up; to run it: {command}", err=True)
 
 

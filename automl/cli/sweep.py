@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from automl.core.resuming import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
-from .common import STORE, emit, given_settings, say
+from .common import emit, given_settings, say
 from .program import Program, load_trained
 from .running import run_sweep, wait_for_lost_controller
 
@@ -30,6 +31,7 @@ def sweep(
 ) -> int | None:
     """Run a sweep, continue it, only create it, or only check it; return the exit status."""
     loaded = _load(config, overrides, patterns, program, options)
+    typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
     for note in loaded.notes:
         say(note, err=True)
@@ -54,17 +56,17 @@ def sweep(
         if name != loaded.spec.name:
             say(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
         if options["create"]:
-            location = "" if loaded.store == STORE else f" --store {shlex.quote(loaded.store)}"
             if options["as_json"]:
                 emit({"sweep": name, "store": loaded.store})
             else:
-                say(f"{name} is ready for agents: automl ask {name}{location}")
+                asks = shell_line(["automl", "ask", name, *typed.location])
+                say(f"{name} is ready for agents: {asks}")
             return None
         run_options = {key: options[key] for key in RUN_OPTIONS}
         return run_sweep(
             spec.with_location(loaded.spec.artifacts),
             ledger,
-            loaded.store,
+            typed,
             objective,
             resume=True,  # it may begin with imported trials
             **run_options,
@@ -89,7 +91,13 @@ def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) 
     wait_for_lost_controller(loaded.store, name)
     given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
     location = loaded.spec.artifacts
-    return continue_sweep(name, loaded.store, program=program, artifacts=location, **given)
+    return continue_sweep(
+        name, loaded.store, program=program, artifacts=location, moved=True, **given
+    )
+
+
+def _typed(loaded: Config, options: dict[str, Any]) -> Typed:
+    return Typed(loaded.store, options["objective"], options["ray_address"])
 
 
 def _load(
@@ -122,9 +130,10 @@ def _load(
     if options["name"] is not None and not options["resume"] and _exists(loaded):
         raise UsageError(
             f"--name: there is a sweep named {loaded.spec.name!r} already; choose another name, "
-            f"or continue it: automl resume {loaded.spec.name}"
+            f"or continue it: {_typed(loaded, options).line(loaded.spec)}"
         )
-    return loaded
+    begun = replace(loaded.spec, dispatcher=kind, folder=present_folder())
+    return replace(loaded, spec=begun)
 
 
 def _hardware_of(address: str, accelerator: str) -> Hardware:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core.names import companion
+from automl.core.resuming import Typed
 from automl.errors import AutomlError, UsageError
 from automl.workflows.artifacts import moved_to
 from automl.workflows.retrain import derived, prepare
@@ -44,12 +45,13 @@ def confirm(
         if not chosen:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         if runs := missing(ledger, sweep, chosen, seeds):
-            check_runnable(spec, objective, program, "confirm")
+            typed = Typed(store, objective, options["ray_address"])
+            check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
             again = prepare(ledger, again, [trial.params for trial in runs])
             options |= {"summary": False, "resume": True, "as_json": as_json}
-            if status := run_sweep(again, ledger, store, function, **options):
+            if status := run_sweep(again, ledger, typed, function, **options):
                 return status
         confirmation = confirmations.read(ledger, sweep)
     if confirmation is None:
@@ -98,7 +100,8 @@ def fit(
         raise UsageError(f"{target} is not empty; name a new folder with --output")
     with opened(store, write=True) as ledger:
         source = ledger.spec(sweep)
-        check_runnable(source, objective, program, "fit")
+        typed = Typed(store, objective, options["ray_address"])
+        check_runnable(source, typed, program, "fit")
         function = load_trained(source, objective, program)
         best = chosen(ledger, sweep, trial)
         spec = moved_to(_fit_spec(source, train_time), artifacts)
@@ -106,7 +109,7 @@ def fit(
             ledger.delete(companion(sweep, FIT))
         spec = prepare(ledger, spec, [best.params])
         options |= {"summary": False, "resume": True}
-        if status := run_sweep(spec, ledger, store, function, **options):
+        if status := run_sweep(spec, ledger, typed, function, **options):
             return status
         files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target, artifacts)
     show_export(best.number, target, files, as_json=False)

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from automl.core.names import NAME
+from automl.core.resuming import shell_line
+from automl.core.text import printable
 from automl.errors import UsageError
 
+from .printed_metrics import VALUE, PrintedMetric
 from .scalars import plain_scalar
 from .template import TAIL, name_of
 
+# A rate is real and tuned on a logarithmic scale, even if it is written as `20`.
+RATES: Final = re.compile(
+    "lr|rate|decay|wd|l1|l2|alpha|gamma|lambda|lam|reg|penalty|eta|eps|epsilon|tol|temperature|c|"
+    "clip"
+)
+MAX_RATE: Final = 1000  # `sample_rate 16000` is none
+ZERO_RATE: Final = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)  # tried for a rate that is 0 now
 NOT_TUNED: Final = ("seed", "port", "device", "gpu", "worker", "thread", "rank", "verbose")
 LENGTHS: Final = ("epoch", "step", "iteration", "updates", "rounds")
 SHARES: Final = ("dropout", "momentum", "beta", "smoothing", "ratio", "fraction", "prob")
+MAX_SHOWN: Final = 150  # characters of a line of output
 FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its value
 TIMES: Final = 4  # a count from a quarter to four times
 POWERS_FROM: Final = 8  # a power of two from here on is tuned in powers of two
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
-_PLAIN: Final = re.compile(r"[\w@%+=:./{}-]+")
 
 PREAMBLE: Final = """\
 # Tune {program}
@@ -34,18 +43,33 @@ PREAMBLE: Final = """\
 
 name: {name}
 
-# The metric that counts, and how the command prints it: RE2 expressions with one group, searched in
-# each line of its output. Remove `reports` if the command writes to the file $AUTOML_REPORTS.
-goals: minimize loss
-reports:
-  loss: '(?i)loss\\W+([-+]?[\\d.]+(?:e[-+]?\\d+)?|nan|inf)'
-  step: '(?i)(?:epoch|step)\\W+(\\d+)'
-
+{goal}
 # What is tuned, by these rules: a number from a tenth to ten times its value, logarithmic; a count
 # from a quarter to four times; a power of two in powers of two; a dropout and the like from 0 to 1.
 space:
-{space}
+{space}{left}
 {length}"""
+
+
+REPORTS: Final = """\
+# The metric that counts, and how the command prints it: RE2 expressions with one group, searched in
+# each line of its output. {why}
+goals: {goal}
+reports:
+{patterns}
+"""
+REPORTED: Final = """\
+# The metric that counts; the command writes it to the file $AUTOML_REPORTS.
+goals: {goal}
+"""
+GUESS: Final = PrintedMetric(
+    "val_loss",
+    False,
+    rf"(?i:\bval\w*[ _-]loss)[\s:='\"]+{VALUE}",
+    r"(?i)\b(?:epoch|step)\W+(\d+)",
+    "val",
+    "",
+)
 
 
 class _Number(NamedTuple):
@@ -63,12 +87,15 @@ class _Number(NamedTuple):
     before: str
 
 
-def for_command(arguments: Sequence[str], file: str) -> tuple[str, str]:
+def for_command(
+    arguments: Sequence[str], file: str, metric: PrintedMetric | None = None
+) -> tuple[str, str]:
     """A configuration that tunes the numbers of a command, and the command with braces.
 
     Args:
         arguments: such as `python train.py --lr 0.001 --width=64`.
         file: of the configuration.
+        metric: the goal, as the command prints it; None for a guess.
 
     Raises:
         UsageError: no option of the command is a number that can be tuned.
@@ -86,16 +113,40 @@ def for_command(arguments: Sequence[str], file: str) -> tuple[str, str]:
             words[number.place] = f"{number.before}{{{number.name}}}"
     lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
     length = f"\nmax_steps: {lengths[0]}  # the last step that a trial reports\n" if lengths else ""
-    command = join(words)
+    command = shell_line(words)
     text = PREAMBLE.format(
         program=script(arguments),
         file=file,
         command=command,
         name=name_of(file),
+        goal=_goal(metric),
         space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
+        left=_left(numbers, entries),
         length=length,
     )
     return text + TAIL, command
+
+
+def _goal(metric: PrintedMetric | None) -> str:
+    """The part of a configuration that names the goal and how it is reported."""
+    if metric is not None and not metric.pattern:
+        return REPORTED.format(goal=metric.goal)
+    one = metric or GUESS
+    found = f"Found in: {one.line[:MAX_SHOWN]}" if metric else "This is a guess: adapt it."
+    patterns = {one.name: one.pattern, **({"step": one.step} if one.step else {})}
+    quoted = {name: pattern.replace("'", "''") for name, pattern in patterns.items()}
+    lines = "\n".join(f"  {name}: '{pattern}'" for name, pattern in quoted.items())
+    return REPORTS.format(why=printable(found), goal=one.goal, patterns=lines)
+
+
+def _left(numbers: Sequence[_Number], entries: Mapping[str, str]) -> str:
+    """A comment about numbers that are not tuned, though nothing in their names says why."""
+    known = (*NOT_TUNED, *LENGTHS)
+    left = [n for n in numbers if n.name not in entries and not _is_any(n.name, known)]
+    if not left:
+        return ""
+    words = ", ".join(f"{number.name} ({number.value!r})" for number in left)
+    return f"\n  # not tuned, because nothing tells their scale: {words}"
 
 
 def script(arguments: Sequence[str]) -> str:
@@ -110,11 +161,6 @@ def file_of(arguments: Sequence[str]) -> str:
     """A name for the configuration of a command."""
     stem = PurePath(script(arguments)).stem
     return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
-
-
-def join(words: Sequence[str]) -> str:
-    """Arguments as a line of a shell; braces around names need no quotes."""
-    return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
 def _numbers(arguments: Sequence[str]) -> list[_Number]:
@@ -148,11 +194,14 @@ def _entry(name: str, value: int | float) -> str | None:
         return None
     if _is_any(name, SHARES) and 0 <= value < 1:
         return f"{{low: 0.0, high: 0.99, default: {float(value)!r}}}"
+    is_rate = value <= MAX_RATE and any(map(RATES.fullmatch, re.split(r"[._-]", name.lower())))
+    if value == 0 and is_rate:
+        return f"{{choices: {list(ZERO_RATE)}, ordered: true, default: 0.0}}"
     if value <= 0:
         return None
-    if isinstance(value, float):
-        low, high = value / FACTOR, value * FACTOR
-        return f"{{low: {low:g}, high: {high:g}, log: true, default: {value!r}}}"
+    if isinstance(value, float) or is_rate:
+        low, high = (float(f"{bound:g}") for bound in (value / FACTOR, value * FACTOR))
+        return f"{{low: {low!r}, high: {high!r}, log: true, default: {float(value)!r}}}"
     if value >= POWERS_FROM and value & (value - 1) == 0:
         powers = ", ".join(str(value * 2**n // TIMES) for n in range(2 * TIMES.bit_length() - 1))
         return f"{{choices: [{powers}], ordered: true, default: {value}}}"

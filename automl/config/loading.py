@@ -303,6 +303,9 @@ class _Checker:
             text = "only a command has reports; add it to the line: -- python train.py --lr={lr}"
             self.problems.under(self.root, ("reports",), text)
             return
+        if self.document["cwd"] != KEYS["cwd"].default and not command:
+            text = "only a command runs in the folder of its trial; a function has trial.folder"
+            self.problems.under(self.root, ("cwd",), text)
         for name, pattern in reports.items():
             from workers.command.patterns import compile_pattern
             from workers.command.tensorboard import TENSORBOARD, check_reader

@@ -10,7 +10,7 @@ import numpy as np
 
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Space
-from search_spaces.expressions import Expression
+from search_spaces.expressions import Expression, quoted
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 
@@ -292,11 +292,15 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
     expressions: list[str] = []
     names = set(tuned)
     for text in texts:
+        expression = quoted(text, names)
         try:
-            named = set(Expression(text).names)
+            named = set(Expression(expression).names)
         except UsageError:
             named = set()
-        (expressions if named and named <= names else metrics).append(text)
+        if named and named <= names:
+            expressions.append(expression)
+        else:
+            metrics.append(text)
     return metrics, expressions
 
 

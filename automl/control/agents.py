@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from automl.core import Command, Trial, TrialState
+from automl.core import Command, Trial, TrialState, arguments
 from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
@@ -209,6 +209,11 @@ class Agents:
                 f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
                 "longer --lease"
             )
+        if _is_foreign(command, lease):
+            raise AutomlError(
+                f"{which} is held by agent {lease.agent!r}, not by {command.by!r}: give the name "
+                "under which it was asked for, or the attempt that came with it"
+            )
         if command.sent > lease.until:
             raise AutomlError(
                 f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
@@ -229,6 +234,16 @@ class Agents:
         return f"; {running} trial{'s' * (running != 1)} still run" if running else ""
 
 
+def _is_foreign(command: Command, lease: AgentLease) -> bool:
+    """Whether an agent speaks for another's trial.
+
+    Who gives the attempt has been told it. But a name that an agent chose itself must be right;
+    the others, USER@HOST and agent@HOST, have an `@`.
+    """
+    chosen = "@" not in command.by and "@" not in lease.agent
+    return command.by != lease.agent and (chosen or command.content["attempt"] is None)
+
+
 def _lease(trial: Trial) -> AgentLease:
     assert trial.lease is not None
     return trial.lease
@@ -241,7 +256,7 @@ def _ending(lease: AgentLease) -> Ending:
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Metrics that have been through JSON, where "nan" and "inf" are texts."""
-    return {name: float(value) for name, value in metrics.items()}
+    return arguments.numbers({name: float(value) for name, value in metrics.items()})
 
 
 def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:

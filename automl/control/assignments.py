@@ -78,6 +78,7 @@ class Assigner:
             gpus=spec.resources.gpus,
             resume=resume,
             previous_seconds=trained,
+            goals=tuple(goal.metric for goal in spec.goals),
             artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )

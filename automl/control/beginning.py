@@ -2,19 +2,21 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from automl.core import SweepSpec, arguments, parse_constraints, parse_goals
 from automl.core.environment import describe
 from automl.core.keys import read_keys
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
-from automl.ledger import SweepLedger
 from automl.suggesters.user_prior import check_prior
 from search_spaces.plain import read_space
 from workers.protocol import Metric
 
 from .plugins import Plugins, StopperLike, SuggesterLike
+
+if TYPE_CHECKING:
+    from automl.ledger import SweepLedger
 
 
 def read_spec(
@@ -62,7 +64,7 @@ def read_spec(
 
 
 def create(
-    ledger: SweepLedger, spec: SweepSpec, *, rename: bool = False, described: bool = True
+    ledger: "SweepLedger", spec: SweepSpec, *, rename: bool = False, described: bool = True
 ) -> SweepSpec:
     """Create a sweep: every way to begin one comes through here.
 

@@ -10,7 +10,7 @@ from automl.core import SweepSpec, Trial, TrialState, ranking
 from automl.errors import StoreError
 from workers.artifacts.sweep_artifacts import SweepArtifacts
 from workers.files.folder import Folder
-from workers.protocol import CHECKPOINTS
+from workers.protocol import DISPOSABLE
 
 from .artifacts import ArtifactRemover
 
@@ -110,12 +110,14 @@ class CheckpointCleanup:
 
         return sorted(numbers, key=loss, reverse=True)
 
-    def _checkpoints(self, number: int) -> Folder:
-        return self._files / "trials" / str(number) / CHECKPOINTS
+    def _checkpoints(self, number: int) -> list[Folder]:
+        """The folders of a trial's checkpoints, and of other files that its command writes."""
+        return [self._files / "trials" / str(number) / name for name in DISPOSABLE]
 
     def _delete(self, number: int) -> None:
-        with contextlib.suppress(OSError, StoreError):
-            self._checkpoints(number).remove()
+        for folder in self._checkpoints(number):
+            with contextlib.suppress(OSError, StoreError):
+                folder.remove()
         if self._remover:
             self._remover.remove(number)
         self._bytes.pop(number)
@@ -125,6 +127,6 @@ class CheckpointCleanup:
         if self._elsewhere:
             return trial.artifact_bytes
         try:
-            return self._checkpoints(trial.number).size()
+            return sum(folder.size() for folder in self._checkpoints(trial.number))
         except (OSError, StoreError):  # a link is in its place: nothing is read or deleted
             return 0

@@ -178,11 +178,12 @@ class Controller:
         self._scheduler.ended(trial.number)
         outcome = self._gpus.explain(self._shutdown.explain(outcome))
         outcome = self._guard.add_estimate(outcome, trial.params)
-        after = journal.end(trial, outcome, sweep_stop=self._shutdown.request)
+        hopeless = self._ending.is_hopeless(trial, outcome)
+        after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)
         if after is None:
             return
         self._guard.observe(after)
-        self._shutdown.end(self._ending.reason_after(after))
+        self._shutdown.end(self._ending.reason_after(after, outcome))
         journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:

@@ -13,12 +13,15 @@
 from typing import Final
 
 from automl.core import SweepState, Trial
+from automl.core.mistakes import is_own_death
 from automl.suggesters.queue import SuggestionQueue
+from workers.protocol import Outcome
 
 from .assignments import Assigner
 from .repeated_error import RepeatedError
 
 EXHAUSTED: Final = "every configuration of its space was tried"
+NARROWED: Final = "every configuration within its limits was tried; the limits are on"
 USED_UP: Final = "its budget is used up"
 
 
@@ -48,21 +51,28 @@ class EndOfSweep:
             return "it was asked to stop"
         return self._state.use.reason_to_end(now)
 
-    def reason_after(self, ended: Trial) -> str:
+    def is_hopeless(self, trial: Trial, outcome: Outcome) -> bool:
+        """Whether another attempt at a running trial, whose worker has died, would die too."""
+        return self._repeated_error.count_death(trial, outcome)
+
+    def reason_after(self, ended: Trial, outcome: Outcome) -> str:
         """Why it must end after this outcome, such as the same error again; "" if it goes on."""
+        if outcome.worker_lost and not is_own_death(outcome):
+            return ""
         running = self._state.index.each_running()
         return self._repeated_error.reason_to_end(ended, running) or ""
 
     def reason_for_none(self, now: float) -> str:
         """Why no new trial begins; "" if one may."""
         gain = self._state.spec.budget.gain
+        if self._state.trials_left == 0:
+            return USED_UP
         if self._suggestions.exhausted:
-            return EXHAUSTED
+            limits = ", ".join(self._state.limits)
+            return f"{NARROWED} {limits}" if limits else EXHAUSTED
         if not self._suggestions.worth(gain):
             return f"another trial is expected to gain less than {gain or 0.0:g}"
-        if late := self.reason_of_time(now):
-            return late
-        return USED_UP if self._state.trials_left == 0 else ""
+        return self.reason_of_time(now)
 
     def reason_of_time(self, now: float) -> str:
         """Why the next trial, a waiting or a new one, could not end in time; "" if it could."""

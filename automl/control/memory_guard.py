@@ -50,8 +50,8 @@ class MemoryGuard:
     Args:
         spec: of the sweep; only workloads that are trained by gradient descent are estimated.
         enabled: whether the dispatcher runs trials for real.
-        local: whether trials run on this machine; elsewhere the only known limit is
-            `resources.memory`.
+        local: whether trials run on this machine; elsewhere the limit is what the roomiest node
+            has told with an outcome, unknown before the first.
     """
 
     def __init__(self, spec: SweepSpec, enabled: bool = True, local: bool = True) -> None:
@@ -61,6 +61,7 @@ class MemoryGuard:
             name for name, p in spec.space.parameters.items() if "memory" in p.affects
         }
         self._requested: dict[str, float] = {}  # when
+        self._room_of_nodes = 0  # bytes for a rank, on the roomiest node so far
         self._estimates: dict[str, MemoryEstimate | None] = {}
         self._process: subprocess.Popen[str] | None = None
         self._enabled = enabled and spec.workload is not None and _trains(spec.workload)
@@ -117,7 +118,7 @@ class MemoryGuard:
         if resources.memory is not None:
             return resources.memory
         if not self._local:
-            return None
+            return self._room_of_nodes or None
         if resources.gpus > 0:
             gpus = [gpu.memory_bytes for gpu in detect().gpus]
             return int(min(gpus) * min(1.0, resources.gpus)) if gpus else None
@@ -134,7 +135,10 @@ class MemoryGuard:
         }
 
     def add_estimate(self, outcome: Outcome, params: Params) -> Outcome:
-        """The outcome with the estimate."""
+        """The outcome with the estimate; what it tells of its node's memory is kept."""
+        room = outcome.details.get("memory_limit_bytes")
+        if isinstance(room, int):
+            self._room_of_nodes = max(self._room_of_nodes, room)
         facts = self.facts(params)
         if not facts:
             return outcome

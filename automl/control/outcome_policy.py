@@ -60,7 +60,18 @@ class OutcomePolicy:
             return TrialState.STOPPED, None, outcome.message
         if failure == "preempted" or (failure == "crashed" and outcome.worker_lost):
             return self._retry(trial, outcome, failure)
+        if failure == "crashed" and self._said_all_before(trial, outcome):
+            state, failed, why = self._check_goals(TrialState.STOPPED, trial, outcome)
+            said = f"could not go on, so its last report counts: {outcome.message}"
+            return state, failed, why if failed else said
         return TrialState.FAILED, failure, outcome.message
+
+    def _said_all_before(self, trial: Trial, outcome: Outcome) -> bool:
+        """Whether earlier attempts have reported every goal, and this one nothing at all."""
+        if not trial.reports or trial.reports[-1].attempt >= outcome.attempt:
+            return False
+        metrics = final_metrics(trial, outcome)
+        return all(goal.metric in metrics for goal in self.goals)
 
     def _retry(
         self, trial: Trial, outcome: Outcome, failure: str

@@ -14,10 +14,6 @@ from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger
-from automl.ledger.database import is_ledger, locate
-from automl.ledger.engines import IN_MEMORY
-from automl.ledger.store_errors import translate_errors
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
@@ -110,7 +106,11 @@ def check_artifacts(spec: SweepSpec) -> None:
 
 def check_store(location: str) -> None:
     """Raise StoreError if a store can be neither opened nor created; creates nothing."""
-    with translate_errors(location):
+    from automl.ledger import Ledger
+    from automl.ledger.database import IN_MEMORY, is_ledger, locate
+    from automl.ledger.store_errors import translated
+
+    with translated(location):
         _, file, _ = locate(location)
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
         return  # the server answers; the first sweep creates its tables
@@ -130,6 +130,9 @@ def check_store(location: str) -> None:
 
 def existing_sweeps(location: str) -> list[str]:
     """Names of the sweeps in a store; none if it does not exist yet."""
+    from automl.ledger import Ledger
+    from automl.ledger.database import is_ledger, locate
+
     _, file, _ = locate(location)
     if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
         return []

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from automl.core import Trial, TrialState
-from automl.core.mistakes import error_key, is_mistake
-from automl.core.text import MISTAKE_HINT
+from automl.core.mistakes import died_by_itself, error_key, is_own_death, most_alike
+from automl.core.text import mistake_hint
+from workers.protocol import Outcome
 
-NUM_ALIKE: Final = 3
 _SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
 
 
@@ -23,6 +24,14 @@ class RepeatedError:
         self._succeeded = any(map(_has_succeeded, trials))
         self._counts: Counter[tuple[str, str]] = Counter()
 
+    def count_death(self, trial: Trial, outcome: Outcome) -> bool:
+        """Count an attempt that has ended its own worker; whether another would do so too."""
+        if self._succeeded or not is_own_death(outcome):
+            return False
+        dead = replace(trial, failure=outcome.failure, message=outcome.message)
+        self._counts[error_key(dead)] += 1
+        return self._counts[error_key(dead)] >= most_alike(dead)
+
     def reason_to_end(self, ended: Trial, running: Iterable[Trial]) -> str | None:
         """Why the sweep should end now that an attempt has ended; None if it should go on.
 
@@ -32,16 +41,20 @@ class RepeatedError:
                 than a later one, may still succeed.
         """
         self._succeeded |= _has_succeeded(ended)
-        if self._succeeded or not is_mistake(ended):
+        most = most_alike(ended) if ended.state is TrialState.FAILED else 0
+        if self._succeeded or not most:
             return None
         error = error_key(ended)
-        self._counts[error] += 1
-        if self._counts[error] < NUM_ALIKE:
+        self._counts[error] += not died_by_itself(ended)  # deaths were counted already
+        if self._counts[error] < most:
             return None
         if any(trial.reports or trial.number < ended.number for trial in running):
             return None
         count = self._counts[error]
-        return f"{count} trials failed alike and none succeeded: {ended.message}. {MISTAKE_HINT}"
+        words = (
+            f"{count} trials failed alike and none succeeded" if most > 1 else "no trial can work"
+        )
+        return f"{words}: {ended.message}. {mistake_hint(ended)}".rstrip()
 
 
 def _has_succeeded(trial: Trial) -> bool:

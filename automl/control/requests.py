@@ -54,7 +54,7 @@ class Requests:
             answer = self._answer(number, command, take_in)
         except AutomlError as error:
             answer = {"error": str(error), "usage": isinstance(error, UsageError)}
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             text = f"the request {command.kind!r} is malformed: {type(error).__name__}: {error}"
             answer = {"error": text, "usage": True}
         if answer is not None:

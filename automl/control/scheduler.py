@@ -14,7 +14,7 @@ from automl.suggesters.queue import SuggestionQueue
 
 from .assignments import Assigner
 from .commands import SweepCommands
-from .ending import EXHAUSTED, USED_UP, EndOfSweep
+from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
@@ -36,6 +36,7 @@ class Scheduler:
         ending: knows why no new trial begins.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
         leases: of this machine's cores.
+        starts_fast: whether the dispatcher has started trial 0 before a suggester is imported.
     """
 
     def __init__(
@@ -49,7 +50,10 @@ class Scheduler:
         ending: EndOfSweep,
         shutdown: Shutdown,
         leases: MachineLeases,
+        *,
+        starts_fast: bool = False,
     ) -> None:
+        self._starts_fast = starts_fast
         self._leases = leases
         self._journal = journal
         self._suggestions = suggestions
@@ -84,7 +88,8 @@ class Scheduler:
         self._commands.execute()
         self._estimate_next()
         journal.flush()
-        self._suggestions.prepare(journal.state.index, self._new_trials_left(), math.inf)
+        if not self._starts_fast or journal.state.index.next_waiting is None:
+            self._suggestions.prepare(journal.state.index, self._new_trials_left(), math.inf)
 
     def fill(self) -> None:
         """Obey new commands and begin trials on the free slots."""
@@ -93,7 +98,7 @@ class Scheduler:
             self._dispatcher.demand((), 0)
             return
         free, begun = self._room(self._dispatcher.free_slots), 0
-        while free > 0 and (first := self._next_trial(free)) is not None:
+        while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
             trial: Trial | None = first
             if not self._fits(first, free, begun):
                 trial = self._backfill(first, free, begun)
@@ -109,13 +114,14 @@ class Scheduler:
             self._begin(trial)
             begun += 1
             free = 0 if self._dispatcher.serial else self._room(free - slots)
-        seconds = self._journal.state.use.trial_seconds
-        self._suggestions.prepare(
-            self._journal.state.index,
-            self._new_trials_left(),
-            seconds / max(self._dispatcher.num_slots, 1),
-            MAX_WAIT_SHARE * seconds,
-        )
+        if not self._first_begins:
+            seconds = self._journal.state.use.trial_seconds
+            self._suggestions.prepare(
+                self._journal.state.index,
+                self._new_trials_left(),
+                seconds / max(self._dispatcher.num_slots, 1),
+                MAX_WAIT_SHARE * seconds,
+            )
         self._estimate_next()
         if self._dispatcher.elastic:
             self._demand()
@@ -123,6 +129,14 @@ class Scheduler:
     @property
     def _dispatcher(self) -> Dispatcher:
         return self._journal.dispatcher
+
+    @property
+    def _first_begins(self) -> bool:
+        """Whether trial 0 is on its way to its worker: the import of a suggester would delay it."""
+        trials = self._journal.trials
+        if not self._starts_fast or len(trials) != 1:
+            return False
+        return trials[0].state is TrialState.RUNNING and not trials[0].worker
 
     @property
     def is_done(self) -> bool:
@@ -300,7 +314,7 @@ class Scheduler:
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""
         reason = self._ending.reason_for_none(self._journal.now)
-        self._note_end("" if reason in (EXHAUSTED, USED_UP) else reason)
+        self._note_end("" if reason == USED_UP else reason)
         return 0 if reason else self._journal.state.trials_left
 
     def _note_end(self, reason: str) -> None:

@@ -77,14 +77,9 @@ def conduct(
             return controller.run(start_dispatcher)
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
-        raise StoreFailure(
-            f"{error}. To go on with the sweep: automl resume {spec.name}"
-        ) from error
+        raise StoreFailure(str(error)) from error
     except OSError as error:  # no space or inodes for a trial's folder, no more processes
-        raise StoreFailure(
-            f"the system refuses what the sweep needs: {error}. "
-            f"To go on with the sweep: automl resume {spec.name}"
-        ) from error
+        raise StoreFailure(f"the system refuses what the sweep needs: {error}") from error
     finally:
         ledger.release(spec.name)
 
@@ -165,7 +160,16 @@ def _wired(
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
         scheduler = Scheduler(
-            journal, suggestions, stopper, assigner, guard, commands, ending, shutdown, leases
+            journal,
+            suggestions,
+            stopper,
+            assigner,
+            guard,
+            commands,
+            ending,
+            shutdown,
+            leases,
+            starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)

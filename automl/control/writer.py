@@ -29,7 +29,7 @@ from automl.core import (
 from automl.core.text import json_data
 from automl.core.trial import AgentLease
 from automl.errors import AutomlError
-from automl.ledger.protocol import SweepLedger, SweepRecorder
+from automl.ledger import SweepLedger, SweepRecorder
 from workers.protocol import Ending, Outcome, Params, StopRequest
 
 from .outcome_policy import OutcomePolicy
@@ -82,16 +82,26 @@ class SweepWriter:
         return self._changed(Begun(trial.number, trial.attempts + 1, self.now, slots))
 
     def end(
-        self, trial: Trial, outcome: Outcome, *, sweep_stop: StopRequest | None = None
+        self,
+        trial: Trial,
+        outcome: Outcome,
+        *,
+        sweep_stop: StopRequest | None = None,
+        hopeless: bool = False,
     ) -> Trial | None:
-        """The running attempt of a trial ends."""
-        return self.apply(self.ended(trial, outcome, sweep_stop=sweep_stop))
+        """The running attempt of a trial ends; if it is `hopeless`, it is not tried again."""
+        return self.apply(self.ended(trial, outcome, sweep_stop=sweep_stop, hopeless=hopeless))
 
     def ended(
-        self, trial: Trial, outcome: Outcome, *, sweep_stop: StopRequest | None = None
+        self,
+        trial: Trial,
+        outcome: Outcome,
+        *,
+        sweep_stop: StopRequest | None = None,
+        hopeless: bool = False,
     ) -> Ended:
         """The event that `end` applies; see `OutcomePolicy.decide`."""
-        policy = OutcomePolicy(self.spec.goals, self.spec.max_retries)
+        policy = OutcomePolicy(self.spec.goals, 0 if hopeless else self.spec.max_retries)
         return policy.decide(trial, outcome, self.now, sweep_stop=sweep_stop)
 
     def fail(self, trial: Trial, failure: str, message: str, **facts: Any) -> Trial | None:

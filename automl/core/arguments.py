@@ -3,11 +3,12 @@
 import math
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
-from automl.errors import UsageError
+from automl.errors import TrialFailure, UsageError
 from search_spaces.validation import show
+from workers.numbers import numbers_of
 from workers.protocol import Metric
 
 MAX: Final = 2**63 - 1
@@ -118,6 +119,22 @@ def listed(name: str, value: Any, kinds: type | tuple[type, ...], words: str) ->
         if not isinstance(item, kinds):
             raise WrongValue(name, f"{words} or a list of them", item, " in it")
     return items
+
+
+def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Values of metrics by name, as `workers.numbers` bounds them."""
+    try:
+        return numbers_of({text("a metric's name", name): one for name, one in metrics.items()})
+    except TrialFailure as error:
+        raise UsageError(error.message) from error
+
+
+def value_of_goal(goals: Sequence[str], value: Any) -> dict[str, float]:
+    """A number as the value of the only goal."""
+    if len(goals) > 1 or isinstance(value, str | bytes | bool):
+        example = ", ".join(f"{name!r}: 0.5" for name in goals)
+        raise UsageError(f"metrics map names to numbers, such as {{{example}}}; got {shown(value)}")
+    return numbers({goals[0]: value})
 
 
 def metrics(value: Any) -> tuple[Metric, ...]:

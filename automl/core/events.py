@@ -313,7 +313,12 @@ def _begin(trial: Trial, event: Begun) -> Trial:
     check_transition(trial.state, TrialState.RUNNING)
     started = event.at if trial.started is None else trial.started
     return _changed(
-        trial, state=TrialState.RUNNING, attempts=event.attempt, started=started, held=False
+        trial,
+        state=TrialState.RUNNING,
+        attempts=event.attempt,
+        started=started,
+        held=False,
+        returned=(),
     )
 
 
@@ -336,6 +341,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
         trial,
         state=event.state,
         metrics=final_metrics(trial, outcome),
+        returned=tuple(outcome.metrics),
         failure=event.failure if event.state is TrialState.FAILED else None,
         message=event.message,
         seconds=trial.seconds + outcome.seconds,

@@ -21,7 +21,9 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _DURATION = re.compile(
     r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)s)?"
+    r"(?:(\d+(?:\.\d+)?)ms)?"
 )
+_UNIT_SECONDS = (86400, 3600, 60, 1, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,10 @@ class Goal:
 
     Args:
         within: seconds of training that a trial may take for it; None for no limit.
-        at_end: a trial's value is its final one (the last report, or what it returned); otherwise
-            the best of all reports.
+        at_end: a trial's value is its final one (the last report, or what it returned).
         declared: what the workload says of the metric; None if nobody has declared it.
+        returned: if a trial has returned the metric, that is its value; without it, and if the
+            trial has only reported it, the best of all reports counts. A `SweepSpec` sets it.
     """
 
     metric: str
@@ -40,6 +43,7 @@ class Goal:
     within: float | None = None
     at_end: bool = False
     declared: Metric | None = field(default=None, compare=False)
+    returned: bool = field(default=False, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> Goal:
@@ -183,8 +187,11 @@ def parse_memory(text: str) -> int:
     return round(size)
 
 
-def parse_duration(text: str | float) -> float:
-    """Seconds of `90`, `90s`, `1.5h`, `1h30m` or `2d`.
+def parse_duration(text: str | float, *, zero: bool = False) -> float:
+    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `2d` or `500ms`.
+
+    Args:
+        zero: whether it may be zero.
 
     Raises:
         UsageError: the text has another form, or the duration is not positive and finite.
@@ -196,10 +203,9 @@ def parse_duration(text: str | float) -> float:
             seconds = float(text)
         except (TypeError, ValueError, OverflowError):
             match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-            parts = match.groups() if match else (None,)
-            seconds = sum(
-                float(p) * unit for p, unit in zip(parts, (86400, 3600, 60, 1), strict=False) if p
-            )
-    if not (math.isfinite(seconds) and seconds > 0):
+            parts = match.groups() if match else ()
+            known = [float(p) * unit for p, unit in zip(parts, _UNIT_SECONDS, strict=False) if p]
+            seconds = sum(known) if known else math.nan
+    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
         raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {show(text)}")
     return seconds

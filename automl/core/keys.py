@@ -164,10 +164,10 @@ def _bounded(least: float, open_end: bool, name: str, value: Any) -> float:
     return number
 
 
-def _duration(name: str, value: Any) -> float:
+def _duration(zero: bool, name: str, value: Any) -> float:
     if isinstance(value, bool):
         raise WrongValue(name, "a duration such as 90s, 10m or 1h30m", value)
-    return parse_duration(value)
+    return parse_duration(value, zero=zero)
 
 
 def _size(name: str, value: Any) -> int:
@@ -220,5 +220,6 @@ NUMBER: Final = Kind("number", arguments.finite)
 FLAG: Final = Kind("true or false", partial(arguments.of_type, kind=bool, rule="true or false"))
 TEXT: Final = Kind("text", arguments.text)
 MAPPING: Final = Kind("mapping", lambda name, value: dict(arguments.mapping(name, value)))
-DURATION: Final = Kind("duration", _duration)
+DURATION: Final = Kind("duration", partial(_duration, False))
+DURATION_OR_ZERO: Final = Kind("duration, or `0s`", partial(_duration, True))
 SIZE: Final = Kind("size", _size)

@@ -3,37 +3,77 @@
 import re
 from typing import Final
 
-from workers.command.arguments import text_of
+from workers.protocol import Outcome
 
 from .trial import Trial, TrialState
 
 USAGE_ERROR: Final = "the command ended with exit status 2:"  # what most programs mean by 2
 _NUMBER: Final = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
-_NOT_MISTAKES: Final = ("out_of_memory", "timeout", "preempted")
+# A worker's death by its own doing; who is killed from outside is not to blame.
+_DEATH: Final = re.compile(
+    r"the worker(?: \(process \d+\))? "
+    r"((?:ended with exit status|died:|was killed by signal \d+ \((?!SIGKILL|SIGTERM)).*?)"
+    r"(?: \((?:after|retry) \d+ [^()]*\))?$"
+)
+# Failures from which the suggester learns where not to go: the first trials may all have them.
+_LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
+_MOST_ALIKE: Final = 3
+_MOST_LEARNED: Final = 10
+
+
+def most_alike(trial: Trial) -> int:
+    """A sweep without a success ends after so many failures like this one; 0 if it goes on.
+
+    A result of the wrong kind is one in every trial, so the first ends the sweep.
+    """
+    if trial.exception == "WrongReturn":
+        return 1
+    if _teaches(trial):
+        return _MOST_LEARNED
+    return 0 if trial.failure in (None, "preempted") else _MOST_ALIKE
 
 
 def is_mistake(trial: Trial) -> bool:
-    """Whether a trial failed by an exception that is probably a mistake in the objective.
+    """Whether a trial failed by what is probably a mistake in the objective.
 
-    A `TrialFailure` is none: whoever raises it says that the configuration is at fault. Nor are
-    failures that depend on the configuration or on the machine.
+    Failures from which the suggester learns are none, nor are workers that were lost.
     """
-    if trial.state is not TrialState.FAILED or trial.failure in _NOT_MISTAKES:
+    if trial.state is not TrialState.FAILED or trial.failure == "preempted" or _teaches(trial):
         return False
-    if trial.exception:
-        return trial.exception != "TrialFailure"
-    return trial.failure == "missing_metric"
+    return bool(trial.exception) or trial.failure == "missing_metric" or died_by_itself(trial)
+
+
+def _teaches(trial: Trial) -> bool:
+    """Whether the suggester learns from a failure where not to go."""
+    arithmetic = trial.failure == "non_finite" and trial.exception not in ("", "TrialFailure")
+    return trial.failure in _LEARNED and not arithmetic
+
+
+def died_by_itself(trial: Trial) -> bool:
+    """Whether the attempt of a failed trial has ended its worker."""
+    return _DEATH.search(trial.message) is not None
+
+
+def is_own_death(outcome: Outcome) -> bool:
+    """Whether an attempt has ended its worker, such as by `os._exit` or a segmentation fault."""
+    found = outcome.worker_lost and outcome.failure == "crashed"
+    return found and _DEATH.search(outcome.message) is not None
 
 
 def error_key(trial: Trial) -> tuple[str, str]:
     """What failures that are alike have in common: their kind and message.
 
     A program that does not know an argument repeats it with the value that the trial has. So `#`
-    stands for numbers and for values of the trial if a command ended with exit status 2.
+    stands for numbers and for values of the trial if a command ended with exit status 2. Of a
+    worker's death only how it died counts.
     """
     message = trial.message
     if message.startswith(USAGE_ERROR):
+        from workers.command.arguments import text_of  # its package takes 0.05 s to import
+
         values = sorted(map(text_of, trial.params.values()), key=len, reverse=True)
         kinds = "|".join([*(re.escape(value) for value in values if value), _NUMBER])
         message = re.sub(rf"(?<![\w.])(?:{kinds})(?![\w.])", "#", message)
+    elif (death := _DEATH.search(message)) is not None:
+        message = re.sub(_NUMBER, "#", death[1])
     return trial.failure or "", message

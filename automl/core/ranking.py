@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from .goals import Constraint, Goal
+from .metrics import declared
 from .reports import ReportLog
 from .trial import Trial, TrialState
 
@@ -12,7 +13,8 @@ from .trial import Trial, TrialState
 def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> float | None:
     """The value of a trial for a goal: the best report or final metric within the constraints.
 
-    A goal `at_end` takes the final metrics only, of a trial that has ended.
+    A goal `at_end` takes the final metrics only, of a trial that has ended. So does a goal whose
+    `returned` value counts, of a trial that has returned it.
 
     Returns:
         None if the trial failed, or if it has no finite value that satisfies the constraints.
@@ -22,11 +24,26 @@ def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> f
     if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
     found = [trial.metrics] if all(c.holds(trial.metrics) for c in constraints) else []
-    if not goal.at_end and trial.reports:
+    if not goal.at_end and not _has_returned(trial, goal) and trial.reports:
         leader = _leader(trial, goal, constraints)
         found += [] if leader is None else [trial.reports[leader].metrics]
     values = [point.get(goal.metric, math.nan) for point in found]
     return (max if goal.maximize else min)(filter(math.isfinite, values), default=None)
+
+
+def origin(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> str:
+    """Where the value of a trial for a goal comes from; see `Trial.value_from`."""
+    worth = value(trial, goal, constraints)
+    if worth is None:
+        return ""
+    if goal.metric in trial.returned and worth == trial.metrics[goal.metric]:
+        return "returned"
+    leader = None if goal.at_end else _leader(trial, goal, constraints)
+    if leader is not None and worth == trial.reports[leader].metrics.get(goal.metric):
+        return f"best report, at step {trial.reports[leader].step}"
+    if trial.reports.first(goal.metric) is not None:
+        return "last report"
+    return "measured" if declared(goal.metric, ()) else "returned"
 
 
 def best(
@@ -69,8 +86,16 @@ def pareto(
 def valued(
     trials: Iterable[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint] = ()
 ) -> list[Trial]:
-    """The trials with their `value` for the first goal."""
-    return [replace(trial, value=value(trial, goals[0], constraints)) for trial in trials]
+    """The trials with their `value` for the first goal, and where it comes from."""
+    goal = goals[0]
+    return [
+        replace(
+            trial,
+            value=value(trial, goal, constraints),
+            value_from=origin(trial, goal, constraints),
+        )
+        for trial in trials
+    ]
 
 
 def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constraint] = ()) -> Trial:
@@ -78,7 +103,7 @@ def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constra
 
     A trial may have 100,000 reports; this has at most one more than there are goals.
     """
-    if len(trial.reports) <= len(goals):
+    if len(trial.reports) <= len(goals) + 1:
         return trial
     leaders = (_leader(trial, goal, constraints) for goal in goals)
     kept = {len(trial.reports) - 1, *(place for place in leaders if place is not None)}
@@ -88,6 +113,11 @@ def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constra
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     """Whether losses are at least as good as others for every goal, and better for one."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def _has_returned(trial: Trial, goal: Goal) -> bool:
+    """Whether the value that the trial has returned counts."""
+    return goal.returned and goal.metric in trial.returned
 
 
 def _leader(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> int | None:

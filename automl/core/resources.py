@@ -23,6 +23,9 @@ def _gpus(name: str, value: Any) -> float:
     return gpus
 
 
+MAX_CORES: Final = 16  # of a slot with a GPU, by default: more prepare no batch faster
+
+
 @dataclass(frozen=True)
 class Resources:
     """The resources of one worker slot. Its cores are the threads of a rank; memory is in bytes."""
@@ -108,10 +111,21 @@ def slot_resources(
         The resources, and a line for a person about the choice ("" without one).
     """
     if "gpus" in given:
-        return Resources(**given), ""
+        return Resources(**_with_cores(given, given["gpus"], num_gpus, workers)), ""
     gpus = default_gpus(num_gpus, workers)
     have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
     note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
     if given.get("accelerator") and not gpus:
         return Resources(**given, gpus=1.0), ""  # the nodes have them
+    given = _with_cores(given, gpus, num_gpus, workers)
     return Resources(**given, gpus=gpus), note if gpus else ""
+
+
+def _with_cores(
+    given: Mapping[str, Any], gpus: float, num_gpus: int, workers: int | None
+) -> Mapping[str, Any]:
+    """The resources with the cores of a slot: its part of the machine's if it has a GPU."""
+    if "cpus" in given or gpus <= 0 or not num_gpus:
+        return given
+    slots = max(slots_on(num_gpus, gpus), workers or 0, 1)
+    return {**given, "cpus": max(1, min(MAX_CORES, count_cpus() // slots))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,8 @@ class Snapshot:
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
         spec: of the sweep; None if it is not known.
+        reason: why it has ended; "" if it has not.
+        values: of finished trials for the first goal, by number, if they are known.
     """
 
     sweep: str
@@ -66,6 +68,8 @@ class Snapshot:
     brief: bool = False
     dashboard: str = ""
     spec: SweepSpec | None = None
+    reason: str = ""
+    values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
@@ -85,13 +89,25 @@ class Snapshot:
             spec.budget,
             seconds,
             spec=spec,
+            reason=state.reason,
+            values=state.values,
             **status,
         )
+
+    def value(self, trial: Trial, index: int = 0) -> float | None:
+        """The value of a trial for a goal; None if it has none."""
+        if index == 0 and trial.state.finished and trial.number in self.values:
+            return self.values[trial.number]
+        return ranking.value(trial, self.goals[index], self.constraints)
 
     @property
     def best(self) -> Trial | None:
         """The best trial so far by the first goal; None if none has succeeded."""
-        return ranking.best(self.trials, self.goals, self.constraints)
+        scored = ((self.value(trial), trial) for trial in self.trials)
+        losses = [
+            (self.goals[0].loss(value), trial) for value, trial in scored if value is not None
+        ]
+        return min(losses, key=lambda item: item[0])[1] if losses else None
 
     @property
     def pareto(self) -> list[Trial]:

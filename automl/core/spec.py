@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from search_spaces import Space
 from workers.artifacts.location import read_location
@@ -21,6 +21,7 @@ from .budget import BUDGET, Budget
 from .goals import Constraint, Goal
 from .keys import (
     DURATION,
+    DURATION_OR_ZERO,
     FLAG,
     MAPPING,
     TEXT,
@@ -89,6 +90,12 @@ class SweepSpec:
         artifacts_folder: the sweep's own folder in `artifacts`.
         earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
+        value_rule: which value of a function or a command counts: "returned" if it has returned the
+            goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
+            returned.
+        dispatcher: that ran the sweep last; "" if it is not known.
+        folder: in which it was started; a command means something else in another one. "" if that
+            is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
@@ -240,8 +247,15 @@ class SweepSpec:
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,
     )
+    cwd: str = key(
+        one_of("here", "trial"),
+        "Where a command runs: where `automl` was typed, or in a folder of its trial. "
+        "See [files](../guides/script.md#files).",
+        "cwd: trial",
+        "here",
+    )
     stop_grace: float = key(
-        DURATION,
+        DURATION_OR_ZERO,
         "Time between the request to a command to stop and SIGTERM.",
         "stop_grace: 1m",
         10.0,
@@ -275,6 +289,9 @@ class SweepSpec:
         "--artifacts URL",
     )
     artifacts_folder: str = ""
+    value_rule: Literal["returned", "best report"] = "returned"
+    dispatcher: str = ""
+    folder: str = ""
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -284,6 +301,9 @@ class SweepSpec:
                 for one in getattr(self, name)
             )
             object.__setattr__(self, name, tuple(known))
+        returned = self.workload is None and self.value_rule == "returned"
+        goals = (replace(one, returned=returned and one.within is None) for one in self.goals)
+        object.__setattr__(self, "goals", tuple(goals))
 
     @property
     def worker_range(self) -> WorkerRange | None:
@@ -319,21 +339,12 @@ class SweepSpec:
         """The earlier sweeps that teach this one, in words; "" for none."""
         return ", ".join(f"{len(e['params'])} trials of {name}" for name, e in self.earlier.items())
 
-    @property
-    def typed_again(self) -> str:
-        """What a command line must name again: a ledger keeps nothing that can be run."""
-        if self.workload:
-            return ""
-        return " " + " ".join((self.command or "--objective FILE:NAME").splitlines())
-
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        for name in ("transfer", "earlier"):
-            if not stored[name]:
-                del stored[name]
-        absent = [name for name in ("explored", "min_workers") if stored[name] is None]
+        optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
+        absent = [name for name in optional if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod
@@ -345,6 +356,7 @@ class SweepSpec:
             goals = [replace(goal, at_end=True) for goal in goals]
         explored = data.get("explored")
         parsed: dict[str, Any] = {
+            "value_rule": data.get("value_rule", "best report"),
             "space": Space.from_dict(data["space"]),
             "goals": tuple(goals),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),

@@ -11,6 +11,7 @@ from automl.errors import StoreError
 from search_spaces.validation import plain_params
 from workers.protocol import Metrics, Report, StopRequest
 
+from . import ranking
 from .budget_use import BudgetUse
 from .events import (
     Answered,
@@ -27,7 +28,6 @@ from .events import (
     fold,
 )
 from .marks import MARK, Marks, add_marks
-from .ranking import condensed
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
 from .text import json_data
@@ -40,11 +40,9 @@ ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration
 _UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
-_PLAIN: Final = [
-    field
-    for field in fields(Trial)
-    if field.name not in ("state", "params", "metrics", "details", "reports", "lease", "value")
-]
+_APART: Final = ("state", "params", "metrics", "details", "reports", "lease", "value", "value_from")
+_PLAIN: Final = [field for field in fields(Trial) if field.name not in _APART]
+_DEFAULTS: Final = {field.name: field.default for field in fields(Trial)}
 
 
 class SweepState:
@@ -63,6 +61,7 @@ class SweepState:
         marks: of the sweep (None) and of its trials.
         requests: commands that wait for an answer or a trial, by number of their record, in order.
         stop_number: number of the latest command to stop the sweep; 0 if there is none.
+        values: of finished trials for the first goal, by number; None of those that have none.
         whole: whether finished trials have all of their reports; see `from_dict`.
     """
 
@@ -80,6 +79,7 @@ class SweepState:
         self.marks: Marks = {}
         self.requests: dict[int, Command] = {}
         self.stop_number = 0
+        self.values: dict[int, float | None] = {}
         self.whole = True
         self._rows: dict[int, dict[str, Any]] = {}  # of finished trials, see `to_dict`
 
@@ -98,7 +98,11 @@ class SweepState:
         elif self._spec != spec:
             self._check_goals(spec)
             self._use.specify(spec, self.trials)
-        self._spec = spec
+        self._spec, before = spec, self._spec
+        if before and (spec.goals, spec.constraints) != (before.goals, before.constraints):
+            self.values = {}
+            for trial in self.trials:
+                self._evaluate(trial)
 
     @property
     def use(self) -> BudgetUse:
@@ -154,12 +158,13 @@ class SweepState:
         spec, rows = self.spec, self._rows
         for trial in self.trials:
             if trial.state.finished and trial.number not in rows:
-                rows[trial.number] = _row(condensed(trial, spec.goals, spec.constraints))
+                rows[trial.number] = _row(ranking.condensed(trial, spec.goals, spec.constraints))
         return {
             **{name: getattr(self, name) for name in _KEPT},
             "spec": spec.to_dict(),
             "use": self.use.to_dict(),
             "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
+            "values": list(self.values.items()),
             "marks": list(self.marks.items()),
             "requests": [[number, vars(command)] for number, command in self.requests.items()],
         }
@@ -183,6 +188,7 @@ class SweepState:
             state.index.update(trial)
             if trial.state.finished:
                 state._rows[trial.number] = row
+        state.values = dict(data["values"])
         state.marks = dict(map(tuple, data["marks"]))
         state.requests = {number: Command(**command) for number, command in data["requests"]}
         return state
@@ -209,7 +215,14 @@ class SweepState:
             trials.append(after)
         self.index.update(after)
         self._count(event, before, after)
+        self._evaluate(after)
         return after
+
+    def _evaluate(self, trial: Trial) -> None:
+        """Note the value of a trial, once it is finished."""
+        if trial.state.finished:
+            spec = self.spec
+            self.values[trial.number] = ranking.value(trial, spec.goals[0], spec.constraints)
 
     def _count(self, event: TrialEvent, before: Trial | None, after: Trial) -> None:
         """Take an event into account that has changed a trial."""
@@ -266,22 +279,25 @@ def _row(trial: Trial) -> dict[str, Any]:
 
 def _trial(row: Mapping[str, Any]) -> Trial:
     """The inverse of `_row`."""
-    found = dict(row)
+    found = {**_DEFAULTS, "metrics": {}, "details": {}, **row}
     found["params"] = plain_params(row["params"])
     if "state" in row:
         found["state"] = TrialState(row["state"])
     if "metrics" in row:
         found["metrics"] = _numbers(row["metrics"])
-    if "reports" in row:
-        found["reports"] = ReportLog(
-            ReportPoint(step, _numbers(metrics), *rest) for step, metrics, *rest in row["reports"]
-        )
+    found["returned"] = tuple(row.get("returned", ()))
+    found["reports"] = ReportLog(
+        ReportPoint(step, _numbers(metrics), *rest)
+        for step, metrics, *rest in row.get("reports", ())
+    )
     if "lease" in row:
         asked = row["lease"]["asked"]
         found["lease"] = AgentLease(
             **{**row["lease"], "asked": StopRequest(asked) if asked else None}
         )
-    return Trial(**found)
+    trial = object.__new__(Trial)  # in a third of the time of its constructor
+    vars(trial).update(found)
+    return trial
 
 
 def _finite(metrics: Metrics) -> dict[str, float | str]:

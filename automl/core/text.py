@@ -6,16 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from . import ranking
 from .curve import LearningCurve
-from .mistakes import error_key, is_mistake
+from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
-MISTAKE_HINT = (
+_MISTAKE_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the objective and "
-    "begin again. If the configuration is at fault, raise automl.TrialFailure instead: the sweep "
-    "then goes on and avoids such configurations."
+    "begin again. If only these configurations are at fault, resume the sweep."
+)
+_PROGRAM_HINT = (
+    "After three errors that are alike and no success a sweep ends: mend the program, its options "
+    "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
 )
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -159,7 +161,7 @@ def violation(trial: Trial, snapshot: Snapshot) -> str:
 
 def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
     """Value of the trial for a goal of the sweep; None if it has none."""
-    return ranking.value(trial, snapshot.goals[index], snapshot.constraints)
+    return snapshot.value(trial, index)
 
 
 def why_no_best(snapshot: Snapshot) -> str:
@@ -178,7 +180,22 @@ def why_no_best(snapshot: Snapshot) -> str:
     alike = f", {count} of them alike" if count > 1 else ""
     share = f"{len(failed)} of {len(snapshot.trials)} trials failed{alike}"
     found = f"No trial has succeeded. {share}:{reasons([first])}"
-    return f"{found}\n{MISTAKE_HINT}" if is_mistake(first) else found
+    return f"{found}\n{mistake_hint(first)}".rstrip()
+
+
+def mistake_hint(failed: Trial) -> str:
+    """What to do about a failure that is probably a mistake; "" if its message says so."""
+    if not is_mistake(failed) or most_alike(failed) == 1:
+        return ""
+    return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
+
+
+def why_early(snapshot: Snapshot) -> str:
+    """Why a sweep has ended before all its trials were begun; "" if they were, or it goes on."""
+    wanted, begun = snapshot.budget.trials, len(snapshot.trials)
+    if snapshot.state != "finished" or not snapshot.reason or (wanted or 0) <= begun:
+        return ""
+    return f"ended after {begun} of {wanted} trials: {snapshot.reason}"
 
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:

@@ -72,9 +72,11 @@ class Trial:
         state: see `TrialState`.
         metrics: the newest reported values, updated by the returned metrics. The controller adds
             `seconds` and `peak_memory_bytes` if the trial does not report them itself.
-        value: what the first goal compares: the best report that satisfies the constraints, or
-            the final value if the goal is at the end. None if the trial has none, and outside of a
-            `Result` or an `Optimizer`, where no goal is known.
+        returned: names of the metrics that its newest attempt has returned, not only reported.
+        value: what the first goal compares; None if the trial has none, and outside of a `Result`
+            or an `Optimizer`, where no goal is known.
+        value_from: where the value comes from: "returned", "best report, at step 3", "last report"
+            or "measured"; "" if there is none.
         failure: one of `FAILURE_KINDS`, or None.
         message: describes the failure or ending to a person.
         attempts: how many attempts were begun.
@@ -117,7 +119,9 @@ class Trial:
     node_kind: str = ""
     estimated_memory_bytes: int | None = None
     artifact_bytes: int = 0
+    returned: tuple[str, ...] = ()
     value: float | None = field(default=None, compare=False)
+    value_from: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         reports: Any = self.reports

@@ -37,6 +37,7 @@ class Dispatcher(ABC):
         serial: `poll` runs one whole attempt, which waits while `handle` runs. So one trial is
             proposed and begun at a time, and a decision has taken effect when `handle` returns.
         suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
+        starts_fast: it starts trial 0 sooner than a suggester could be imported.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
         dashboard: address of a page that shows the workers; "" if there is none.
@@ -50,6 +51,7 @@ class Dispatcher(ABC):
     serial: ClassVar[bool] = False
     suggests_ahead: ClassVar[bool] = False
     estimates: ClassVar[bool] = False
+    starts_fast: ClassVar[bool] = False
     keeps_paused: ClassVar[bool] = False
     patience: ClassVar[float] = 0.25
     elastic: ClassVar[bool] = False

@@ -43,7 +43,7 @@ def run(
     Raises:
         CompactHydraException: a setting is wrong.
     """
-    given: dict[str, Any] = dict(settings)
+    given: dict[str, Any] = {key: plain(value) for key, value in settings.items()}
     params, options = given.pop("params"), given.pop("options")
     given["store"] = given["store"] if "://" in given["store"] else os.path.abspath(given["store"])  # noqa: PTH100
     written = [f"{key}={value}" for key, value in params.items() if isinstance(value, str)]
@@ -119,6 +119,13 @@ class HydraObjective:
                 quoted = QuotedString(text, Quote.single).with_quotes()
                 config.hydra.overrides.hydra.append(f"+hydra.job.env_set.{name}={quoted}")
         return config
+
+
+def plain(value: Any) -> Any:
+    """A list or mapping of Hydra's configuration as one of Python, at any depth."""
+    if OmegaConf.is_config(value):
+        return OmegaConf.to_container(value, resolve=True)
+    return {key: plain(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def named(key: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -14,6 +14,9 @@ from automl.errors import SpaceExhausted, UsageError
 from automl.optimizer import Optimizer
 from search_spaces import Space
 
+TAIL: Final = 0.005  # of a distribution without an end, on each side
+MAX_TEXT: Final = 100  # of the text that stands for an object
+
 
 class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Like `GridSearchCV`, but a suggester of automl proposes each configuration from the scores.
@@ -24,12 +27,14 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
     Args:
         estimator: to be tuned, such as a pipeline.
         space: of its parameters: a `Space`, or a mapping such as
-            `{"svc__C": (1e-2, 1e3), "svc__kernel": ["rbf", "linear"]}` (see `automl.sweep`).
+            `{"svc__C": (1e-2, 1e3), "svc__kernel": ["rbf", "linear"]}` (see `automl.sweep`). A list
+            may hold estimators and other objects; a frozen distribution of scipy is a range.
         n_iter: number of configurations to try.
         suggester: "bayes", "tpe", "sobol" or another, as in `automl.sweep`.
         random_state: seed of the suggestions, a whole number for the same ones in each call.
         scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score: as in
-            `GridSearchCV`. With several metrics, `refit` names the one to maximise.
+            `GridSearchCV`. With several metrics, `refit` names the one to maximise; if it names
+            none, that is the first.
 
     Example:
         >>> search = AutomlSearchCV(Ridge(), {"alpha": (1e-3, 10.0)}, n_iter=10).fit(X, y)
@@ -78,14 +83,15 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         wanted = arguments.whole("n_iter", self.n_iter, least=1)
         batch = -(-effective_n_jobs(self.n_jobs) // self.n_splits_)  # each job has a split
-        goal = self.refit if isinstance(self.refit, str) else "score"
+        goal = self.refit if isinstance(self.refit, str) else _first_metric(self.scoring)
+        space, objects = _plain_space(self.space)
         seed = int(check_random_state(self.random_state).randint(2**31))
         results = unusable = None
-        optimizer = Optimizer(self.space, f"maximize {goal}", suggester=self.suggester, seed=seed)
+        optimizer = Optimizer(space, f"maximize {goal}", suggester=self.suggester, seed=seed)
         with optimizer:
             while trials := _ask(optimizer, min(batch, wanted - len(optimizer.trials))):
                 try:
-                    results = evaluate_candidates([dict(trial.params) for trial in trials])
+                    results = evaluate_candidates([_decoded(trial, objects) for trial in trials])
                 except ValueError as error:
                     if "fits failed" not in str(error):  # scikit-learn: all of these failed
                         raise
@@ -97,6 +103,59 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
                     _tell(optimizer, trial, goal, results, place)
         if unusable is not None and results is None:
             raise unusable
+
+
+Objects = dict[str, dict[str, Any]]  # by parameter and by the text that stands for them
+
+
+def _first_metric(scoring: Any) -> str:
+    """The first of several metrics; "score" if there is one without a name."""
+    if isinstance(scoring, Mapping | list | tuple | set | frozenset) and scoring:
+        return str(next(iter(sorted(scoring) if isinstance(scoring, set | frozenset) else scoring)))
+    return "score"
+
+
+def _plain_space(space: Any) -> tuple[Any, Objects]:
+    """The space with plain values alone, and the objects that some of them stand for."""
+    if not isinstance(space, Mapping):
+        return space, {}
+    plain, objects = dict(space), Objects()
+    for name, entry in space.items():
+        if isinstance(entry, list) and not all(_is_plain(one) for one in entry):
+            texts = [one if _is_plain(one) else f"{one!r}"[:MAX_TEXT] for one in entry]
+            for place, text in enumerate(texts):
+                if text in texts[:place]:
+                    texts[place] = f"{text} ({place})"
+            objects[name] = dict(zip(map(str, texts), entry, strict=True))
+            plain[name] = [str(text) for text in texts]
+        elif hasattr(entry, "support") and hasattr(entry, "ppf"):
+            plain[name] = _range_of(entry)
+    return plain, objects
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | tuple | np.generic)
+
+
+def _range_of(distribution: Any) -> dict[str, Any]:
+    """The range of a frozen distribution of scipy, without the tails if it has no end."""
+    low, high = distribution.support()
+    if not np.isfinite(low):
+        low = distribution.ppf(TAIL)
+    if not np.isfinite(high):
+        high = distribution.ppf(1 - TAIL)
+    kind = int if hasattr(distribution, "pmf") else float
+    log = distribution.dist.name in ("loguniform", "reciprocal", "lognorm")
+    low = distribution.ppf(TAIL) if log and low <= 0 else low
+    return {"low": kind(low), "high": kind(high), "log": log}
+
+
+def _decoded(trial: Trial, objects: Objects) -> dict[str, Any]:
+    """The parameters of a trial, with the objects that texts stand for."""
+    return {
+        name: objects[name][str(value)] if name in objects else value
+        for name, value in trial.params.items()
+    }
 
 
 def _ask(optimizer: Optimizer, most: int) -> list[Trial]:

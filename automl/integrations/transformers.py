@@ -2,33 +2,59 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import distributed
 from transformers import TrainerCallback
 
+from automl.errors import UsageError
+
 from .training import is_over, report
+
+
+def _samples(args: Any, state: Any) -> int:
+    batch = args.train_batch_size * args.gradient_accumulation_steps * args.world_size
+    return int(state.global_step * batch)
+
+
+UNITS: Final[Mapping[str, Callable[[Any, Any], int]]] = {
+    "samples": _samples,
+    "epochs": lambda args, state: round(state.epoch),
+    "updates": lambda args, state: int(state.global_step),
+}
 
 
 class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     """Reports each evaluation of a `Trainer`, and stops it on request.
 
-    The metrics have the names of the trainer ("eval_loss"), and the step is the number of updates.
-    Without evaluations, each log of the trainer is reported. Before a pause the trainer saves a
-    checkpoint. With `output_dir=trial.checkpoint_dir`, a later attempt goes on from there:
+    The metrics have the names of the trainer ("eval_loss"). The step is the number of samples that
+    were trained on, so that a stopper compares trials of different batch sizes fairly. Without
+    evaluations, each log of the trainer is reported. Before a pause the trainer saves a checkpoint.
+    With `output_dir=trial.checkpoint_dir`, a later attempt goes on from there:
     `trainer.train(resume_from_checkpoint=checkpoint(trial.checkpoint_dir))`.
 
     Args:
         trial: of the objective.
         compute_objective: of the metrics of an evaluation; it is reported as `objective` too.
+        steps: what a step is: "samples", "epochs" (rounded) or "updates" of the optimizer.
+
+    Raises:
+        UsageError: `steps` is none of these.
     """
 
     def __init__(
-        self, trial: Any, compute_objective: Callable[[dict[str, float]], float] | None = None
+        self,
+        trial: Any,
+        compute_objective: Callable[[dict[str, float]], float] | None = None,
+        *,
+        steps: str = "samples",
     ) -> None:
+        if steps not in UNITS:
+            raise UsageError(f"steps is one of {', '.join(map(repr, UNITS))}, got {steps!r:.100}")
         self._trial = trial
         self._compute_objective = compute_objective
+        self._step_of = UNITS[steps]
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, float], **_: Any
@@ -47,7 +73,7 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         if self._compute_objective:
             metrics = {**metrics, "objective": self._compute_objective(dict(metrics))}
         last = control.should_training_stop or state.global_step >= state.max_steps
-        goes_on = report(self._trial, state.global_step, metrics, last=last)
+        goes_on = report(self._trial, self._step_of(args, state), metrics, last=last)
         if not _all_go_on(goes_on, args.device):
             control.should_training_stop = True
             control.should_save = not is_over(self._trial)

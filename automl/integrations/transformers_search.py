@@ -1,5 +1,6 @@
 """A backend for `Trainer.hyperparameter_search` of Hugging Face."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from transformers.hyperparameter_search import (
@@ -10,6 +11,8 @@ from transformers.trainer_utils import BestRun, HPSearchBackend
 
 import automl
 from automl.errors import UsageError
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.parameters import Parameter
 
 from .transformers import TransformersCallback, checkpoint
 
@@ -17,7 +20,8 @@ from .transformers import TransformersCallback, checkpoint
 def register_backend() -> None:
     """Let `Trainer.hyperparameter_search` know `backend="automl"`.
 
-    Its `hp_space` returns a space, and its further keywords are those of `automl.sweep`.
+    Its `hp_space` returns a space, or suggests values as for Optuna. Its further keywords are those
+    of `automl.sweep`, and `steps` of `TransformersCallback`.
 
     Example:
         >>> register_backend()
@@ -54,12 +58,13 @@ class SearchBackend(HyperParamSearchBackendBase):  # type: ignore[misc]
         """Run the sweep; returns its best trial, with the `Result` as `run_summary`."""
         if not isinstance(direction, str):
             raise UsageError("the backend automl has one objective, got several directions")
-        space, output_dir = trainer.hp_space(None), trainer.args.output_dir
+        space, output_dir = space_of(trainer.hp_space), trainer.args.output_dir
+        steps = options.pop("steps", "samples")
         trainer.hp_search_backend = HPSearchBackend.OPTUNA  # `_Parameters` pass for its trial
         trainer.hp_space = lambda parameters: parameters
 
         def objective(trial: Any) -> dict[str, float]:
-            callback = TransformersCallback(trial, trainer.compute_objective)
+            callback = TransformersCallback(trial, trainer.compute_objective, steps=steps)
             trainer.add_callback(callback)
             trainer.args.output_dir = str(trial.checkpoint_dir)
             trainer.objective = None  # the trainer sets it at each evaluation
@@ -77,6 +82,59 @@ class SearchBackend(HyperParamSearchBackendBase):  # type: ignore[misc]
         result = automl.sweep(objective, space, f"{direction} objective", trials=n_trials, **given)
         best = result.best
         return BestRun(str(best.number), best.value, dict(best.params), result)
+
+
+def space_of(hp_space: Callable[[Any], Any]) -> Any:
+    """The space that a function returns, or that it asks an Optuna trial for.
+
+    Raises:
+        UsageError: which values it asks for depends on the answers.
+    """
+    first, last = _AskedSpace(0), _AskedSpace(-1)
+    returned = hp_space(first)
+    if not first.parameters:
+        return returned
+    hp_space(last)
+    if set(first.parameters) != set(last.parameters):
+        only = set(first.parameters) ^ set(last.parameters)
+        raise UsageError(
+            f"hp_space suggests {', '.join(sorted(only))} only for some values of others: return a "
+            "space with `when` instead"
+        )
+    return Space(*first.parameters.values())
+
+
+class _AskedSpace:
+    """Stands for a trial of Optuna, and notes what is asked of it.
+
+    Args:
+        place: 0 to answer with the lowest value or the first choice, -1 for the other end.
+    """
+
+    number = 0
+
+    def __init__(self, place: int) -> None:
+        self.parameters: dict[str, Parameter] = {}
+        self._place = place
+
+    def suggest_float(
+        self, name: str, low: float, high: float, *, step: float | None = None, log: bool = False
+    ) -> float:
+        """A real number."""
+        self.parameters[name] = Float(name, low, high, step=step, log=log)
+        return (low, high)[self._place]
+
+    def suggest_int(
+        self, name: str, low: int, high: int, *, step: int = 1, log: bool = False
+    ) -> int:
+        """A whole number."""
+        self.parameters[name] = Int(name, low, high, step=step, log=log)
+        return (low, high)[self._place]
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        """One of several values."""
+        self.parameters[name] = Choice(name, list(choices))
+        return choices[self._place]
 
 
 class _Parameters(dict[str, Any]):

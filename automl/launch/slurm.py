@@ -102,6 +102,12 @@ class SlurmJob:
                 "end: take at least a minute more, or a smaller --grace"
             )
         flag_lines(self.flags)
+        for text in (str(self.folder), self.partition, self.account, *self.flags):
+            if not text.isprintable():  # the script has a line for each
+                raise UsageError(
+                    "the folder and the options of a job have no line feeds or other control "
+                    f"characters, got {text!r:.200}"
+                )
 
     @property
     def log(self) -> str:

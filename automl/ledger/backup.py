@@ -9,27 +9,21 @@ import os
 import sqlite3
 import threading
 import time
-import uuid
-from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Final
-
-import sqlalchemy as sa
 
 from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import database
-from .damage import damage_in
+from .check import damage_of
+from .database import locate, open_file, shown
 from .drafts import exclusive_draft
-from .engines import checked_version, plain_engine
 from .head import HEAD, Head
 from .lease import read_leases
-from .records import Place
-from .schema import VERSION
-from .sqlite_files import connect, copy
-from .store_errors import backups_of, damaged, existing_backups, translate_errors
+from .sqlite_files import copy
+from .store_errors import backups_of, damaged, existing_backups, translated
 
 BACKUP_SECONDS: Final = 300.0
 _LOG = logging.getLogger(__name__)
@@ -76,7 +70,7 @@ def try_back_up(file: Path) -> None:
     """Make a backup; log a failure instead of raising it."""
     try:
         back_up(file)
-    except (OSError, sqlite3.Error, sa.exc.SQLAlchemyError, AutomlError) as error:
+    except (OSError, sqlite3.Error, AutomlError) as error:
         _LOG.warning("no backup of %s could be made: %s", file, error)
 
 
@@ -84,7 +78,7 @@ def back_up(file: Path) -> None:
     """Make a copy of everything committed the newest backup; the oldest of three goes.
 
     Raises:
-        OSError, sqlite3.Error, SQLAlchemyError, StoreError: the copy fails, or the ledger is
+        OSError, sqlite3.Error, StoreError: the copy fails, or the ledger is
             damaged, or another process makes a backup and takes long; the earlier ones stay.
     """
     newest, older, oldest = backups_of(file)
@@ -102,22 +96,6 @@ def back_up(file: Path) -> None:
                 folder.rename(old.name, new.name)
 
 
-def damage_of(file: Path, known: Mapping[int, Place | None] | None = None) -> list[str]:
-    """What is damaged in a SQLite file that nobody uses, a sentence each.
-
-    Args:
-        known: the newest records that must be in it, by id of sweep.
-    """
-    try:
-        engine = plain_engine(lambda: connect(file, "mode=ro&immutable=1"))
-        if checked_version(engine, str(file)) < VERSION:
-            engine = database.open_file(file, readonly=True)
-        with translate_errors(str(file)), engine.connect() as connection:
-            return damage_in(connection, str(file), known or {})
-    except StoreError as error:
-        return [str(error)]
-
-
 def back_up_to(store: str | os.PathLike[str], target: Path) -> int:
     """Copy a SQLite ledger, which may be in use, to a new file.
 
@@ -128,23 +106,20 @@ def back_up_to(store: str | os.PathLike[str], target: Path) -> int:
         UsageError: the store is a server, or the new file exists.
         StoreError: the ledger is damaged, or the copy cannot be written.
     """
-    _, file, _ = database.locate(store)
+    _, file, _ = locate(store)
     if file is None:
-        raise UsageError(f"{database.shown(store)} is a server: copy it with pg_dump")
+        raise UsageError(f"{shown(store)} is a server: copy it with pg_dump")
     if target.exists():
         raise UsageError(f"{target} exists already: name a new file")
-    database.open_file(file, readonly=True).dispose()
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    open_file(file, readonly=True).close()
     known = Head(file).read()
     try:
-        with translate_errors(str(target)):
+        with translated(str(target)), exclusive_draft(target) as draft:
             copy(file, draft, readonly=True)
             if found := damage_of(draft, known):
                 raise damaged(str(file), found[0])
             draft.rename(target)
     except sqlite3.Error as error:
         raise StoreError(f"{file} could not be copied to {target}: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
-    with database.open_file(target, readonly=True).connect() as connection:
+    with closing(open_file(target, readonly=True)) as copied, copied.transaction() as connection:
         return sum(lease["num_trials"] for lease in read_leases(connection).values())

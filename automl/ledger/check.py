@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
-
-import sqlalchemy as sa
 
 from automl.errors import StoreError
 
-from . import database
-from .damage import damage_in
-from .head import HEAD, Head
-from .records import Place
-from .sqlite_files import check_files
-from .store_errors import (
-    existing_backups,
-    read_with_retry,
-)
+from . import snapshots
+from .database import Database, locate, open_database, open_file
+from .head import HEAD, Head, check_place
+from .lease import read_leases
+from .reader import Sweep, last_place, records_after, sweeps
+from .records import BEGINNING, Place
+from .sqlite_files import Connection, check_files
+from .store_errors import DamageError, existing_backups, retry, translated
 
 
 def check(store: str | os.PathLike[str]) -> list[str]:
@@ -27,36 +25,72 @@ def check(store: str | os.PathLike[str]) -> list[str]:
     Raises:
         StoreError: there is no store, or its server cannot be reached.
     """
-    _, file, _ = database.locate(store)
+    _, file, _ = locate(store)
     if file is None:
-        engine = database.open_engine(store, create=False, readonly=True)
-        return _check(engine, database.shown(store), {})
+        with closing(open_database(store, create=False, readonly=True)) as database:
+            return _damage_in(database, {})
     if check_files(file, written=False) is None:
         raise StoreError(f"there is no store at {file}")
     known = Head(file).read()
-    found = _check_file(file, known)
+    found = damage_of(file, known)
     found += [
         f"{file}{HEAD}: the record of the newest commit of sweep {sweep} has another checksum"
         for sweep, place in known.items()
         if place is None
     ]
     for backup in existing_backups(file):
-        found += _check_file(backup, {})
+        found += damage_of(backup)
     return found
 
 
-def _check_file(file: Path, known: Mapping[int, Place | None]) -> list[str]:
+def damage_of(file: Path, known: Mapping[int, Place | None] | None = None) -> list[str]:
+    """What is damaged in a SQLite file, a sentence each.
+
+    Args:
+        known: the newest records that must be in it, by id of sweep.
+    """
     try:
-        engine = database.open_file(file, readonly=True)
-        database.check_pages(engine, str(file))
+        with closing(open_file(file, readonly=True)) as database:
+            database.check_pages()
+            return _damage_in(database, known or {})
     except StoreError as error:
         return [str(error)]
-    return _check(engine, str(file), known)
 
 
-def _check(engine: sa.Engine, name: str, known: Mapping[int, Place | None]) -> list[str]:
-    if engine.dialect.name == "postgresql":
-        engine = engine.execution_options(isolation_level="REPEATABLE READ")
-    found = read_with_retry(engine, name, lambda connection: damage_in(connection, name, known))
-    engine.dispose()
-    return [f"{name}: {reason}" for reason in found]
+def _damage_in(database: Database, known: Mapping[int, Place | None]) -> list[str]:
+    """What is damaged in a database, after every row was read."""
+
+    def read() -> list[str]:
+        found: list[str] = []
+        catalogue: list[Sweep] = []
+        with database.transaction() as connection:
+            with _noted(found):
+                catalogue += sweeps(connection)
+            with _noted(found):
+                read_leases(connection)
+            for sweep in catalogue:
+                with _noted(found):
+                    _check_log(connection, sweep, known.get(sweep.id))
+        missing = known.keys() - {sweep.id for sweep in catalogue}
+        return found or [f"sweep {sweep} is missing" for sweep in sorted(missing)]
+
+    with translated(database.name):
+        return [f"{database.name}: {reason}" for reason in retry(read)]
+
+
+def _check_log(connection: Connection, sweep: Sweep, known: Place | None) -> None:
+    check_place(known, last_place(connection, sweep), sweep.name)
+    for _ in records_after(connection, sweep, BEGINNING):
+        pass
+    if not snapshots.is_sound(connection, sweep.id):
+        raise DamageError(f"the cached state of sweep {sweep.name!r} has another checksum")
+
+
+@contextmanager
+def _noted(found: list[str]) -> Iterator[None]:
+    """Add what is damaged to a list, and go on."""
+    try:
+        with translated(""):
+            yield
+    except StoreError as error:
+        found.append(str(error.__cause__ or error))

@@ -7,34 +7,66 @@ is empty, damaged or of a newer schema is refused, because it may hold somebody'
 import os
 import re
 import sqlite3
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final
-
-import sqlalchemy as sa
+from typing import Any, Final
 
 from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import migrations, store_errors
+from . import store_errors
 from .drafts import exclusive_draft
-from .engines import (
-    IN_MEMORY,
-    checked_version,
-    make_tables,
-    memory_engine,
-    plain_engine,
-    server_engine,
-    version_row,
-    write_empty,
-)
 from .head import HEAD
-from .schema import VERSION
-from .sqlite_files import BESIDE, check_files, connect, mode
-from .store_errors import damaged, translate_errors
+from .records import check_seal
+from .schema import as_dict, create_tables, select, write_empty
+from .sqlite_files import (
+    BESIDE,
+    VERSION,
+    Connection,
+    check_files,
+    check_pages,
+    connect,
+    connect_own,
+    mode,
+    newer,
+)
+from .store_errors import ServerError, damaged, translated
 
 FILE_NAME: Final = "ledger.sqlite3"
+IN_MEMORY: Final = "sqlite://"
+OLDER: Final = ("1", "2", "3")  # schemas that `migrations` reads
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
+
+
+class Database:
+    """A database that is open; from any thread.
+
+    Args:
+        name: for messages; connect: opens a connection.
+        close: ends what stays open between connections.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[], Connection], close: Callable[[], None] | None = None
+    ) -> None:
+        self.name = name
+        self.connect = connect
+        self.close = close or (lambda: None)
+
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[Connection]:
+        """A connection for one transaction."""
+        with closing(self.connect()) as connection, connection.transaction(write=write):
+            yield connection
+
+    def check_pages(self) -> None:
+        """Read all of a SQLite file; raise StoreError if a page is damaged."""
+        with translated(self.name), closing(self.connect()) as connection:
+            if isinstance(connection, sqlite3.Connection):
+                check_pages(connection)
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
@@ -65,7 +97,8 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
 
 def shown(url: str | os.PathLike[str]) -> str:
     """URL of a server without its password, and without its options, which may hold one."""
-    return _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+    text: str = _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
+    return text
 
 
 def refuse_password(store: str) -> None:
@@ -82,46 +115,48 @@ def refuse_password(store: str) -> None:
         )
 
 
-def _parsed(url: str) -> sa.URL:
-    try:
-        return sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError) as error:  # its message may hold a password
-        raise StoreError(
-            "the store must be a folder or a database URL such as postgresql://host/name"
-        ) from error
+def _parsed(url: str) -> Any:
+    from .server import parsed  # SQLAlchemy takes longer to import than to look at a small sweep
+
+    return parsed(url)
 
 
-def open_engine(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> sa.Engine:
+def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> Database:
     """Open a database and check its schema.
 
     Raises:
         StoreError: the store is missing, damaged, of a newer schema, or cannot be reached.
     """
     url, file, _ = locate(store)
-    name = str(file) if file else shown(store)
-    with translate_errors(name):
-        if file is not None:
-            return open_file(file, create=create, readonly=readonly)
-        memory = url == IN_MEMORY
-        engine = memory_engine() if memory else server_engine(url)
-        if create or memory:
-            make_tables(engine)
-        if checked_version(engine, name) < VERSION:
+    if file is not None:
+        return open_file(file, create=create, readonly=readonly)
+    if url == IN_MEMORY:
+        return in_memory()
+    name = shown(store)
+    with translated(name):
+        database = _server(url, name)
+        if create:
+            _make_tables(database)
+        if checked_version(database) < VERSION:
             if readonly:
                 raise StoreError(
                     f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
                     "brings it up to date"
                 )
-            migrations.upgrade_server(engine, name)
-        return engine
+            from . import migrations
+
+            with database.transaction(write=True) as connection:
+                migrations.upgrade_server(connection, name)
+        return database
 
 
-def check_pages(engine: sa.Engine, name: str) -> None:
-    """Read all of a SQLite file; raise StoreError if a page is damaged."""
-    with translate_errors(name), engine.connect() as connection:
-        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
-    if found != "ok":
-        raise damaged(name, str(found))
+def in_memory() -> Database:
+    """A new database in memory. It lasts until it is closed."""
+    place = f"file:automl-{uuid.uuid4().hex}?mode=memory&cache=shared"
+    first = connect_own(place)
+    with first.transaction(write=True):
+        create_tables(first)
+    return Database(IN_MEMORY, lambda: connect_own(place), first.close)
 
 
 def is_ledger(store: str) -> bool:
@@ -133,48 +168,103 @@ def is_ledger(store: str) -> bool:
     url, file, _ = locate(store)
     if file is not None:
         return file.exists()
-    with translate_errors(shown(store)):
-        engine = server_engine(url)
-        try:
-            return version_row(engine) is not None
-        finally:
-            engine.dispose()
+    name = shown(store)
+    with translated(name), closing(_server(url, name)) as database:
+        return stored_version(database) is not None
 
 
-def open_file(file: Path, *, create: bool = False, readonly: bool) -> sa.Engine:
+def open_file(file: Path, *, create: bool = False, readonly: bool) -> Database:
     """Open a SQLite file, which may come from a stranger, and check its schema.
 
     Raises:
-        StoreError: as `open_engine`.
+        StoreError: as `open_database`.
     """
-    with translate_errors(str(file)):
-        return _open_file(file, create=create, readonly=readonly)
+    name = str(file)
+    with translated(name):
+        facts = check_files(file, written=not readonly)
+        if facts is None:
+            if not create:
+                raise StoreError(f"there is no store at {file}")
+            _create_file(file)
+        elif facts.st_size == 0:
+            raise damaged(name, "it is empty, it holds no ledger")
+        options = mode(file, readonly=readonly)
+        database = Database(
+            name, lambda: connect(file, options, timeout=store_errors.MAX_BUSY_SECONDS)
+        )
+        version = checked_version(database)
+        if version == VERSION:
+            return database
+        from . import migrations  # SQLite's files are seldom old
+
+        try:
+            if not readonly:
+                migrations.upgrade_file(file, version)
+                return database
+            memory = in_memory()
+            database.check_pages()
+            with memory.transaction(write=True) as new, database.transaction() as old:
+                migrations.copy_sweeps(old, new, name)
+            return memory
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"{file}: it has schema version {version} and could not be migrated: {error}"
+            ) from error
 
 
-def _open_file(file: Path, *, create: bool, readonly: bool) -> sa.Engine:
-    facts = check_files(file, written=not readonly)
-    if facts is None:
-        if not create:
-            raise StoreError(f"there is no store at {file}")
-        _create_file(file)
-    elif facts.st_size == 0:
-        raise damaged(str(file), "it is empty, it holds no ledger")
-    options = mode(file, readonly=readonly)
-    engine = plain_engine(lambda: connect(file, options, timeout=store_errors.BUSY_SECONDS))
-    version = checked_version(engine, str(file))
-    if version == VERSION:
-        return engine
-    try:
-        if not readonly:
-            migrations.upgrade_file(file, version)
-            return engine
-        memory = memory_engine()
-        migrations.in_memory(file, memory)
-    except sqlite3.Error as error:
+def checked_version(database: Database) -> int:
+    """The version of the schema.
+
+    Raises:
+        StoreError: there is no version, or it is newer than this program knows.
+        DamageError: its row has another checksum.
+    """
+    text, name = stored_version(database), database.name
+    if text is None:
         raise StoreError(
-            f"{file}: it has schema version {version} and could not be migrated: {error}"
-        ) from error
-    return memory
+            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
+        )
+    if text.isdecimal() and int(text) > VERSION:
+        raise newer(name, text)
+    if text not in OLDER:
+        with database.transaction() as connection:
+            row = connection.execute(select("meta")).fetchone()
+        check_seal("meta", as_dict("meta", row), f"its schema version {text[:20]!r}")
+    if not text.isdecimal():
+        raise damaged(name, f"its schema version is {text[:20]!r}")
+    return int(text)
+
+
+def stored_version(database: Database) -> str | None:
+    """The version of the schema, unverified; None if there is no such table or row."""
+    try:
+        with (
+            closing(database.connect()) as connection,
+            # on a server, see what a migration commits while this waits for it
+            connection.transaction(write=connection.is_server),
+        ):
+            query = "SELECT value FROM meta WHERE key = 'schema_version'"
+            row = connection.execute(query).fetchone()
+    except (sqlite3.OperationalError, ServerError) as error:
+        if "no such table" not in str(error) and "does not exist" not in str(error):
+            raise
+        return None
+    return str(row[0]) if row else None
+
+
+def _server(url: str, name: str) -> Database:
+    from .server import ServerConnection, engine_of
+
+    engine = engine_of(url)
+    return Database(name, lambda: ServerConnection(engine), engine.dispose)
+
+
+def _make_tables(database: Database) -> None:
+    """Make the tables of a server, unless there are some."""
+    with database.transaction(write=True) as connection:
+        connection.lock_schema()
+        if connection.execute("SELECT to_regclass('meta')").fetchone()[0] is None:
+            create_tables(connection)
 
 
 def _create_file(file: Path) -> None:

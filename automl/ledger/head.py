@@ -26,19 +26,26 @@ _MAX_BYTES: Final = 1 << 24
 
 
 class Head:
-    """The file beside a ledger. A write that fails is ignored: the record is in the ledger."""
+    """The file beside a ledger. A write that fails is ignored: the record is in the ledger.
 
-    def __init__(self, ledger: Path) -> None:
-        self._folder = Folder(ledger.parent)
-        self._name = f"{ledger.name}{HEAD}"
+    Args:
+        ledger: the SQLite file; None for a server, which keeps no such file.
+    """
+
+    def __init__(self, ledger: Path | None) -> None:
+        self._folder = Folder(ledger.parent) if ledger else None
+        self._name = f"{ledger.name}{HEAD}" if ledger else ""
         self._file: int | None = None
 
     def write(self, sweep: int, place: Place) -> None:
         """Note the newest record of a sweep, after it was committed."""
-        if 0 <= sweep < _MAX_BYTES // _SLOT.size:
-            data = _SLOT.pack(*place, checksum("head", sweep, *place)) if place.number else b""
-            with contextlib.suppress(OSError):
-                os.pwrite(self._opened(), data.ljust(_SLOT.size, b"\0"), sweep * _SLOT.size)
+        if self._folder is None or not 0 <= sweep < _MAX_BYTES // _SLOT.size:
+            return
+        data = _SLOT.pack(*place, checksum("head", sweep, *place)) if place.number else b""
+        with contextlib.suppress(OSError):
+            if self._file is None:
+                self._file = self._folder.open_descriptor(self._name, "+")
+            os.pwrite(self._file, data.ljust(_SLOT.size, b"\0"), sweep * _SLOT.size)
 
     def read(self) -> dict[int, Place | None]:
         """The newest record by id of sweep; None if what is written there is damaged.
@@ -48,15 +55,20 @@ class Head:
         Raises:
             StoreError: the file is larger than any of ours, or a link is in its place.
         """
+        if self._folder is None:
+            return {}
         try:
             data = self._folder.read(self._name, _MAX_BYTES)
         except FileNotFoundError:
             return {}
-        found = {}
-        for place in range(0, len(data), _SLOT.size):
-            slot = data[place : place + _SLOT.size]
+        found: dict[int, Place | None] = {}
+        for begin in range(0, len(data), _SLOT.size):
+            slot = data[begin : begin + _SLOT.size]
             if any(slot):
-                found[place // _SLOT.size] = _read_slot(place // _SLOT.size, slot)
+                sweep = begin // _SLOT.size
+                number, total, sealed = _SLOT.unpack(slot.ljust(_SLOT.size, b"\0"))
+                is_sound = sealed == checksum("head", sweep, number, total)
+                found[sweep] = Place(number, total) if is_sound else None
         return found
 
     def flush(self) -> None:
@@ -72,11 +84,6 @@ class Head:
             os.close(self._file)
             self._file = None
 
-    def _opened(self) -> int:
-        if self._file is None:
-            self._file = self._folder.open_descriptor(self._name, "+")
-        return self._file
-
 
 def check_place(known: Place | None, last: Place, name: str) -> None:
     """Check that a log whose last record is `last` has the one that is known to be the newest.
@@ -86,8 +93,3 @@ def check_place(known: Place | None, last: Place, name: str) -> None:
     """
     if known and (known.number > last.number or (known.number == last.number and known != last)):
         raise DamageError(f"the last records of sweep {name!r} are missing")
-
-
-def _read_slot(sweep: int, data: bytes) -> Place | None:
-    number, total, found = _SLOT.unpack(data.ljust(_SLOT.size, b"\0"))
-    return Place(number, total) if found == checksum("head", sweep, number, total) else None

@@ -9,17 +9,15 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
-
-import psutil
-import sqlalchemy as sa
 
 from automl.errors import StoreError
 
 from .records import check_seal, dumps, seal
-from .schema import LEASES
+from .schema import COLUMNS, as_dict, insert, select
+from .sqlite_files import Connection
 from .store_errors import DamageError, HeldError
 
 STALE_SECONDS: Final = 60.0
@@ -27,16 +25,9 @@ FUTURE_SECONDS: Final = 5.0
 WATCH_SECONDS: Final = 5.0
 LeaseRow = dict[str, Any]  # of `leases`, with `now`, the time on the clock of its `heartbeat`
 _RENEW: Final = (
-    LEASES.update()
-    .where(
-        LEASES.c.sweep == sa.bindparam("_sweep"),
-        LEASES.c.fence == sa.bindparam("_fence"),
-        LEASES.c.held == 1,
-    )
-    .values(
-        {column.name: sa.bindparam(column.name) for column in LEASES.c if column.name != "sweep"}
-    )
-)  # built once: to build it takes longer than to run it
+    f"UPDATE leases SET {', '.join(f'{name} = :{name}' for name in COLUMNS['leases'])} "
+    "WHERE sweep = :sweep AND fence = :fence AND held = 1"
+)
 
 
 def process_started(pid: int) -> float | None:
@@ -45,6 +36,8 @@ def process_started(pid: int) -> float | None:
         return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         pass
+    import psutil
+
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -80,32 +73,22 @@ def shown_state(lease: LeaseRow | None, closed: str) -> str:
     return closed
 
 
-def clock(connection: sa.Connection) -> float:
-    """Seconds since 1970 on the clock of the database server, which all its controllers share."""
-    if connection.dialect.name != "postgresql":
-        return time.time()
-    now = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()), sa.Double)
-    return float(connection.scalar(sa.select(now)) or 0.0)
-
-
-def read_leases(
-    connection: sa.Connection, sweeps: Mapping[int, str] | None = None
-) -> dict[int, LeaseRow]:
-    """The leases of some sweeps, by id; `sweeps` has their names. None for all.
+def read_leases(connection: Connection) -> dict[int, LeaseRow]:
+    """The lease of each sweep that somebody has held, by its id.
 
     Raises:
-        DamageError: one has another checksum.
+        DamageError: one has another checksum, or a value of another type.
     """
-    query = sa.select(LEASES)
-    if sweeps is not None:
-        query = query.where(LEASES.c.sweep.in_(sweeps))
-    found = {row["sweep"]: dict(row) for row in connection.execute(query).mappings()}
-    now = clock(connection) if found else 0.0
-    for sweep, row in found.items():
-        check_seal("lease", row, f"the lease of sweep {(sweeps or {}).get(sweep, sweep)!r}")
-        _check_types(row)
-        row["now"] = now
-    return found
+    now = connection.clock()
+    rows = connection.execute(select("leases"))
+    return {row[0]: _checked(row, now) for row in rows}
+
+
+def read_lease(connection: Connection, sweep: int) -> LeaseRow | None:
+    """Who holds a sweep or held it last; None if nobody ever has."""
+    query = select("leases", "WHERE sweep = :sweep")
+    row = connection.execute(query, {"sweep": sweep}).fetchone()
+    return _checked(row, connection.clock()) if row else None
 
 
 def new_lease(sweep: int, **values: Any) -> LeaseRow:
@@ -142,7 +125,7 @@ class Lease:
     @classmethod
     def take(
         cls,
-        connection: sa.Connection,
+        connection: Connection,
         store: str,
         sweep: int,
         last: LeaseRow | None,
@@ -153,50 +136,46 @@ class Lease:
         Args:
             last: the present lease; status: of the controller until its first commit.
         """
-        before = {k: v for k, v in (last or new_lease(sweep)).items() if k not in ("now", "sum")}
-        changed = {
+        row = (last or new_lease(sweep)) | {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "process_started": process_started(os.getpid()),
-            "heartbeat": clock(connection),
-            "fence": before["fence"] + 1,
+            "heartbeat": connection.clock(),
             "held": 1,
             "commits": 0,
             "status": dumps(status),
         }
-        row = seal("lease", before | changed)
-        connection.execute(LEASES.delete().where(LEASES.c.sweep == sweep))
-        connection.execute(LEASES.insert(), row)
+        row["fence"] += 1
+        row = _sealed(row)
+        connection.execute("DELETE FROM leases WHERE sweep = :sweep", {"sweep": sweep})
+        insert(connection, "leases", [row])
         return cls(store, row)
 
     @property
     def heartbeat(self) -> float:
-        """When it was taken or renewed last, on the server's `clock`."""
+        """When it was taken or renewed last, on the clock of the store."""
         return float(self._row["heartbeat"])
 
-    def renew(self, connection: sa.Connection, now: float, **values: Any) -> None:
+    def renew(self, connection: Connection, now: float, **values: Any) -> None:
         """Set the heartbeat, count one commit, and change other columns.
 
         Args:
-            now: on the server's `clock`.
+            now: on the clock of the store.
 
         Raises:
             StoreError: another process holds the sweep.
         """
         changed = {"heartbeat": now, "commits": self._row["commits"] + 1, **values}
-        row = {key: value for key, value in (self._row | changed).items() if key != "sum"}
-        row = seal("lease", row)
-        key = {"_sweep": row["sweep"], "_fence": row["fence"]}
-        found = connection.execute(_RENEW, {**row, **key})
-        if not found.rowcount:
+        row = _sealed(self._row | changed)
+        if not connection.execute(_RENEW, row).rowcount:
             raise StoreError(
                 f"{self._store}: another controller has taken the sweep over; this one ends"
             )
         self._row = row
 
-    def give_up(self, connection: sa.Connection) -> None:
+    def give_up(self, connection: Connection) -> None:
         """Let another process take the sweep."""
-        self.renew(connection, clock(connection), held=0)
+        self.renew(connection, connection.clock(), held=0)
 
 
 def refusal(sweep: str, lease: LeaseRow | None) -> HeldError:
@@ -251,9 +230,16 @@ def is_same(one: LeaseRow | None, other: LeaseRow | None) -> bool:
     return (one and one["sum"]) == (other and other["sum"])
 
 
-def _check_types(row: LeaseRow) -> None:
-    for name, value in row.items():
-        kind = LEASES.c[name].type.python_type
-        allowed = (int, float) if kind is float else kind
-        if not isinstance(value, allowed) and not (name == "process_started" and value is None):
-            raise DamageError(f"{name} of a lease is {value!r:.40}")
+def _sealed(row: LeaseRow) -> LeaseRow:
+    return seal("lease", {name: row[name] for name in COLUMNS["leases"] if name != "sum"})
+
+
+def _checked(values: Iterable[Any], now: float) -> LeaseRow:
+    row = as_dict("leases", values)
+    check_seal("lease", row, f"the lease of sweep {row['sweep']!r:.40}")
+    texts = all(isinstance(row[name], str) for name in ("host", "closed", "status"))
+    numbers = [row[name] for name in ("pid", "heartbeat", "fence", "held", "commits", "seconds")]
+    numbers += [row["num_trials"], row["process_started"] or 0.0]
+    if not texts or not all(isinstance(value, int | float) for value in numbers):
+        raise DamageError(f"the lease of sweep {row['sweep']!r:.40} has a value of another type")
+    return {**row, "now": now}

@@ -11,8 +11,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
 
-import sqlalchemy as sa
-
 from automl.core import (
     Answered,
     Command,
@@ -26,61 +24,61 @@ from automl.core import (
 )
 from automl.core.events import fold
 from automl.core.names import MAX_NAME, check_name
-from automl.errors import StoreError, UsageError
+from automl.errors import UsageError
 from workers.files.folder import Folder
 from workers.protocol import Report
 
-from . import database
 from .backup import Backups
-from .follower import Follower, newest_commands
+from .database import Database, locate, open_database
+from .follower import Follower
 from .head import Head, check_place
 from .lease import (
     Lease,
-    clock,
+    LeaseRow,
     holder_alive,
     is_brief,
     is_same,
+    read_lease,
     refusal,
     wait_until_free,
 )
 from .limits import limited
 from .lock import lock_of
-from .protocol import LogRecord
 from .reader import (
     Reader,
     Sweep,
     SweepHead,
     SweepInfo,
-    advance,
-    chunks,
+    catch_up,
     last_place,
-    read_lease,
+    lock_sweep,
     read_state,
-    rows_after,
-    sound_rows,
+    records_after,
+    sound_records,
 )
 from .recorder import Recorder
-from .records import BEGINNING, Place, chained, decoded, seal, verify
-from .schema import LEASES, RECORDS, SNAPSHOTS, SWEEPS
-from .store_errors import HeldError, damaged, translate_decoding_errors, translate_errors
+from .records import BEGINNING, COMMAND, LogRecord, chained, seal
+from .schema import COLUMNS, insert
+from .sqlite_files import Connection
+from .store_errors import HeldError, damaged, translated
 
 T = TypeVar("T")
-BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
+MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
 
 class Ledger:
-    """A `SweepLedger` in a SQL database. Reading takes no lock, writing needs `acquire`.
+    """The sweeps of a SQL database. Reading takes no lock, writing needs `acquire`.
 
     Open one with `Ledger.open`. It may be used from any thread.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, folder: Path | None, lockable: bool) -> None:
-        self._engine = engine
+    def __init__(self, database: Database, file: Path | None, folder: Path | None) -> None:
+        self._database = database
         self._folder = folder
-        self._lockable = lockable
-        self.name = name
-        self._head = Head(Path(name)) if lockable else None
-        self._reader = Reader(engine, name, self._head)
+        self._lockable = file is not None
+        self.name = database.name
+        self._head = Head(file)
+        self._reader = Reader(database, self._head)
         self._held: dict[str, Recorder] = {}
         self._view_lock = Lock()
         self._view: tuple[str, Follower] | None = None  # of the sweep that was looked at last
@@ -105,18 +103,15 @@ class Ledger:
             StoreError: the store is missing, empty, damaged, of a newer schema, or cannot be read
                 or written.
         """
-        engine = database.open_engine(location, create=create, readonly=readonly)
-        _, file, folder = database.locate(location)
-        name = str(file) if file else database.shown(location)
-        return cls(engine, name, folder, lockable=file is not None)
+        _, file, folder = locate(location)
+        return cls(open_database(location, create=create, readonly=readonly), file, folder)
 
     def close(self) -> None:
         """Release every held sweep and close the connections."""
         for name in list(self._held):
             self.release(name)
-        if self._head:
-            self._head.close()
-        self._engine.dispose()
+        self._head.close()
+        self._database.close()
 
     # reading
 
@@ -142,7 +137,7 @@ class Ledger:
 
     def state(self, sweep: str) -> SweepState:
         """The state of the sweep, with every report."""
-        return self._reader.state(sweep)
+        return self._reader.of_sweep(sweep, read_state)[0]
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
@@ -156,23 +151,14 @@ class Ledger:
                 much less time.
         """
         if condensed:
-            return self._look(sweep, self.followed)
-
-        def read(connection: sa.Connection, found: Sweep) -> Snapshot:
-            view = Follower(self._reader, sweep)
-            view.state, _ = read_state(connection, found)
-            view.lease = read_lease(connection, found)
-            return self.followed(view)
-
-        return self._reader.of_sweep(sweep, read)
+            return self._look(sweep, Follower.snapshot)
+        view = Follower(self._reader, sweep, whole=True)
+        view.refresh()
+        return view.snapshot()
 
     def follow(self, sweep: str) -> Follower:
         """A follower of the sweep; it reads nothing yet."""
         return Follower(self._reader, sweep)
-
-    def followed(self, view: Follower) -> Snapshot:
-        """The sweep as a follower has read it last."""
-        return Snapshot.of(view.state, view.shown, view.seconds, **view.status)
 
     def trial(self, sweep: str, number: int) -> Trial | None:
         """One trial with its reports; None if there is none of the number."""
@@ -180,7 +166,7 @@ class Ledger:
         if not known or not known[0].state.finished:
             return known[0] if known else None
         trial = None
-        with translate_decoding_errors(self.name):
+        with translated(self.name):
             for record in self._records_of(sweep, number):
                 trial = fold(trial, record.event)
         if trial is None or _facts(trial) != _facts(known[0]):
@@ -195,28 +181,33 @@ class Ledger:
             if not isinstance(record.event, Report)
         ]
 
-    def records(self, sweep: str, after: int = 0) -> list[LogRecord]:
-        """The records of the sweep after the one of this number, in order."""
-        return self._reader.records(sweep, after)
-
     def events(self, sweep: str) -> Iterator[SweepEvent]:
         """Every recorded event, in order."""
-        yield from (record.event for record in self.records(sweep))
+
+        def read(connection: Connection, found: Sweep) -> list[SweepEvent]:
+            chunks = records_after(connection, found, BEGINNING)
+            return [record.event for records, _ in chunks for record in records]
+
+        yield from self._reader.of_sweep(sweep, read)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
-        return self._reader.of_sweep(sweep, newest_commands)
+
+        def read(connection: Connection, found: Sweep) -> list[Command]:
+            records = sound_records(connection, found, "kind = :kind", kind=COMMAND)
+            return [record.event for record in records]
+
+        return self._reader.of_sweep(sweep, read)
 
     def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
         """The answer to a request, None if there is none yet; and whether a controller runs."""
 
-        def read(connection: sa.Connection, found: Sweep) -> tuple[Answered | None, bool]:
-            mine = (RECORDS.c.sweep == found.id) & (RECORDS.c.number > command)
-            query = sa.select(RECORDS).where(mine & (RECORDS.c.kind == "Answered"))
-            for record in decoded(sound_rows(connection, found, query)):
-                if isinstance(record.event, Answered) and record.event.command == command:
+        def read(connection: Connection, found: Sweep) -> tuple[Answered | None, bool]:
+            later = "number > :number AND kind = 'Answered'"
+            for record in sound_records(connection, found, later, number=command):
+                if record.event.command == command:
                     return record.event, True
-            return None, holder_alive(read_lease(connection, found))
+            return None, holder_alive(read_lease(connection, found.id))
 
         return self._reader.of_sweep(sweep, read)
 
@@ -253,16 +244,8 @@ class Ledger:
         return name
 
     def change_spec(self, sweep: str, spec: SweepSpec) -> None:
-        """Go on with another specification, for example with a larger budget."""
+        """Go on with another specification, for example with a larger budget; needs no lease."""
         self._append(sweep, [SpecChanged(spec.to_dict())])
-
-    def request_stop(self, sweep: str, by: str = "") -> None:
-        """Ask the controller of the sweep, in any process, to end the sweep.
-
-        Args:
-            by: who asks.
-        """
-        self.send(sweep, Command("stop", {}, by=by))
 
     def send(self, sweep: str, *commands: Command) -> list[int]:
         """Record commands to the sweep, now or for its next controller; returns their numbers."""
@@ -277,14 +260,12 @@ class Ledger:
         Raises:
             HeldError: another controller holds it; the message names its host and pid.
         """
-        deadline = time.monotonic() + (0.0 if brief else BRIEF_SECONDS)
+        deadline = time.monotonic() + (0.0 if brief else MAX_BRIEF_SECONDS)
         while True:
             try:
                 return self._acquire(sweep, brief=brief)
             except HeldError:
-                if time.monotonic() > deadline or not is_brief(
-                    self._reader.lease(sweep), self._lockable
-                ):
+                if time.monotonic() > deadline or not is_brief(self._lease(sweep), self._lockable):
                     raise
             time.sleep(0.05)
 
@@ -299,19 +280,19 @@ class Ledger:
         Raises:
             StoreError: a controller holds the sweep.
         """
-        found = self._reader.find(sweep)
+        found = self._reader.of_sweep(sweep, _itself)
         self.acquire(sweep)
         try:
-            with translate_errors(self.name), self._write() as connection:
-                if self._head:
-                    self._head.write(found.id, BEGINNING)
-                for table in (RECORDS, LEASES, SNAPSHOTS):
-                    connection.execute(table.delete().where(table.c.sweep == found.id))
-                connection.execute(SWEEPS.delete().where(SWEEPS.c.id == found.id))
+            with translated(self.name), self._database.transaction(write=True) as connection:
+                self._head.write(found.id, BEGINNING)
+                for table in ("records", "leases", "snapshots", "sweeps"):
+                    key = COLUMNS[table][0]
+                    statement = f"DELETE FROM {table} WHERE {key} = :sweep"
+                    connection.execute(statement, {"sweep": found.id})
             self._held[sweep].forget()
         finally:
             self.release(sweep)
-        with translate_errors(self.name):
+        with translated(self.name):
             self.files(sweep).remove()
 
     # how
@@ -324,48 +305,42 @@ class Ledger:
             self._view[1].refresh()
             return ask(self._view[1])
 
-    def _records_of(self, sweep: str, number: int) -> list[LogRecord]:
-        def read(connection: sa.Connection, found: Sweep) -> list[LogRecord]:
-            mine = (RECORDS.c.sweep == found.id) & (RECORDS.c.trial == number)
-            query = sa.select(RECORDS).where(mine).order_by(RECORDS.c.number)
-            return decoded(sound_rows(connection, found, query))
+    def _lease(self, sweep: str) -> LeaseRow | None:
+        return self._reader.of_sweep(sweep, lambda connection, it: read_lease(connection, it.id))
 
-        return self._reader.of_sweep(sweep, read)
+    def _records_of(self, sweep: str, number: int) -> list[LogRecord]:
+        return self._reader.of_sweep(
+            sweep,
+            lambda connection, it: sound_records(connection, it, "trial = :trial", trial=number),
+        )
 
     def _acquire(self, sweep: str, *, brief: bool) -> Recorder:
-        found = self._reader.find(sweep)
-        with translate_errors(self.name):
+        found = self._reader.of_sweep(sweep, _itself)
+        with translated(self.name):
             lock = lock_of(self.files(sweep)) if self._lockable else None
         try:
             if lock and not lock.acquire():
-                raise refusal(sweep, self._reader.lease(sweep))
+                raise refusal(sweep, self._lease(sweep))
             if lock:
-                database.check_pages(self._engine, self.name)
-            seen = None
+                self._database.check_pages()
             is_server = not lock and self._folder is not None
-            if is_server:
-                seen = wait_until_free(lambda: self._reader.lease(sweep), sweep)
+            seen = wait_until_free(lambda: self._lease(sweep), sweep) if is_server else None
             state, place = self._reader.of_sweep(sweep, read_state)
             status = {"brief": True} if brief else {}
-            with (
-                translate_errors(self.name),
-                translate_decoding_errors(self.name),
-                self._write() as connection,
-            ):
+            with translated(self.name), self._database.transaction(write=True) as connection:
                 # The second of two that come at once waits here, and finds the first's lease.
-                _lock(connection, found)
-                last = read_lease(connection, found)
+                lock_sweep(connection, found)
+                last = read_lease(connection, found.id)
                 if is_server and not is_same(last, seen):
                     raise refusal(sweep, last)
-                for rows in chunks(connection, found, place):
-                    advance(state, decoded(rows))
-                    place = Place(rows[-1].number, rows[-1].sum)
+                place = catch_up(connection, found, state, place)
                 lease = Lease.take(connection, self.name, found.id, last, status)
             backups = Backups(Path(self.name), brief=brief) if lock else None
-            recorder = Recorder(
-                self._engine, self._reader, self.name, found, lease, state, place, last,
-                lock=lock, backups=backups, head=self._head,
-            )  # fmt: skip
+            with translated(self.name):
+                recorder = Recorder(
+                    self._database, self._head, found, lease, state, place, last,
+                    lock=lock, backups=backups,
+                )  # fmt: skip
         except BaseException:
             if lock:
                 lock.release()
@@ -375,53 +350,40 @@ class Ledger:
 
     def _append(self, sweep: str, events: Iterable[SweepEvent]) -> list[int]:
         """Add events to the log of a sweep that another process may hold; their numbers."""
-        found = self._reader.find(sweep)
-        known = self._head.read().get(found.id) if self._head else None
+        found = self._reader.of_sweep(sweep, _itself)
+        known = self._head.read().get(found.id)
         events = [limited(event) for event in events]
-        with (
-            translate_errors(self.name),
-            translate_decoding_errors(self.name),
-            self._write() as connection,
-        ):
-            _lock(connection, found)
-            last = last_place(connection, found.id)
+        with translated(self.name), self._database.transaction(write=True) as connection:
+            lock_sweep(connection, found)
+            last = last_place(connection, found)
             check_place(known, last, sweep)
-            for rows in rows_after(connection, found.id, last.number - 1):
-                verify(rows, Place(last.number - 1, rows[0].previous), sweep)
-            added = chained(found.id, last, events, clock(connection))
-            connection.execute(RECORDS.insert(), [row._asdict() for row in added])
-        if self._head and added:
-            self._head.write(found.id, Place(added[-1].number, added[-1].sum))
+            sound_records(connection, found, "number = :number", number=last.number)
+            added = chained(found.id, last, events, connection.clock())
+            insert(connection, "records", [row._asdict() for row in added])
+        if added:
+            self._head.write(found.id, added[-1].place)
         return [row.number for row in added]
 
-    def _write(self) -> Any:
-        return self._engine.execution_options(write=True).begin()
-
     def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
+        """Add a sweep; False if its name is in use."""
         created = limited(Created(spec.to_dict(), environment))
-        try:
-            with translate_errors(self.name), self._write() as connection:
-                row: dict[str, Any] = {"name": spec.name, "created": time.time()}
-                found: Any = connection.execute(SWEEPS.insert(), row | {"sum": 0})
-                row["id"] = found.inserted_primary_key[0]
-                sealed = seal("sweep", row)
-                connection.execute(SWEEPS.update().where(SWEEPS.c.id == row["id"]).values(sealed))
-                (first,) = chained(row["id"], BEGINNING, [created], clock(connection))
-                connection.execute(RECORDS.insert(), first._asdict())
-        except StoreError as error:
-            if isinstance(error.__cause__, sa.exc.IntegrityError):
+        with translated(self.name), self._database.transaction(write=True) as connection:
+            connection.lock_schema()
+            query = "SELECT 1 FROM sweeps WHERE name = :name"
+            if connection.execute(query, {"name": spec.name}).fetchone():
                 return False
-            raise
-        if self._head:
-            self._head.write(row["id"], Place(first.number, first.sum))
+            (newest,) = connection.execute("SELECT max(id) FROM sweeps").fetchone()
+            number = int(newest or 0) + 1
+            row = {"id": number, "name": spec.name, "created": time.time()}
+            insert(connection, "sweeps", [seal("sweep", row)])
+            (first,) = chained(number, BEGINNING, [created], connection.clock())
+            insert(connection, "records", [first._asdict()])
+        self._head.write(number, first.place)
         return True
 
 
-def _lock(connection: sa.Connection, sweep: Sweep) -> None:
-    """Make other writers of a sweep wait; its row may be gone."""
-    query = sa.select(SWEEPS.c.id).where(SWEEPS.c.id == sweep.id).with_for_update()
-    if connection.execute(query).first() is None:
-        raise UsageError(f"sweep {sweep.name!r} was deleted")
+def _itself(_connection: Connection, sweep: Sweep) -> Sweep:
+    return sweep
 
 
 def _facts(trial: Trial) -> str:

@@ -11,27 +11,24 @@ from automl.core import SweepEvent
 from automl.core.events import Command, Ended
 from automl.core.marks import MARK
 from automl.errors import UsageError
-from workers.failures import MAX_MESSAGE, MAX_TRACEBACK
+from workers.failures import MAX_MESSAGE, MAX_NAME, MAX_TRACEBACK, bounded
 from workers.protocol import Report
 
+MAX_NOTE: Final = 4096  # characters of a note or a tag
 MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an outcome
     "message": MAX_MESSAGE,
     "reason": MAX_MESSAGE,
-    "traceback": MAX_TRACEBACK,
     "gpu_lost": MAX_MESSAGE,
     "worker": 300,
-    "agent": 200,
-    "by": 200,
-    "source": 200,
-    "exception": 200,
-    "node_kind": 200,
-    "kind": 200,
-    "failure": 200,
+    "agent": MAX_NAME,
+    "by": MAX_NAME,
+    "source": MAX_NAME,
+    "exception": MAX_NAME,
+    "node_kind": MAX_NAME,
+    "kind": MAX_NAME,
+    "failure": MAX_NAME,
 }
-MAX_NOTE: Final = 4096
-MAX_TAG: Final = 4096
 _PRINTED: Final = ("message", "reason", "source")
-_MARK: Final = 64  # characters of the mark, which a worker may have added already
 
 
 def limited(event: SweepEvent) -> SweepEvent:
@@ -43,23 +40,21 @@ def limited(event: SweepEvent) -> SweepEvent:
     if isinstance(event, Report):
         return event
     if isinstance(event, Command) and event.kind == MARK:
-        _check_mark(event.content)
-    if isinstance(event, Ended):
-        outcome = _cut(event.outcome)
-        details = outcome.details
-        text = str(details.get("traceback", ""))
-        if (short := cut(text, MAX_CHARACTERS["traceback"])) != text:
-            outcome = replace(outcome, details={**details, "traceback": short})
-        event = event if outcome is event.outcome else replace(event, outcome=outcome)
-    found: SweepEvent = _cut(event)
-    return found
-
-
-def cut(text: str, most: int) -> str:
-    """A text of at most `most` characters, and a mark that says how many it had."""
-    if len(text) <= most + _MARK:
-        return text
-    return f"{text[:most]}... ({len(text):,} characters in all)"
+        for text in (event.content.get("note", ""), *event.content.get("add_tags", ())):
+            if len(str(text)) > MAX_NOTE:
+                raise UsageError(
+                    f"a note or a tag has at most {MAX_NOTE:,} characters, got {len(str(text)):,}"
+                )
+    found = _cut(event)
+    if isinstance(found, Ended):
+        outcome = _cut(found.outcome)
+        text = str(outcome.details.get("traceback", ""))
+        if len(text) > MAX_TRACEBACK:
+            short = {"traceback": bounded(text, MAX_TRACEBACK)}
+            outcome = replace(outcome, details={**outcome.details, **short})
+        found = found if outcome is found.outcome else replace(found, outcome=outcome)
+    result: SweepEvent = found
+    return result
 
 
 def storable(text: str) -> str:
@@ -68,22 +63,12 @@ def storable(text: str) -> str:
 
 
 def _cut(value: Any) -> Any:
+    """An event or an outcome whose texts are within their limits."""
     changed = {}
     for name, text in vars(value).items():
         most = MAX_CHARACTERS.get(name)
         if most and isinstance(text, str):
-            short = storable(text) if name in _PRINTED else text
-            if (short := cut(short, most)) != text:
+            short = bounded(storable(text) if name in _PRINTED else text, most)
+            if short != text:
                 changed[name] = short
     return replace(value, **changed) if changed else value
-
-
-def _check_mark(content: Mapping[str, Any]) -> None:
-    for name, texts, most in (
-        ("note", [content.get("note", "")], MAX_NOTE),
-        ("tag", content.get("add_tags", ()), MAX_TAG),
-    ):
-        if too_long := [text for text in texts if len(str(text)) > most]:
-            raise UsageError(
-                f"a {name} has at most {most:,} characters, got {len(str(too_long[0])):,}"
-            )

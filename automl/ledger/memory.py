@@ -3,17 +3,18 @@
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from automl.core import Command, Created, Snapshot, SpecChanged, SweepEvent, SweepSpec, SweepState
 from automl.core.names import check_name
 from workers.files.folder import Folder
 
-from .pending import PendingEvents
+from .recorder import PendingEvents
 
 
 class MemoryRecorder(PendingEvents):
-    """A `SweepRecorder` that keeps committed events in the list `log`."""
+    """What `Recorder` is, with the committed events in the list `log`."""
 
     def __init__(self, spec: SweepSpec, environment: Mapping[str, Any]) -> None:
         super().__init__(SweepState())
@@ -53,7 +54,7 @@ class MemoryRecorder(PendingEvents):
 
 
 class MemoryLedger:
-    """A `SweepLedger` for the sweeps of this process. They end with it."""
+    """What `Ledger` is, for the sweeps of this process. They end with it."""
 
     def __init__(self) -> None:
         self._recorders: dict[str, MemoryRecorder] = {}
@@ -93,7 +94,8 @@ class MemoryLedger:
 
     def send(self, sweep: str, *commands: Command) -> list[int]:
         """Record commands to the sweep; returns their numbers."""
-        return [self._recorders[sweep].add(command) for command in commands]
+        recorder = self._recorders[sweep]
+        return [recorder.add(replace(command, sent=recorder.clock())) for command in commands]
 
     def acquire(self, sweep: str) -> MemoryRecorder:
         """The recorder of the sweep."""

@@ -9,49 +9,26 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
-
-import sqlalchemy as sa
+from typing import Any, Final, get_args
 
 from automl.core import SweepSpec
-from automl.core.events import (
-    Answered,
-    Begun,
-    Closed,
-    Command,
-    Created,
-    Ended,
-    Leased,
-    Moved,
-    Noted,
-    Proposed,
-    SweepEvent,
-)
+from automl.core.events import Closed, Command, Created, SweepEvent
 from automl.core.ranks import ranks_of
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from search_spaces.validation import plain_params
 from workers.parallel import num_ranks
-from workers.protocol import Ending, Outcome, Report, Started, StopRequest
+from workers.protocol import Ending, Outcome, Report, StopRequest
 
-from . import engines
 from .records import checksum
-from .sqlite_files import connect
-from .store_errors import DamageError, translate_decoding_errors, translate_errors
+from .sqlite_files import Connection
+from .store_errors import DamageError, translated
 
 Row = dict[str, Any]
 OldTables = dict[str, list[Row]]
 _COMMAND: Final = "Wished"
 _KINDS: Final[Mapping[str, Callable[..., SweepEvent]]] = {
-    "Proposed": Proposed,
-    "Begun": Begun,
-    "Started": Started,
-    "Ended": Ended,
-    "Moved": Moved,
-    "Noted": Noted,
-    "Answered": Answered,
-    "Leased": Leased,
+    **{kind.__name__: kind for kind in get_args(SweepEvent)},
     _COMMAND: Command,
 }
 # Columns under each sum of schema 3, in order.
@@ -90,14 +67,7 @@ _FIELDS: Final = {
 }
 
 
-def read_file(file: Path, name: str) -> OldTables:
-    """The tables of a SQLite file, which nobody writes to."""
-    engine = engines.plain_engine(lambda: connect(file, "mode=ro"))
-    with translate_errors(name), engine.connect() as connection:
-        return read(connection, name)
-
-
-def read(connection: sa.Connection, name: str) -> OldTables:
+def read(connection: Connection, name: str) -> OldTables:
     """The tables of a database.
 
     Raises:
@@ -105,13 +75,19 @@ def read(connection: sa.Connection, name: str) -> OldTables:
     """
     found = {}
     for table, order in _ORDERS.items():
-        rows = connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY {order}").mappings()
-        found[table] = [dict(row) for row in rows]
+        rows = connection.execute(f"SELECT * FROM {table} ORDER BY {order}")
+        names = _names(rows)
+        found[table] = [dict(zip(names, row, strict=True)) for row in rows]
     version = next(row["value"] for row in found["meta"] if row["key"] == "schema_version")
     if version == "3":
-        with translate_decoding_errors(name):
+        with translated(name):
             _verify(found)
     return found
+
+
+def _names(rows: Any) -> list[str]:
+    """The columns of a cursor, of SQLite or of SQLAlchemy."""
+    return list(rows.keys()) if hasattr(rows, "keys") else [one[0] for one in rows.description]
 
 
 def events(found: OldTables, sweep: Row) -> Iterator[tuple[float, SweepEvent]]:

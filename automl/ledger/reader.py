@@ -5,11 +5,11 @@ The functions with a `connection` run in its transaction, which shows one state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, TypeVar
-
-import sqlalchemy as sa
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from automl.core import SweepState
 from automl.core.garbage import no_collection
@@ -19,26 +19,20 @@ from search_spaces.plugins import nearest
 
 from . import snapshots
 from .head import Head, check_place
-from .lease import LeaseRow, read_leases, shown_state
+from .lease import LeaseRow, new_lease, read_leases, shown_state
 from .limits import storable
-from .protocol import LogRecord
-from .records import BEGINNING, Place, Row, check_seal, decoded, is_sound, verify
-from .schema import RECORDS, SWEEPS
-from .store_errors import DamageError, read_with_retry, translate_decoding_errors
+from .records import BEGINNING, LogRecord, Place, Row, check_seal, decoded, is_sound, verified
+from .schema import as_dict, select
+from .sqlite_files import Connection
+from .store_errors import DamageError, retry, translated
+
+if TYPE_CHECKING:  # it imports `migrations`, which reads logs
+    from .database import Database
 
 T = TypeVar("T")
-_CHUNK: Final = 1000  # records that are decoded at once
-_AFTER: Final = (
-    sa.select(RECORDS)
-    .where(RECORDS.c.sweep == sa.bindparam("_sweep"), RECORDS.c.number > sa.bindparam("_number"))
-    .order_by(RECORDS.c.number)
-)  # built once: to build it takes longer than to run it
-_LAST: Final = (
-    sa.select(RECORDS.c.number, RECORDS.c.sum)
-    .where(RECORDS.c.sweep == sa.bindparam("_sweep"))
-    .order_by(RECORDS.c.number.desc())
-    .limit(1)
-)
+_MAX_CHUNK: Final = 1000  # records that are decoded at once
+_AFTER: Final = select("records", "WHERE sweep = :sweep AND number > :number ORDER BY number")
+_LAST: Final = "SELECT number, sum FROM records WHERE sweep = :sweep ORDER BY number DESC LIMIT 1"
 
 
 class Sweep(NamedTuple):
@@ -82,121 +76,117 @@ class Reader:
     of the name.
 
     Args:
-        engine: of the database; name: of the store, for messages.
-        head: of a SQLite file; None for a server.
+        database: to read; head: of a SQLite file, known before the file itself is read.
     """
 
-    def __init__(self, engine: sa.Engine, name: str, head: Head | None = None) -> None:
-        # A method makes several queries, which must see one state of the database.
-        is_server = engine.dialect.name == "postgresql"
-        level: dict[str, Any] = {"isolation_level": "REPEATABLE READ"} if is_server else {}
-        self._engine = engine.execution_options(**level)
-        self._name = name
+    def __init__(self, database: Database, head: Head) -> None:
+        self._database = database
         self._head = head
 
     def heads(self) -> list[SweepHead]:
         """Every sweep without its trials, the newest one last."""
-        known = self._head.read() if self._head else {}
+        known = self._head.read()
 
-        def read(connection: sa.Connection) -> list[SweepHead]:
-            found = sweeps(connection)
-            if missing := known.keys() - {one.id for one in found}:
-                raise DamageError(f"sweep {min(missing)} is missing")
+        def read(connection: Connection) -> list[SweepHead]:
             leases = read_leases(connection)
+            found = list(sweeps(connection))
+            if missing := known.keys() - {sweep.id for sweep in found}:
+                raise DamageError(f"sweep {min(missing)} is missing")
             heads = []
             for sweep in found:
-                last = last_place(connection, sweep.id)
+                last = last_place(connection, sweep)
                 check_place(known.get(sweep.id), last, sweep.name)
                 heads.append(_sweep_head(sweep, last, leases.get(sweep.id)))
             return heads
 
-        return self.verified(read)
+        return self._read(read)
 
-    def state(self, name: str) -> SweepState:
-        """The whole state of a sweep, with every report."""
-        return self.of_sweep(name, lambda connection, sweep: read_state(connection, sweep)[0])
+    def of_sweep(self, name: str, read: Callable[[Connection, Sweep], T]) -> T:
+        """What a function reads of a sweep, in one transaction."""
+        known = self._head.read()
 
-    def records(self, name: str, after: int = 0) -> list[LogRecord]:
-        """The records of a sweep after the one of this number, in order."""
-
-        def read(connection: sa.Connection, sweep: Sweep) -> list[LogRecord]:
-            return [
-                record
-                for rows in chunks(connection, sweep, BEGINNING)
-                for record in decoded([row for row in rows if row.number > after])
-            ]
-
-        return self.of_sweep(name, read)
-
-    def lease(self, name: str) -> LeaseRow | None:
-        """Who holds a sweep or held it last; None if nobody ever has."""
-        return self.of_sweep(name, read_lease)
-
-    def find(self, name: str) -> Sweep:
-        """The sweep of a name."""
-        return self.of_sweep(name, lambda connection, sweep: sweep)
-
-    def of_sweep(self, name: str, read: Callable[[sa.Connection, Sweep], T]) -> T:
-        """What a function reads of a sweep, in a transaction."""
-        known = self._head.read() if self._head else {}
-
-        def both(connection: sa.Connection) -> list[T]:
+        def both(connection: Connection) -> list[T]:
             results = []
             for sweep in sweeps(connection, storable(name)):
-                check_place(known.get(sweep.id), last_place(connection, sweep.id), name)
+                check_place(known.get(sweep.id), last_place(connection, sweep), name)
                 results.append(read(connection, sweep))
             return results
 
-        if found := self.verified(both):
+        if found := self._read(both):
             return found[0]
         names = [head.info.name for head in self.heads()]
         hint = nearest(name, names) if names else "it has no sweeps yet"
-        raise UsageError(f"there is no sweep named {name!r} in {self._name}: {hint}")
+        raise UsageError(f"there is no sweep named {name!r} in {self._database.name}: {hint}")
 
-    def verified(self, read: Callable[[sa.Connection], T]) -> T:
-        """What a function reads in a transaction; an error of what it reads is a StoreError."""
+    def _read(self, read: Callable[[Connection], T]) -> T:
+        def once() -> T:
+            with self._database.transaction() as connection:
+                return read(connection)
+
         # a collection would scan all rows again and again
-        with translate_decoding_errors(self._name), no_collection():
-            return read_with_retry(self._engine, self._name, read)
+        with translated(self._database.name), no_collection():
+            return retry(once)
 
 
-def sweeps(connection: sa.Connection, name: str | None = None) -> list[Sweep]:
+def sweeps(connection: Connection, name: str | None = None) -> Iterator[Sweep]:
     """The catalogue, or the sweep of one name."""
-    query = sa.select(SWEEPS).order_by(SWEEPS.c.id)
-    query = query if name is None else query.where(SWEEPS.c.name == name)
-    found: list[Sweep] = []
-    for row in connection.execute(query.execution_options(yield_per=100)):
-        if found and row.id <= found[-1].id:  # pages that refer to each other may be endless
+    query = select("sweeps", "ORDER BY id" if name is None else "WHERE name = :name")
+    last = None
+    for values in connection.execute(query, {} if name is None else {"name": name}):
+        row = as_dict("sweeps", values)
+        if last is not None and row["id"] <= last:  # pages that refer to each other are endless
             raise DamageError("the catalogue of sweeps is out of order")
-        sealed = row._asdict()
-        check_seal("sweep", sealed, f"the name of sweep {row.name!r:.80}")
-        check_name(row.name)  # it names a folder
-        found.append(Sweep(row.id, row.name, float(row.created)))
-    return found
+        last = row["id"]
+        check_seal("sweep", row, f"the name of sweep {row['name']!r:.80}")
+        check_name(row["name"])  # it names a folder
+        yield Sweep(row["id"], row["name"], float(row["created"]))
 
 
-def last_place(connection: sa.Connection, sweep: int) -> Place:
+def lock_sweep(connection: Connection, sweep: Sweep) -> None:
+    """Make other writers of a sweep wait; its row may be gone."""
+    query = "SELECT id FROM sweeps WHERE id = :sweep"
+    query += " FOR UPDATE" if connection.is_server else ""
+    if connection.execute(query, {"sweep": sweep.id}).fetchone() is None:
+        raise DamageError(f"the row of sweep {sweep.name!r} is missing, or it was deleted")
+
+
+def last_place(connection: Connection, sweep: Sweep) -> Place:
     """The newest record of a log, by the database's order; its row is not verified."""
-    row = connection.execute(_LAST, {"_sweep": sweep}).first()
-    return Place(row.number, row.sum) if row else BEGINNING
+    row = connection.execute(_LAST, {"sweep": sweep.id}).fetchone()
+    return Place(*row) if row else BEGINNING
 
 
-def rows_after(connection: sa.Connection, sweep: int, number: int) -> Iterator[list[Row]]:
-    """The rows of a log after a number, in chunks. They are not verified."""
-    found = connection.execute(_AFTER, {"_sweep": sweep, "_number": number})
-    for part in found.partitions(_CHUNK):
-        yield list(map(Row._make, part))
-
-
-def chunks(connection: sa.Connection, sweep: Sweep, place: Place) -> Iterator[list[Row]]:
+def rows_after(connection: Connection, sweep: Sweep, place: Place) -> Iterator[Row]:
     """The rows of a log after a place, verified."""
-    for rows in rows_after(connection, sweep.id, place.number):
-        place = verify(rows, place, sweep.name)
-        yield rows
+    found = connection.execute(_AFTER, {"sweep": sweep.id, "number": place.number})
+    return verified(map(Row._make, found), place, sweep.name)
+
+
+def records_after(
+    connection: Connection, sweep: Sweep, place: Place
+) -> Iterator[tuple[list[LogRecord], Place]]:
+    """The records of a log after a place, in chunks, each with the place of its last record."""
+    rows = rows_after(connection, sweep, place)
+    while chunk := list(islice(rows, _MAX_CHUNK)):
+        yield decoded(chunk), chunk[-1].place
+
+
+def apply(state: SweepState, records: Iterable[LogRecord]) -> set[int]:
+    """Apply records to a state; the numbers of the trials that changed."""
+    applied = (state.apply(record.event, record.number) for record in records)
+    return {trial.number for trial in applied if trial is not None}
+
+
+def catch_up(connection: Connection, sweep: Sweep, state: SweepState, place: Place) -> Place:
+    """Apply the records after a place to a state; the place of the last one."""
+    for records, newest in records_after(connection, sweep, place):
+        apply(state, records)
+        place = newest
+    return place
 
 
 def read_state(
-    connection: sa.Connection, sweep: Sweep, *, condensed: bool = False
+    connection: Connection, sweep: Sweep, *, condensed: bool = False
 ) -> tuple[SweepState, Place]:
     """The state of a sweep and the place of its last record.
 
@@ -204,51 +194,32 @@ def read_state(
         condensed: finished trials may lack reports that their values do not need. Then only what
             is newer than the cached snapshot is read.
     """
-    cached, place = snapshots.read(connection, sweep.id) if condensed else (None, BEGINNING)
-    state = cached or SweepState()
-    try:
-        for rows in chunks(connection, sweep, place):
-            advance(state, decoded(rows))
-            place = Place(rows[-1].number, rows[-1].sum)
-    except StoreError:
-        if cached is None:
-            raise
-        return read_state(connection, sweep)  # its reports were kept for other goals
-    return state, place
+    if condensed and (cached := snapshots.read(connection, sweep.id)):
+        state, place = cached
+        with suppress(StoreError):  # its reports were kept for other goals
+            return state, catch_up(connection, sweep, state, place)
+    state = SweepState()
+    return state, catch_up(connection, sweep, state, BEGINNING)
 
 
-def advance(state: SweepState, records: list[LogRecord]) -> set[int]:
-    """Apply records to a state; the numbers of the trials that changed."""
-    changed = set()
-    for record in records:
-        trial = state.apply(record.event, record.number)
-        if trial is not None:
-            changed.add(trial.number)
-    return changed
+def sound_records(connection: Connection, sweep: Sweep, condition: str, **values: Any) -> list[Any]:
+    """The records of a log that fulfil a condition, in order.
 
-
-def read_lease(connection: sa.Connection, sweep: Sweep) -> LeaseRow | None:
-    """Who holds a sweep or held it last; None if nobody ever has."""
-    return read_leases(connection, {sweep.id: sweep.name}).get(sweep.id)
-
-
-def sound_rows(connection: sa.Connection, sweep: Sweep, query: sa.Select[Any]) -> list[Row]:
-    """Some rows of a log. Each is verified, but not that none is missing."""
-    rows = list(map(Row._make, connection.execute(query)))
+    Each is verified, but not that none is missing.
+    """
+    query = select("records", f"WHERE sweep = :sweep AND {condition}")
+    rows = list(map(Row._make, connection.execute(query, {"sweep": sweep.id, **values})))
     for row in rows:
         if not is_sound(row):
             raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
-    return rows
+    return decoded(sorted(rows, key=lambda row: row.number))
 
 
 def _sweep_head(sweep: Sweep, last: Place, lease: LeaseRow | None) -> SweepHead:
-    closed, seconds, num_trials = "interrupted", 0.0, 0
-    if lease:
-        closed, seconds, num_trials = lease["closed"], lease["seconds"], lease["num_trials"]
-    state = shown_state(lease, closed)
-    info = SweepInfo(sweep.name, state, sweep.created, seconds, num_trials)
-    held = (lease["fence"], lease["commits"], lease["held"]) if lease else ()
-    version = (sweep.id, *last, *held)
-    if lease and state == "running":
-        return SweepHead(info, version, lease["host"], lease["pid"])
-    return SweepHead(info, version, "", 0)
+    lease = lease or new_lease(sweep.id) | {"now": 0.0}
+    state = shown_state(lease, lease["closed"])
+    info = SweepInfo(sweep.name, state, sweep.created, lease["seconds"], lease["num_trials"])
+    version = (sweep.id, *last, lease["fence"], lease["commits"], lease["held"])
+    if state != "running":
+        return SweepHead(info, version, "", 0)
+    return SweepHead(info, version, lease["host"], lease["pid"])

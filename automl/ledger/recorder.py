@@ -7,43 +7,72 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import sqlalchemy as sa
-
-from automl.core import SweepState
+from automl.core import SweepEvent, SweepState, Trial, TrialEvent
 from automl.errors import StoreError
 
 from . import snapshots
 from .backup import Backups
+from .database import Database
 from .head import Head
-from .lease import Lease, LeaseRow, clock, shown_state
+from .lease import Lease, LeaseRow, shown_state
+from .limits import limited
 from .lock import FileLock
-from .pending import PendingEvents
-from .reader import Reader, Sweep, advance, chunks
+from .reader import Sweep, apply, lock_sweep, rows_after
 from .records import Place, Row, chained, decoded, dumps
-from .schema import RECORDS, SWEEPS
-from .store_errors import DamageError, retry, translate_decoding_errors, translate_errors
+from .schema import insert
+from .store_errors import retry, translated
 
 _LOG = logging.getLogger(__name__)
-_INSERT = RECORDS.insert()  # built once: to build it takes longer than to run it
-_LOCK = sa.select(SWEEPS.c.id).where(SWEEPS.c.id == sa.bindparam("_sweep")).with_for_update()
+
+
+class PendingEvents:
+    """The state of a sweep, and the events on it that wait for a commit.
+
+    Attributes:
+        state: with the events that were applied and those that others have recorded.
+    """
+
+    def __init__(self, state: SweepState) -> None:
+        self.state = state
+        self._events: list[SweepEvent] = []
+
+    @property
+    def uncommitted(self) -> int:
+        """Number of events that wait for a commit."""
+        return len(self._events)
+
+    def apply(self, event: SweepEvent) -> Trial | None:
+        """Queue an event for the next commit; the trial after it, None if it changes none.
+
+        An event that changes nothing about its trial (a duplicate, or late) is not queued.
+        """
+        event = limited(event)
+        after = self.state.apply(event)
+        if after is not None or not isinstance(event, TrialEvent):
+            self._events.append(event)
+        return after
 
 
 class Recorder(PendingEvents):
-    """A `SweepRecorder`: `commit` appends all events to the log in one transaction.
+    """Holds a sweep; `commit` appends all events to its log in one transaction.
 
     Args:
-        engine, reader: of the database; store: its name, for messages.
+        database: of the store; head: of its file.
         sweep: that is held; lease: the proof.
         state, place: of the sweep when it was taken.
         last: the lease before this one; None if nobody has held the sweep.
-        lock, backups, head: of a SQLite file; None for a server.
+        lock, backups: of a SQLite file; None for a server.
+
+    Attributes:
+        taken: number of the last record when the sweep was taken.
+        seconds: wall-clock seconds of the sweep, as they were last committed.
+        earlier_state: of the sweep before it was taken, as people saw it.
     """
 
     def __init__(
         self,
-        engine: sa.Engine,
-        reader: Reader,
-        store: str,
+        database: Database,
+        head: Head,
         sweep: Sweep,
         lease: Lease,
         state: SweepState,
@@ -51,15 +80,13 @@ class Recorder(PendingEvents):
         last: LeaseRow | None,
         *,
         lock: FileLock | None,
-        backups: Backups | None = None,
-        head: Head | None = None,
+        backups: Backups | None,
     ) -> None:
         super().__init__(state)
         self.taken = place.number
         self.seconds: float = last["seconds"] if last else state.seconds
         self.earlier_state = shown_state(last, state.closed)
-        self._reader = reader
-        self._store = store
+        self._store = database.name
         self._sweep = sweep
         self._lease = lease
         self._place = place
@@ -70,16 +97,18 @@ class Recorder(PendingEvents):
         self._head = head
         self._taken_at = time.time()
         self._heartbeat = last["heartbeat"] if last else self._taken_at
-        self._clock_ahead = lease.heartbeat - self._taken_at  # of the server's clock, before ours
+        self._clock_ahead = lease.heartbeat - self._taken_at  # of the store's clock, before ours
         # One connection stays open: closing SQLite's last connection takes longer than a commit.
-        self._connection = engine.connect().execution_options(write=True)
+        self._connection = database.connect()
         self._cached = place.number  # number of the record of the last snapshot, or nearly
-        self._note_head()
+        self._head.write(sweep.id, place)
 
     def commit(
         self, seconds: float | None = None, *, status: Mapping[str, Any] | None = None
     ) -> None:
         """Append the queued events, renew the lease, and take in what others have recorded.
+
+        Act on an event only after its commit.
 
         Args:
             seconds: of the sweep so far.
@@ -105,15 +134,15 @@ class Recorder(PendingEvents):
 
     def look(self) -> None:
         """Take in what others have recorded since. It takes no lock."""
-
         if self._tried:
             return  # the next commit tells which of these records are of this process
-        connection = self._connection.execution_options(write=False)
-        try:
-            with translate_errors(self._store), translate_decoding_errors(self._store):
-                self._take_in(retry(self._unseen))
-        finally:
-            connection.execution_options(write=True)
+
+        def read() -> list[Row]:
+            with self._connection.transaction():
+                return list(rows_after(self._connection, self._sweep, self._place))
+
+        with translated(self._store):
+            self._take_in(retry(read))
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -133,7 +162,7 @@ class Recorder(PendingEvents):
             self._cache()
         try:
             if not self._is_deleted:
-                with translate_errors(self._store), self._connection.begin():
+                with translated(self._store), self._connection.transaction(write=True):
                     self._lease.give_up(self._connection)
         except StoreError as error:
             _LOG.warning("%s", error)
@@ -141,63 +170,49 @@ class Recorder(PendingEvents):
             self._connection.close()
             if self._lock:
                 self._lock.release()
-        if self._head:
-            self._head.flush()
+        self._head.flush()
         if self._backups:
             self._backups.close()
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        with translate_errors(self._store), translate_decoding_errors(self._store):
-            num_stored, others, mine = retry(lambda: self._write_once(values))
+        with translated(self._store):
+            others, mine = retry(lambda: self._write_once(values))
             self._tried = []
-            del self._events[:num_stored]
-            if others:
-                self._take_in(others)
+            del self._events[: len(mine)]
+            self._take_in(others)
             if mine:
-                self._place = max(self._place, Place(mine[-1].number, mine[-1].sum))
+                self._place = max(self._place, mine[-1].place)
             self.state.number = self._place.number
-        self._note_head()
+        self._head.write(self._sweep.id, self._place)
 
-    def _write_once(self, values: Mapping[str, Any]) -> tuple[int, list[Row], list[Row]]:
+    def _write_once(self, values: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
         """One try at a commit.
 
         Returns:
-            How many queued events are stored now; the rows of others; the rows of this process.
+            The new rows of others; the rows of queued events that are stored now.
         """
         connection, sweep = self._connection, self._sweep
-        with connection.begin():
-            if connection.execute(_LOCK, {"_sweep": sweep.id}).first() is None:
-                raise DamageError(f"the row of sweep {sweep.name!r} is missing")
-            now = clock(connection)
+        with connection.transaction(write=True):
+            lock_sweep(connection, sweep)
+            now = connection.clock()
             self._clock_ahead = now - time.time()
             self._lease.renew(connection, now, **values)
-            unseen = [row for rows in chunks(connection, sweep, self._place) for row in rows]
+            unseen = list(rows_after(connection, sweep, self._place))
             tried = {row.sum for row in self._tried}
             if any(row.sum in tried for row in unseen):
                 mine = self._tried  # stored, and only the answer was lost
             else:
-                newest = unseen[-1] if unseen else None
-                place = Place(newest.number, newest.sum) if newest else self._place
+                place = unseen[-1].place if unseen else self._place
                 mine = self._tried = chained(sweep.id, place, self._events, now)
-                if mine:
-                    connection.execute(_INSERT, [row._asdict() for row in mine])
+                insert(connection, "records", [row._asdict() for row in mine])
             stored = {row.sum for row in mine}
-            return len(mine), [row for row in unseen if row.sum not in stored], mine
-
-    def _unseen(self) -> list[Row]:
-        with self._connection.begin():
-            found = chunks(self._connection, self._sweep, self._place)
-            return [row for rows in found for row in rows]
+            return [row for row in unseen if row.sum not in stored], mine
 
     def _take_in(self, rows: list[Row]) -> None:
         """Apply what others have recorded."""
         if rows:
-            advance(self.state, decoded(rows))
-            self._place = max(self._place, Place(rows[-1].number, rows[-1].sum))
-
-    def _note_head(self) -> None:
-        if self._head:
-            self._head.write(self._sweep.id, self._place)
+            apply(self.state, decoded(rows))
+            self._place = max(self._place, rows[-1].place)
 
     def _cache(self) -> None:
         """Keep the state for readers. If this fails, they read the whole log."""
@@ -205,7 +220,7 @@ class Recorder(PendingEvents):
             return
         self._cached = self._place.number
         try:
-            with translate_errors(self._store), self._connection.begin():
+            with translated(self._store), self._connection.transaction(write=True):
                 snapshots.write(self._connection, self._sweep.id, self.state, self._place)
         except StoreError as error:
             _LOG.warning("%s", error)

@@ -9,57 +9,39 @@ A metric that is not finite is stored as the text "nan", "inf" or "-inf".
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from enum import StrEnum
+from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from types import UnionType
+from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from automl.core import SweepEvent, TrialState
-from automl.core.events import (
-    Answered,
-    Begun,
-    Closed,
-    Command,
-    Created,
-    Ended,
-    Leased,
-    Moved,
-    Noted,
-    Proposed,
-    SpecChanged,
-)
+from automl.core import SweepEvent
+from automl.core.events import Command, Ended
 from automl.core.text import json_data
 from search_spaces.validation import plain_params
-from workers.protocol import Ending, Outcome, Report, Started, StopRequest
+from workers.protocol import Metrics, Params, Report
 
-from .protocol import LogRecord
 from .store_errors import DamageError
 
 REPORT: Final = "Report"
 COMMAND: Final = "Command"
-_KINDS: Final[Mapping[str, type]] = {
-    kind.__name__: kind
-    for kind in (
-        Created, SpecChanged, Closed, Proposed, Begun, Started, Ended, Moved, Noted, Command,
-        Answered, Leased,
-    )
-}  # fmt: skip
-_NUMBER: Final = (int, float)
-_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {  # by annotation; a union has a None
-    "int": int,
-    "float": _NUMBER,
-    "str": str,
-    "bool": bool,
-    "StopRequest": str,
-    "TrialState": str,
-    "Ending": str,
-    "Outcome": dict,
-    "Metrics": dict,
-    "Params": dict,
-    "Mapping[str, Any]": dict,
-}
+_KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
+
+
+class LogRecord(NamedTuple):
+    """An event of a sweep's log.
+
+    Args:
+        number: from 1, without gaps.
+        recorded: seconds since 1970 on the clock of the store.
+    """
+
+    number: int
+    recorded: float
+    event: SweepEvent
 
 
 class Row(NamedTuple):
@@ -73,6 +55,11 @@ class Row(NamedTuple):
     payload: str
     previous: int
     sum: int
+
+    @property
+    def place(self) -> Place:
+        """The place after it."""
+        return Place(self.number, self.sum)
 
 
 class Place(NamedTuple):
@@ -122,8 +109,8 @@ def chained(sweep: int, place: Place, events: Iterable[SweepEvent], recorded: fl
     return found
 
 
-def verify(rows: Iterable[Row], place: Place, name: str) -> Place:
-    """The place after some rows of a log that follow another place.
+def verified(rows: Iterable[Row], place: Place, name: str) -> Iterator[Row]:
+    """The rows of a log that follow a place, each verified as it comes.
 
     Raises:
         DamageError: a row is missing or was changed.
@@ -135,8 +122,8 @@ def verify(rows: Iterable[Row], place: Place, name: str) -> Place:
             raise DamageError(f"record {row.number} of sweep {name!r} has another checksum")
         if row.previous != place.sum:
             raise DamageError(f"record {row.number} of sweep {name!r} is of another log")
-        place = Place(row.number, row.sum)
-    return place
+        place = row.place
+        yield row
 
 
 def is_sound(row: Row) -> bool:
@@ -192,41 +179,19 @@ def _report(row: Row, content: list[Any]) -> Report:
     attempt, sequence, step, seconds, metrics = content
     if not isinstance(attempt, int) or not isinstance(sequence, int) or not isinstance(step, int):
         raise DamageError(f"record {row.number} is no report")
-    found = {key: float(value) for key, value in metrics.items()}
-    return Report(_trial(row), attempt, sequence, step, found, float(seconds))
+    return Report(_trial(row), attempt, sequence, step, _numbers(metrics), float(seconds))
 
 
 def _event(row: Row, content: dict[str, Any]) -> SweepEvent:
     kind = _KINDS.get(row.kind)
-    if kind is None or not isinstance(row.recorded, _NUMBER):
+    if kind is None or not isinstance(row.recorded, int | float):
         raise DamageError(f"record {row.number} is no event: {row.kind!r:.40}")
-    _check_types(row, kind, content)
-    if kind is Ended:
-        content["outcome"] = _outcome(row, content["outcome"])
-    else:
-        content["trial"] = row.trial if kind in (Noted, Command, Answered) else _trial_of(row, kind)
-    if kind is Proposed and "[" in row.payload:
-        content["params"] = plain_params(content["params"])
-    elif kind is Command:
+    if row.trial is not None:
+        (content["outcome"] if kind is Ended else content)["trial"] = _trial(row)
+    if kind is Command:
         content["sent"] = row.recorded
-    if "state" in content and kind is not Closed:
-        content["state"] = TrialState(content["state"])
-    if content.get("asked") is not None and kind is Leased:
-        content["asked"] = StopRequest(content["asked"])
-    event: SweepEvent = kind(**content)
+    event: SweepEvent = _made(kind, content)
     return event
-
-
-def _outcome(row: Row, content: dict[str, Any]) -> Outcome:
-    _check_types(row, Outcome, content)
-    content["metrics"] = {key: float(value) for key, value in content["metrics"].items()}
-    content["ending"] = Ending(content["ending"])
-    content["trial"] = _trial(row)
-    return Outcome(**content)
-
-
-def _trial_of(row: Row, kind: type) -> int | None:
-    return None if kind in (Created, SpecChanged, Closed) else _trial(row)
 
 
 def _trial(row: Row) -> int:
@@ -235,29 +200,46 @@ def _trial(row: Row) -> int:
     return row.trial
 
 
-def _check_types(row: Row, kind: type, content: Mapping[str, Any]) -> None:
-    """Check that the values of a payload have the types of the event's fields."""
-    for name, types in _fields(kind):
-        if name in content and not isinstance(content[name], types):
-            raise DamageError(f"{name} of record {row.number} is {content[name]!r:.40}")
+def _made(kind: type, content: dict[str, Any]) -> Any:
+    """An event or an outcome of JSON data, whose values must have the types of its fields."""
+    for name, (types, convert) in _fields(kind).items():
+        if name in content:
+            value = content[name]
+            if not isinstance(value, types):
+                raise DamageError(f"{name} of a record is {value!r:.40}")
+            if convert and value is not None:
+                content[name] = convert(value)
+    return kind(**content)
 
 
 @lru_cache
-def _fields(kind: type) -> tuple[tuple[str, tuple[type, ...]], ...]:
-    found = []
-    for field in dataclasses.fields(kind):
-        known = [_TYPES[part] for part in str(_name(field.type)).split(" | ") if part != "None"]
-        types = [one for part in known for one in (part if isinstance(part, tuple) else (part,))]
-        if "None" in str(_name(field.type)):
-            types.append(type(None))
-        found.append((field.name, tuple(types)))
-    return tuple(found)
+def _fields(kind: type) -> dict[str, tuple[tuple[type, ...], Callable[[Any], Any] | None]]:
+    """The types of JSON data that each field of an event may have, and what converts them."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        hints = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        types = tuple(one for each in hints for one in _json_types(get_origin(each) or each))
+        found[name] = (types, _converter(hints[0]))
+    return found
 
 
-def _name(annotation: Any) -> str:
-    if isinstance(annotation, str):
-        return annotation
-    if annotation in (int, float, str, bool, Ending):
-        return str(annotation.__name__)
-    text = str(annotation)
-    return "Mapping[str, Any]" if "Mapping" in text else text
+def _json_types(kind: type) -> tuple[type, ...]:
+    if issubclass(kind, Mapping) or is_dataclass(kind):
+        return (dict,)
+    if issubclass(kind, StrEnum):
+        return (str,)
+    return (int, float) if kind is float else (kind,)
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    if hint == Metrics:
+        return _numbers
+    if hint == Params:
+        return plain_params
+    if isinstance(hint, type) and is_dataclass(hint):
+        return partial(_made, hint)
+    return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}

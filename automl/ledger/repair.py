@@ -1,6 +1,6 @@
 """Makes a sound ledger of what is sound in a damaged one and in its backups.
 
-Of each sweep it keeps the longest log without a gap, and every later record that can follow it.
+Of each sweep it keeps the longest log without a gap, and every later event that can follow.
 """
 
 from __future__ import annotations
@@ -18,27 +18,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core import Answered, Proposed, SweepEvent, SweepState, TrialEvent
+from automl.core import Proposed, SweepState, TrialEvent
 from automl.core.names import NAME
 from automl.errors import AutomlError, StoreError, UsageError
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
-from . import database, engines
-from .backup import damage_of
-from .check import check
+from .check import check, damage_of
+from .database import locate
 from .drafts import exclusive_draft
 from .head import HEAD, Head
 from .lease import new_lease
 from .lock import FileLock
-from .migrations import store_log
 from .records import BEGINNING, Place, Row, chained, decoded, is_sound, seal
-from .schema import LEASES, SWEEPS
-from .sqlite_files import BESIDE, check_files, connect
-from .store_errors import BACKUP, existing_backups, translate_errors
+from .schema import as_dict, insert, select, write_empty
+from .sqlite_files import BESIDE, check_files, connect, connect_own
+from .store_errors import BACKUP, existing_backups, translated
 
 _MAX_STEP: Final = 1 << 40  # records that are skipped at once in search of a sound page
-_LEASE: Final = [column.name for column in LEASES.c]
 
 
 @dataclass(frozen=True)
@@ -70,21 +67,20 @@ def repair(store: str | os.PathLike[str]) -> Repair:
         UsageError: the store is a server, which has backups of its own.
         StoreError: there is no store, a sweep is running in it, or nothing in it is sound.
     """
-    _, file, folder = database.locate(store)
+    _, file, folder = locate(store)
     if file is None or folder is None:
         raise UsageError("a server has no files to repair: restore a backup of the server")
     check_files(file, written=True)
     damage = check(store)
     if all(reason.startswith(f"{folder / BACKUP}{os.sep}") for reason in damage):
         return Repair(damage, [], None)
-    with translate_errors(str(file)), ExitStack() as stack:
+    with translated(str(file)), ExitStack() as stack:
         _hold_all(folder, stack)
         draft = stack.enter_context(exclusive_draft(file))
-        backups = existing_backups(file)
         found = _Sound()
-        for source in (file, *backups):
+        for source in (file, *existing_backups(file)):
             with suppress(OSError, ValueError, sqlite3.Error, AutomlError):
-                _collect(source, backups, found)
+                _collect(source, found)
         lost = _write(draft, found, Head(file).read())
         if damage_of_draft := damage_of(draft):
             raise StoreError(f"the repaired ledger is not sound: {damage_of_draft[0]}")
@@ -106,24 +102,23 @@ def _hold_all(folder: Path, stack: ExitStack) -> None:
             raise StoreError(f"sweep {name!r} is in use: end it, then repair the store")
 
 
-def _collect(source: Path, backups: list[Path], found: _Sound) -> None:
+def _collect(source: Path, found: _Sound) -> None:
     """Add what is sound in a file.
 
-    Its first page says where each table is. If that is damaged, the page of another ledger serves:
-    every ledger has the same tables.
+    Its first page says where each table is. That of an empty ledger serves better, because it is
+    sound: every ledger has the same tables in the same places, unless another program moved them.
     """
     with tempfile.TemporaryDirectory() as folder:
-        image = Path(folder) / "image"
-        for first in (None, *backups, Path(folder) / "empty"):
+        image, empty = Path(folder) / "image", Path(folder) / "empty"
+        write_empty(empty)
+        for own_page in (False, True):
             for end in ("", "-wal"):
                 with suppress(FileNotFoundError):
                     shutil.copyfile(f"{source}{end}", f"{image}{end}")
             with suppress(sqlite3.Error), closing(sqlite3.connect(image)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            if first is not None:
-                if not first.exists():
-                    engines.write_empty(first)
-                _replace_first_page(image, first)
+            if not own_page:
+                _replace_first_page(image, empty)
             with (
                 suppress(sqlite3.Error, ValueError, AutomlError),
                 closing(connect(image, "mode=ro&immutable=1")) as opened,
@@ -145,8 +140,8 @@ def _read(connection: sqlite3.Connection, found: _Sound) -> bool:
     """Add the sound rows of an opened file; whether there are any."""
     connection.text_factory = lambda data: data.decode(errors="surrogateescape")
     with suppress(sqlite3.Error, ValueError):
-        for values in connection.execute(f"SELECT {', '.join(_LEASE)} FROM leases"):
-            lease = dict(zip(_LEASE, values, strict=True))
+        for values in connection.execute(select("leases")):
+            lease = as_dict("leases", values)
             if lease == new_lease(**{k: v for k, v in lease.items() if k != "sum"}):
                 found.leases[lease["sweep"]].append(lease)
     has_any = False
@@ -170,8 +165,7 @@ def _next_sweep(connection: sqlite3.Connection, sweep: int) -> int | None:
 
 def _rows(connection: sqlite3.Connection, sweep: int) -> Iterator[Row]:
     """The sound rows of a log, also those behind a page that is damaged."""
-    names = ", ".join(Row._fields)
-    query = f"SELECT {names} FROM records WHERE sweep = ? AND number > ? ORDER BY number"
+    query = select("records", "WHERE sweep = ? AND number > ? ORDER BY number")
     last, step = 0, 1
     while step < _MAX_STEP:
         try:
@@ -192,27 +186,31 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
     Args:
         known: the newest record that each sweep had, by id.
     """
-    engines.write_empty(draft)
-    engine = engines.plain_engine(lambda: sqlite3.connect(draft))
+    write_empty(draft)
     lost: list[str] = []
     names: set[str] = set()
-    with engine.execution_options(write=True).begin() as connection:
+    with closing(connect_own(draft)) as connection, connection.transaction(write=True):
         for sweep in sorted(found.rows.keys() | known.keys()):
-            rows, state = _log(sweep, found.rows.get(sweep, {}))
+            sound = found.rows.get(sweep, {})
+            rows, state = _log(sweep, sound)
             if not rows:
                 lost.append(f"the specification of sweep {sweep}, and so all of it")
                 continue
             name = _free_name(state.spec.name, names)
-            lost += _losses(name, rows, found.rows[sweep], known.get(sweep))
+            place = known.get(sweep)
+            newest = max(*sound, place.number if place else 0)
+            if newest > len(rows):
+                missing = newest - len(rows)
+                lost.append(f"{missing} records of sweep {name!r}, the last of {newest}")
             row = {"id": sweep, "name": name, "created": rows[0].recorded}
-            connection.execute(SWEEPS.insert(), seal("sweep", row))
-            store_log(connection, rows)
+            insert(connection, "sweeps", [seal("sweep", row)])
+            insert(connection, "records", [row._asdict() for row in rows])
             leases = sorted(found.leases[sweep], key=lambda one: (one["fence"], one["commits"]))
             kept = leases[-1] if leases else {}
             kept = {name: kept[name] for name in kept if name not in ("sweep", "sum")}
             kept |= {"num_trials": len(state.trials), "closed": state.closed}
             kept["seconds"] = max(kept.get("seconds", 0.0), state.seconds)
-            connection.execute(LEASES.insert(), new_lease(sweep, **kept))
+            insert(connection, "leases", [new_lease(sweep, **kept)])
     if not names:
         raise StoreError(f"{draft.parent}: no sweep in it or in its backups is sound")
     flush(draft)
@@ -220,7 +218,10 @@ def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> lis
 
 
 def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepState]:
-    """The longest log without a gap, and the later records that can follow it."""
+    """The longest log without a gap, and every later event of a trial that can follow it.
+
+    Later commands and answers are lost: they name each other by numbers that would change.
+    """
     rows: list[Row] = []
     state = SweepState()
     place = BEGINNING
@@ -230,27 +231,16 @@ def _log(sweep: int, sound: Mapping[int, list[Row]]) -> tuple[list[Row], SweepSt
         except (AutomlError, ValueError, LookupError, TypeError, AttributeError):
             break
         rows.append(row)
-        place = Place(row.number, row.sum)
-    moved: dict[int | None, int] = {}  # new numbers of commands behind the gap
+        place = row.place
     for number in sorted(number for number in sound if rows and number > place.number):
         for record in decoded(sound[number][:1]):
+            event = record.event
+            if isinstance(event, Proposed) and (event.command or 0) > place.number:
+                event = replace(event, command=None)
             with suppress(AutomlError):  # it cannot follow: an event before it is lost
-                event = _renumbered(record.event, moved, place.number)
-                if state.apply(event, len(rows) + 1) or not isinstance(event, TrialEvent):
-                    moved[number] = len(rows) + 1
-                    rows += chained(sweep, Place(len(rows), rows[-1].sum), [event], record.recorded)
+                if isinstance(event, TrialEvent) and state.apply(event, len(rows) + 1):
+                    rows += chained(sweep, rows[-1].place, [event], record.recorded)
     return rows, state
-
-
-def _renumbered(event: SweepEvent, moved: Mapping[int | None, int], kept: int) -> SweepEvent:
-    """The event with the new number of the command that it follows.
-
-    Args:
-        moved: new numbers of the later commands; kept: the last record that keeps its number.
-    """
-    if not isinstance(event, Proposed | Answered) or event.command is None or event.command <= kept:
-        return event
-    return replace(event, command=moved.get(event.command, 0))
 
 
 def _next(sound: Mapping[int, list[Row]], place: Place) -> Row | None:
@@ -267,17 +257,6 @@ def _free_name(name: str, names: set[str]) -> str:
         free = f"{name[:60]}-{number}"
     names.add(free)
     return free
-
-
-def _losses(
-    name: str, kept: list[Row], sound: Mapping[int, list[Row]], known: Place | None
-) -> list[str]:
-    """What is missing of a sweep."""
-    newest = max(*sound, known.number if known else 0)
-    lost = []
-    if newest > len(kept):
-        lost.append(f"{newest - len(kept)} records of sweep {name!r}, the last of {newest}")
-    return lost
 
 
 def _replace(file: Path, draft: Path) -> Path:

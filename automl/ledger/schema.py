@@ -4,84 +4,105 @@ If you change a table, raise VERSION, add a step to `migrations`, and add a file
 `tests/automl/ledger/released`.
 """
 
-from typing import Final
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
 
-import sqlalchemy as sa
+from workers.files.disk import flush
 
-VERSION: Final = 4
-METADATA: Final = sa.MetaData()
+from .records import seal
+from .sqlite_files import VERSION, Connection, connect_own
 
-_Id = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-_Big = sa.BigInteger()
-
-
-def _sum() -> sa.Column[int]:
-    return sa.Column("sum", _Big, nullable=False)
-
-
-def _sweep() -> sa.Column[int]:
-    return sa.Column("sweep", _Id, primary_key=True, autoincrement=False)
-
-
-META = sa.Table(
-    "meta",
-    METADATA,
-    sa.Column("key", sa.Text, primary_key=True),
-    sa.Column("value", sa.Text, nullable=False),
-    _sum(),
+_TABLES: Final = """
+CREATE TABLE meta (
+    key TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL,
+    sum BIGINT NOT NULL
+);
+CREATE TABLE sweeps (
+    id {key} NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created {double} NOT NULL,
+    sum BIGINT NOT NULL
+);
+CREATE TABLE records (
+    sweep {key} NOT NULL,
+    number BIGINT NOT NULL,
+    trial BIGINT,
+    kind TEXT NOT NULL,
+    recorded {double} NOT NULL,
+    payload TEXT NOT NULL,
+    previous BIGINT NOT NULL,
+    sum BIGINT NOT NULL,
+    PRIMARY KEY (sweep, number)
+) {clustered};
+CREATE INDEX records_of_trial ON records (sweep, trial);
+CREATE TABLE leases (
+    sweep {key} NOT NULL PRIMARY KEY,
+    host TEXT NOT NULL,
+    pid BIGINT NOT NULL,
+    process_started {double},
+    heartbeat {double} NOT NULL,
+    fence BIGINT NOT NULL,
+    held INTEGER NOT NULL,
+    commits BIGINT NOT NULL,
+    seconds {double} NOT NULL,
+    num_trials BIGINT NOT NULL,
+    closed TEXT NOT NULL,
+    status TEXT NOT NULL,
+    sum BIGINT NOT NULL
+);
+CREATE TABLE snapshots (
+    sweep {key} NOT NULL PRIMARY KEY,
+    number BIGINT NOT NULL,
+    state {bytes} NOT NULL,
+    sum BIGINT NOT NULL
 )
+"""
+# `sweeps` is the catalogue: a name is a sweep's name for people, `id` that in the other tables.
+# `records` has the log of every sweep: rows are only added.
+# `leases` says who holds a sweep or held it last: `held` and `fence` decide, the rest is for those
+# who watch. `snapshots` is a cache of states, which anybody may delete.
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    name: tuple(re.findall(r"^    ([a-z_]+) ", body, re.MULTILINE))
+    for name, body in re.findall(r"CREATE TABLE (\w+) \((.*?)\n\)", _TABLES, re.DOTALL)
+}
 
-# The catalogue. A name is a sweep's name for people, `id` that in the other tables.
-SWEEPS = sa.Table(
-    "sweeps",
-    METADATA,
-    sa.Column("id", _Id, primary_key=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("created", sa.Double, nullable=False),
-    _sum(),
-)
 
-# The log of every sweep: rows are only added.
-RECORDS = sa.Table(
-    "records",
-    METADATA,
-    _sweep(),
-    sa.Column("number", _Big, primary_key=True, autoincrement=False),
-    sa.Column("trial", _Big),
-    sa.Column("kind", sa.Text, nullable=False),
-    sa.Column("recorded", sa.Double, nullable=False),
-    sa.Column("payload", sa.Text, nullable=False),
-    sa.Column("previous", _Big, nullable=False),
-    _sum(),
-    sa.Index("records_of_trial", "sweep", "trial"),
-    sqlite_with_rowid=False,
-)
+def create_tables(connection: Connection) -> None:
+    """Make the tables of an empty ledger."""
+    sqlite = {"key": "INTEGER", "double": "DOUBLE", "bytes": "BLOB", "clustered": "WITHOUT ROWID"}
+    server = {"key": "BIGINT", "double": "DOUBLE PRECISION", "bytes": "BYTEA", "clustered": ""}
+    for statement in _TABLES.format(**server if connection.is_server else sqlite).split(";"):
+        connection.execute(statement)
+    insert(connection, "meta", [seal("meta", {"key": "schema_version", "value": str(VERSION)})])
 
-# Who holds a sweep or held it last. `held` and `fence` decide; the rest is for those who watch.
-LEASES = sa.Table(
-    "leases",
-    METADATA,
-    _sweep(),
-    sa.Column("host", sa.Text, nullable=False),
-    sa.Column("pid", _Big, nullable=False),
-    sa.Column("process_started", sa.Double),
-    sa.Column("heartbeat", sa.Double, nullable=False),
-    sa.Column("fence", _Big, nullable=False),
-    sa.Column("held", sa.Integer, nullable=False),
-    sa.Column("commits", _Big, nullable=False),
-    sa.Column("seconds", sa.Double, nullable=False),
-    sa.Column("num_trials", _Big, nullable=False),
-    sa.Column("closed", sa.Text, nullable=False),
-    sa.Column("status", sa.Text, nullable=False),
-    _sum(),
-)
 
-# A cache of the state of a sweep after one of its records. Anybody may delete it.
-SNAPSHOTS = sa.Table(
-    "snapshots",
-    METADATA,
-    _sweep(),
-    sa.Column("number", _Big, nullable=False),
-    sa.Column("state", sa.LargeBinary, nullable=False),
-    _sum(),
-)
+def write_empty(draft: Path) -> None:
+    """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
+    with closing(connect_own(draft)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+        with connection.transaction(write=True):
+            create_tables(connection)
+    flush(draft)
+
+
+def insert(connection: Connection, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Add rows to a table."""
+    names = COLUMNS[table]
+    values = ", ".join(f":{name}" for name in names)
+    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"
+    if found := list(rows):
+        connection.executemany(statement, found)
+
+
+def select(table: str, rest: str = "") -> str:
+    """A query for whole rows of a table, in the order of `COLUMNS`."""
+    return f"SELECT {', '.join(COLUMNS[table])} FROM {table} {rest}"
+
+
+def as_dict(table: str, row: Iterable[Any]) -> dict[str, Any]:
+    """A row that `select` has found."""
+    return dict(zip(COLUMNS[table], row, strict=True))

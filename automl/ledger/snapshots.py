@@ -9,55 +9,53 @@ import json
 import zlib
 from typing import Any, Final
 
-import sqlalchemy as sa
-
 from automl.core import SweepState
 from automl.errors import AutomlError
 
-from .records import BEGINNING, Place, checksum, dumps
-from .schema import RECORDS, SNAPSHOTS
+from .records import Place, checksum, dumps
+from .schema import insert
+from .sqlite_files import Connection
 
 _MAX_RATIO: Final = 100  # of the text to what is stored
 _MAX_BYTES: Final = 1 << 24  # that are stored
+_FIND: Final = """
+SELECT snapshots.number, state, snapshots.sum, records.sum FROM snapshots
+LEFT JOIN records ON records.sweep = snapshots.sweep AND records.number = snapshots.number
+WHERE snapshots.sweep = :sweep
+"""
 
 
-def read(connection: sa.Connection, sweep: int) -> tuple[SweepState | None, Place]:
+def read(connection: Connection, sweep: int) -> tuple[SweepState, Place] | None:
     """The cached state of a sweep, and its place in the log; None if there is none that holds."""
-    row, last = _found(connection, sweep)
-    if row is None or last is None:
-        return None, BEGINNING
+    row = connection.execute(_FIND, {"sweep": sweep}).fetchone()
+    if row is None or not _holds(sweep, row):
+        return None
+    number, data, _, last = row
     try:
-        unpacking = zlib.decompressobj()
-        text = unpacking.decompress(row.state, _MAX_RATIO * len(row.state))
-        return SweepState.from_dict(json.loads(text)), Place(row.number, last)
+        text = zlib.decompressobj().decompress(data, _MAX_RATIO * len(data))
+        return SweepState.from_dict(json.loads(text)), Place(number, last)
     except (zlib.error, ValueError, LookupError, TypeError, AttributeError, AutomlError):
-        return None, BEGINNING
+        return None
 
 
-def is_sound(connection: sa.Connection, sweep: int) -> bool:
+def is_sound(connection: Connection, sweep: int) -> bool:
     """Whether the cached state of a sweep, if there is one, has its sum."""
-    row, last = _found(connection, sweep)
-    return row is None or last is not None
+    row = connection.execute(_FIND, {"sweep": sweep}).fetchone()
+    return row is None or _holds(sweep, row)
 
 
-def write(connection: sa.Connection, sweep: int, state: SweepState, place: Place) -> None:
+def write(connection: Connection, sweep: int, state: SweepState, place: Place) -> None:
     """Replace the cached state of a sweep, unless it is too large."""
     text = dumps(state.to_dict()).encode()
     data = zlib.compress(text, 1)
     if len(data) > _MAX_BYTES or len(text) > _MAX_RATIO * len(data):
         return
-    connection.execute(SNAPSHOTS.delete().where(SNAPSHOTS.c.sweep == sweep))
-    total = checksum("snapshot", sweep, place.number, place.sum, data)
+    connection.execute("DELETE FROM snapshots WHERE sweep = :sweep", {"sweep": sweep})
+    total = checksum("snapshot", sweep, *place, data)
     row = {"sweep": sweep, "number": place.number, "state": data, "sum": total}
-    connection.execute(SNAPSHOTS.insert(), row)
+    insert(connection, "snapshots", [row])
 
 
-def _found(connection: sa.Connection, sweep: int) -> tuple[Any, int | None]:
-    """The row of a sweep, and the sum of the record that it follows; None if it does not hold."""
-    row = connection.execute(sa.select(SNAPSHOTS).where(SNAPSHOTS.c.sweep == sweep)).first()
-    if row is None:
-        return None, None
-    mine = (RECORDS.c.sweep == sweep) & (RECORDS.c.number == row.number)
-    last = connection.scalar(sa.select(RECORDS.c.sum).where(mine))
-    holds = last is not None and row.sum == checksum("snapshot", sweep, row.number, last, row.state)
-    return row, last if holds else None
+def _holds(sweep: int, row: Any) -> bool:
+    number, data, total, last = row
+    return last is not None and total == checksum("snapshot", sweep, number, last, data)

@@ -2,36 +2,31 @@
 
 Before anything is read: the file and those that SQLite keeps beside it are regular files, and the
 schema is one of ours. While it is read: a statement does nothing that ours do not do, and causes no
-more work and memory than a sound file of its size can. (Its pages might refer to each other so that
-a small file is endless.) https://sqlite.org/security.html
+more work than a sound file of its size can. (Its pages might refer to each other so that a small
+file is endless.) https://sqlite.org/security.html
 """
 
 import os
-import re
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from automl.errors import StoreError
 from workers.files.disk import flush
 from workers.files.folder import Folder, descriptor_path
 
-from .schema import VERSION
-
+VERSION: Final = 4  # of the schema
 BESIDE: Final = ("-wal", "-shm", "-journal")  # endings of the files that SQLite keeps beside one
-LARGEST: Final = 1 << 25  # bytes of a row
-SCHEMA_WORK: Final = 50_000  # steps to read the schema, which takes hundreds
-FREE_WORK: Final = 2_000_000  # steps of SQLite's machine, whatever the size of the file
-FREE_BYTES: Final = 1 << 25
-WORK_PER_BYTE: Final = 10  # a row takes at least 10 bytes and at most 60 steps
-TIMES_READ: Final = 4  # how often one transaction may read each byte
-_TICK: Final = 10_000  # steps between two looks
-_SCHEMA_TICK: Final = 1_000
-_ENDLESS: Final = "malformed: a query finds more than a file of this size can hold"
+MAX_ROW_BYTES: Final = 1 << 25
+MAX_SCHEMA_WORK: Final = 50_000  # steps to read the schema, which takes hundreds
+MIN_WORK: Final = 2_000_000  # steps of SQLite's machine that a file of any size may cause
+MAX_WORK_PER_BYTE: Final = 10  # a row takes at least 10 bytes and at most 60 steps
+_TICK: Final = 1000  # steps between two looks
 _ALLOWED: Final = {
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -46,60 +41,99 @@ _TABLES: Final = {
     "meta", "sweeps", "records", "leases", "snapshots",
     "trials", "reports", "events", "holders", "attempts",
 }  # fmt: skip
-_FORBIDDEN: Final = {"as", "check", "collate", "generated", "using", "virtual", "where"}
-_TOKEN: Final = re.compile(r"[a-z_]+|'?0(?:\.0)?'?|[(),]|\S")
+_PLAIN: Final = ("CREATE TABLE ", "CREATE INDEX ")  # else it is a view, a trigger or virtual
 # A rollback journal that ends with these bytes names another file, which SQLite would delete.
 _NAMES_ANOTHER: Final = bytes.fromhex("d9d505f920a163d7")
 
 
-class FileConnection(sqlite3.Connection):
-    """A connection to a file that may come from a stranger. Call `begin` at each transaction."""
+class Connection(Protocol):
+    """A connection to a database. Its parameters are named, as in `:name`."""
 
-    path: str
+    is_server: bool
+
+    def execute(self, statement: str, values: Any = ..., /) -> Any:
+        """Run a statement; a cursor over the rows that it finds."""
+
+    def executemany(self, statement: str, rows: list[Mapping[str, Any]], /) -> Any:
+        """Run a statement for each of some rows."""
+
+    def transaction(self, *, write: bool = False) -> AbstractContextManager[Any]:
+        """A transaction, which sees one state of the database; an error rolls it back."""
+
+    def clock(self) -> float:
+        """Seconds since 1970 on the clock that all users of the database share."""
+
+    def lock_schema(self) -> None:
+        """Keep others from creating tables or sweeps until the transaction ends."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection to a file of this program, or to memory."""
+
+    is_server = False
+
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[None]:
+        """See `Connection`. A writer locks at once: a reader cannot wait to become one."""
+        self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if self.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+
+    def clock(self) -> float:
+        """The clock of this machine."""
+        return time.time()
+
+    def lock_schema(self) -> None:
+        """Do nothing: a file has one writer at a time."""
+
+
+class FileConnection(SqliteConnection):
+    """A connection to a file that may come from a stranger."""
+
+    path = ""
     _work = 0
-    _bytes = 0
 
     def protect(self, path: str) -> None:
-        """Bound what statements may do; before the first one."""
+        """Bound what statements may do, and check the schema; before the first statement."""
         self.path = path
-        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST)
+        self.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_ROW_BYTES)
         self.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self.set_progress_handler(self._tick_of_schema, _SCHEMA_TICK)
-        self.row_factory = self._count
+        self.set_progress_handler(lambda: self._works(MAX_SCHEMA_WORK), _TICK)
         if sys.version_info >= (3, 12):
             self.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
         self.execute("PRAGMA trusted_schema=OFF")
         self.execute("PRAGMA cell_size_check=ON")
+        self.execute("PRAGMA synchronous=FULL")
         self.set_authorizer(_allow)
+        _check_schema(self, path)
+        self.set_progress_handler(lambda: self._works(self._allowed_work()), _TICK)
 
-    def begin(self) -> None:
-        """Count work and bytes anew."""
-        self.set_progress_handler(self._tick, _TICK)
+    @contextmanager
+    def transaction(self, *, write: bool = False) -> Iterator[None]:
+        """See `Connection`; the work is counted anew."""
         self._work = 0
-        self._bytes = 0
+        with super().transaction(write=write):
+            yield
 
-    def _tick_of_schema(self) -> bool:
-        """Whether to stop reading the schema: it has far more entries than any of ours."""
-        self._work += _SCHEMA_TICK
-        return self._work > SCHEMA_WORK
-
-    def _tick(self) -> bool:
-        """Whether to end the statement: it works more than a sound file can cause."""
+    def _works(self, allowed: int) -> bool:
+        """Count some work; whether to end the statement."""
         self._work += _TICK
-        return self._work > FREE_WORK and self._work > WORK_PER_BYTE * self._size()
+        return self._work > allowed
 
-    def _count(self, _cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        for value in row:
-            if value.__class__ is str or value.__class__ is bytes:
-                self._bytes += len(value)
-        if self._bytes > FREE_BYTES and self._bytes > TIMES_READ * self._size():
-            raise sqlite3.DatabaseError(_ENDLESS)
-        return row
-
-    def _size(self) -> int:
-        """Bytes of the file and of its log."""
+    def _allowed_work(self) -> int:
+        if self._work < MIN_WORK:
+            return MIN_WORK
         files = (Path(self.path), Path(f"{self.path}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        size = sum(file.stat().st_size for file in files if file.exists())
+        return max(MIN_WORK, MAX_WORK_PER_BYTE * size)
 
 
 def connect(file: Path, options: str = "mode=rw", *, timeout: float = 5.0) -> FileConnection:
@@ -125,12 +159,21 @@ def connect(file: Path, options: str = "mode=rw", *, timeout: float = 5.0) -> Fi
         )
     try:
         connection.protect(str(file))
-        _check_schema(connection, str(file))
-        connection.begin()
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def connect_own(place: Path | str) -> SqliteConnection:
+    """Open a file that this process has made, or a URI of memory."""
+    return sqlite3.connect(
+        place,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=SqliteConnection,
+        uri=isinstance(place, str),
+    )
 
 
 def mode(file: Path, *, readonly: bool) -> str:
@@ -179,10 +222,11 @@ def _openable(file: Path) -> Iterator[str]:
 
 
 def _check_schema(connection: FileConnection, name: str) -> None:
-    """Check that the schema has only plain tables and indexes of names that a release has used.
+    """Check that the schema has only tables and indexes of names that a release has used.
 
-    A view, a trigger, a generated column or an index over an expression would run SQL of whoever
-    made the file.
+    A view or a trigger would run SQL of whoever made the file, a virtual table code of SQLite that
+    trusts its data. In an expression of a table or an index, `trusted_schema` allows harmless
+    functions only.
 
     Raises:
         StoreError: there is something else; a newer schema is named as such.
@@ -191,7 +235,7 @@ def _check_schema(connection: FileConnection, name: str) -> None:
     for kind, item, table, sql in connection.execute(query).fetchall():
         if kind == "index" and sql is None and item == f"sqlite_autoindex_{table}_1":
             continue  # of a primary key or of a unique column
-        if isinstance(sql, str) and table in _TABLES and _is_plain(sql):
+        if isinstance(sql, str) and table in _TABLES and sql.startswith(_PLAIN):
             continue
         query = "SELECT value FROM meta WHERE key = 'schema_version'"
         try:
@@ -205,19 +249,6 @@ def _check_schema(connection: FileConnection, name: str) -> None:
             f"{kind!s:.20} {item!r:.60} is not ours. It was left as it is; do not trust it. "
             "If it is yours, `automl repair` keeps its sound records"
         )
-
-
-def _is_plain(sql: str) -> bool:
-    """Whether a statement makes a table or an index of columns, without an expression."""
-    tokens = _TOKEN.findall(sql.replace('"', "").lower())
-    depth = 0
-    for before, token in zip(["", *tokens], tokens, strict=False):
-        depth += (token == "(") - (token == ")")
-        if token == "(" and depth > 1 and before not in {"key", "unique", "sweeps"}:
-            return False  # a call
-        if token in _FORBIDDEN or (len(token) == 1 and token not in "(),0" and not token.isalpha()):
-            return False
-    return tokens[:2] in (["create", "table"], ["create", "index"])
 
 
 def newer(name: str, version: str) -> StoreError:
@@ -246,11 +277,16 @@ def copy(file: Path, target: Path, *, readonly: bool = False) -> None:
         OSError, sqlite3.Error: the copy fails, or the file is damaged.
     """
     check_files(target, written=True)
-    with closing(connect(file, mode(file, readonly=readonly))) as source:
-        with closing(sqlite3.connect(target)) as connection:
-            source.backup(connection)
-            connection.execute("PRAGMA journal_mode=DELETE")  # everything in one file
-            found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(f"it is damaged: {found}")
+    options = mode(file, readonly=readonly)
+    with closing(connect(file, options)) as source, closing(connect_own(target)) as new:
+        source.backup(new)
+        new.execute("PRAGMA journal_mode=DELETE")  # everything in one file
+        check_pages(new)
     flush(target)
+
+
+def check_pages(connection: sqlite3.Connection) -> None:
+    """Read all of a SQLite file; raise sqlite3.DatabaseError if a page is damaged."""
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise sqlite3.DatabaseError(f"malformed: {found}")

@@ -7,19 +7,15 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-import sqlalchemy as sa
-
 from automl.errors import AutomlError, StoreError
 from workers.files.folder import Folder
 
 from .sqlite_files import connect
 
 BACKUP: Final = "backup"  # folder beside a file
-BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
-RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
+MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
+MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
-# Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
-_TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
 _DAMAGED: Final = (
     "malformed",
     "not a database",
@@ -49,28 +45,35 @@ class HeldError(StoreError):
     """Another process holds the sweep."""
 
 
-@contextmanager
-def translate_errors(name: str) -> Iterator[None]:
-    """Turn errors of the database and the file system into a StoreError that names the store."""
-    try:
-        yield
-    except sa.exc.SQLAlchemyError as error:
-        raise _explained(name, str(getattr(error, "orig", None) or error)) from error
-    except UnicodeDecodeError as error:  # SQLite quotes text that it cannot read
-        raise damaged(name, f"text that cannot be read: {error}") from error
-    except ModuleNotFoundError as error:
-        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
-    except OSError as error:
-        raise StoreError(f"{name}: {error.strerror or error}") from error
+class ServerError(Exception):
+    """A server has refused a statement, or does not answer.
+
+    Args:
+        message: of its driver; is_transient: whether the same action may succeed in a moment.
+    """
+
+    def __init__(self, message: str, *, is_transient: bool) -> None:
+        super().__init__(message)
+        self.is_transient = is_transient
 
 
 @contextmanager
-def translate_decoding_errors(name: str) -> Iterator[None]:
-    """Turn any error that a damaged record causes into a StoreError."""
+def translated(name: str) -> Iterator[None]:
+    """Turn errors of a database, of files and of what they hold into StoreErrors.
+
+    Args:
+        name: of the store: a SQLite file, or the URL of a server.
+    """
     try:
         yield
     except StoreError:
         raise
+    except (sqlite3.Error, ServerError) as error:
+        raise _explained(name, str(error)) from error
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
+    except OSError as error:
+        raise StoreError(f"{name}: {error.strerror or error}") from error
     except DamageError as error:
         raise damaged(name, str(error)) from error
     except (
@@ -82,9 +85,8 @@ def translate_decoding_errors(name: str) -> Iterator[None]:
         ArithmeticError,
         RecursionError,
     ) as error:
-        raise damaged(
-            name, f"a record cannot be read: {type(error).__name__}: {str(error)[:200]}"
-        ) from error
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise damaged(name, f"a record cannot be read: {reason}") from error
 
 
 def damaged(name: str, reason: str) -> StoreError:
@@ -94,11 +96,11 @@ def damaged(name: str, reason: str) -> StoreError:
         name: the SQLite file, or the URL of a server.
     """
     file = Path(name).absolute()
-    message = f"{name}: the file is damaged ({reason}). It was left as it is"
     if "://" in name:
         return StoreError(
             f"{name}: a record is damaged ({reason}). Restore the server's own backup"
         )
+    message = f"{name}: the file is damaged ({reason}). It was left as it is"
     try:
         backup = next(iter(existing_backups(file)), None)
     except StoreError:  # a link
@@ -135,41 +137,19 @@ def _num_trials(backup: Path) -> str:
     return f"{count:.0f} trial{'s' * (count != 1)}"
 
 
-def retry(action: Callable[[], T], seconds: float = RETRY_SECONDS) -> T:
-    """Run an action again while it fails with a transient error, for at most this many seconds."""
+def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:
+    """Run an action again while it fails with a transient error, for at most this many seconds.
+
+    SQLite's errors are final: it has waited.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
             return action()
-        except sa.exc.DBAPIError as error:
-            if not is_transient(error) or time.monotonic() > deadline:
+        except ServerError as error:
+            if not error.is_transient or time.monotonic() > deadline:
                 raise
         time.sleep(_PAUSE_SECONDS)
-
-
-def read_with_retry(engine: sa.Engine, name: str, read: Callable[[sa.Connection], T]) -> T:
-    """Run a query of a store that is open; wait for its server if that restarts.
-
-    Raises:
-        StoreError: the store cannot be read, or its server did not come back.
-    """
-
-    def once() -> T:
-        with engine.connect() as connection:
-            return read(connection)
-
-    with translate_errors(name):
-        return retry(once)
-
-
-def is_transient(error: sa.exc.DBAPIError) -> bool:
-    """Whether the same action may succeed in a moment. SQLite's errors are final: it has waited."""
-    if not isinstance(error, sa.exc.OperationalError) and not error.connection_invalidated:
-        return False
-    if type(error.orig).__module__.startswith("sqlite3"):
-        return False
-    state = getattr(error.orig, "sqlstate", None)
-    return state is None or str(state).startswith(_TRANSIENT)
 
 
 def _explained(name: str, message: str) -> StoreError:
@@ -177,5 +157,7 @@ def _explained(name: str, message: str) -> StoreError:
         return damaged(name, message)
     for sign, explanation in _EXPLANATIONS.items():
         if sign in message:
-            return StoreError(f"{name}: {explanation.format(message=message, busy=BUSY_SECONDS)}")
+            return StoreError(
+                f"{name}: {explanation.format(message=message, busy=MAX_BUSY_SECONDS)}"
+            )
     return StoreError(f"{name}: {message.strip()}")

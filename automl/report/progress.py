@@ -1,4 +1,4 @@
-"""The progress of a sweep that Python runs: a terminal view, or the output of a notebook cell."""
+"""The progress of a sweep that Python runs: a terminal view, lines, or the output of a cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, TrialState
+from automl.core import Snapshot, TrialState, text
+from search_spaces.plain import ambiguous
 
 if TYPE_CHECKING:
     from .terminal_view import Show
@@ -23,14 +24,16 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     """A function that shows each new snapshot; None to show nothing.
 
     Args:
-        wanted: whether to show progress; None for yes in a notebook and in a terminal (on standard
-            error).
+        wanted: whether to show progress; None for yes: in a notebook in its cell, else on standard
+            error, as a view in a terminal or a line a trial.
     """
     if wanted is False:
         yield None
     elif in_notebook():
         yield NotebookOutput()
-    elif wanted or sys.stderr.isatty():
+    elif sys.stderr is None:  # a program without a console
+        yield None
+    elif sys.stderr.isatty():
         from rich.console import Console
 
         from .terminal_view import view
@@ -38,7 +41,9 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         with view(Console(stderr=True, highlight=False)) as show:
             yield show
     else:
-        yield None
+        from .plain_lines import PlainLines, Stream
+
+        yield PlainLines(Stream(sys.stderr), starts=False)
 
 
 def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
@@ -60,6 +65,21 @@ def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
     else:
         return
     print(f"automl: {line}", file=sys.stderr)
+
+
+def say_ambiguous(space: Any) -> None:
+    """Say, on standard error, how ranges were understood that may mean something else."""
+    for line in ambiguous(space):
+        print(f"automl: {line}", file=sys.stderr)
+
+
+def say_why(snapshot: Snapshot) -> None:
+    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded."""
+    if early := text.why_early(snapshot):
+        print(f"automl: {text.printable(early)}", file=sys.stderr)
+    elif snapshot.state == "finished" and snapshot.best is None:
+        why = text.printable(text.why_no_best(snapshot), keep="\n")
+        print(f"automl: {why}", file=sys.stderr)
 
 
 def in_notebook() -> bool:
@@ -95,13 +115,14 @@ class NotebookOutput:
         self._next = time.monotonic() + EVERY_SECONDS
 
     def _show(self, place: str, content: str) -> None:
-        from IPython.display import HTML, display
+        from IPython.display import DisplayHandle
 
-        drawn = HTML(content)  # type: ignore[no-untyped-call]
+        drawn = {"text/html": content}  # `HTML` warns of frames, whatever they show
         if place in self._places:
-            self._places[place].update(drawn)
+            self._places[place].update(drawn, raw=True)
         else:
-            self._places[place] = display(drawn, display_id=True)  # type: ignore[no-untyped-call]
+            self._places[place] = DisplayHandle()  # type: ignore[no-untyped-call]
+            self._places[place].display(drawn, raw=True)
 
 
 def html(snapshot: Snapshot) -> str:

@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 from automl.core import SweepSpec, Trial
+from automl.core.resuming import shell_line, trained_words
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
@@ -13,7 +14,8 @@ _WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "i
 def recipe(spec: SweepSpec, trial: Trial) -> str:
     """The configuration file of one trial of a sweep."""
     name = f"{spec.name[:58]}-best"
-    command = f"automl sweep {name}.yaml{spec.typed_again}"
+    words = ["automl", "sweep", f"{name}.yaml", *trained_words(spec)]
+    command = " ".join(shell_line(words).splitlines())
     lines = [
         f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
         f"name: {name}",

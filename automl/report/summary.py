@@ -6,21 +6,25 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, text
+from automl.core import Snapshot, Trial, ranking, text
+from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
 from .caveats import caveats, warmed_up
 from .console import table
 
 MAX_METRICS = 12
+NOTHING = Typed()
 
 
-def print_summary(console: Console, snapshot: Snapshot, space: Space, options: str = "") -> None:
+def print_summary(
+    console: Console, snapshot: Snapshot, space: Space, typed: Typed = NOTHING
+) -> None:
     """Print the summary of a sweep that has ended or was interrupted.
 
     Args:
         space: the search space.
-        options: options with which `automl` finds the sweep, such as `--store runs`.
+        typed: what the next commands repeat.
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
@@ -36,7 +40,7 @@ def print_summary(console: Console, snapshot: Snapshot, space: Space, options: s
         console.print(Text(line, style="yellow"))
     if warnings:
         console.print()
-    for line in _next_commands(snapshot, options):
+    for line in _next_commands(snapshot, typed):
         console.print(Text(line))
 
 
@@ -75,10 +79,10 @@ def _metrics(
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
         peaked = (ours, theirs) != last
-        yield (
-            f"{goal.metric} (best report)" if peaked else goal.metric,
-            _cells(ours, theirs, style="bold green"),
-        )
+        label = f"{goal.metric} (best report)" if peaked else goal.metric
+        if not peaked and best.reports.first(goal.metric) is not None:
+            label = f"{goal.metric} ({ranking.origin(best, goal, snapshot.constraints)})"
+        yield label, _cells(ours, theirs, style="bold green")
         if peaked:  # the goal takes the best report, `metrics` holds the last
             yield f"{goal.metric} (last report)", _cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
@@ -136,7 +140,9 @@ def _ended_by(snapshot: Snapshot) -> str:
         return f"target of {text.number(budget.target)} reached"
     if budget.trials is not None and len(snapshot.trials) >= budget.trials:
         return ""
-    return "time is up" if budget.time is not None and snapshot.seconds >= budget.time else ""
+    if budget.time is not None and snapshot.seconds >= budget.time:
+        return "time is up"
+    return text.why_early(snapshot)
 
 
 def headline(snapshot: Snapshot) -> str:
@@ -157,14 +163,11 @@ def headline(snapshot: Snapshot) -> str:
     return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
 
 
-def _next_commands(snapshot: Snapshot, options: str) -> list[str]:
-    name = f"{snapshot.sweep}{' ' + options if options else ''}"
+def _next_commands(snapshot: Snapshot, typed: Typed) -> list[str]:
+    name = shell_line([snapshot.sweep, *typed.location])
     if snapshot.state == "interrupted":
-        again = snapshot.spec.typed_again if snapshot.spec else ""
-        commands = {
-            "Resume it": f"automl resume {name}{again}",
-            "List its trials": f"automl trials {name}",
-        }
+        again = typed.line(snapshot.spec) if snapshot.spec else f"automl resume {name}"
+        commands = {"Resume it": again, "List its trials": f"automl trials {name}"}
     else:
         commands = {
             "List all trials": f"automl trials {name}",

@@ -17,9 +17,9 @@ from automl.core import Snapshot, Trial, TrialState, text
 
 from .console import Escaped, table
 from .console import console as default_console
+from .plain_lines import PlainLines, budget_text, counts
 
 REFRESH_SECONDS = 0.25
-STATUS_SECONDS = 60.0
 MAX_WIDTH = 160
 STYLES = {
     "running": "cyan",
@@ -64,7 +64,7 @@ def view(console: Console | None = None) -> Iterator[Show]:
     if not out.is_terminal:
         yield PlainLines(out)
         return
-    with Live(console=out, auto_refresh=False, transient=True, vertical_overflow="crop") as live:
+    with Live(console=out, auto_refresh=False, vertical_overflow="crop") as live:
         yield _Screen(live, out)
 
 
@@ -85,73 +85,9 @@ class _Screen:
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
 
-class PlainLines:
-    """Prints a line for each trial that starts or ends, and for the sweep every minute."""
-
-    def __init__(self, console: Console) -> None:
-        self.console = console
-        self.seen: dict[int, TrialState] = {}
-        self.best: float | None = None
-        self.next_status = STATUS_SECONDS
-        self.dashboard = ""
-        self.waited = False  # for another sweep
-        self.errors: set[str] = set()  # of which the traceback was printed
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Print what is new."""
-        if snapshot.dashboard and not self.dashboard:
-            self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
-        self.dashboard = snapshot.dashboard
-        if snapshot.waits_for and not self.waited:
-            self.waited = True
-            self._line(snapshot, snapshot.waits_for)
-        for trial in snapshot.trials:
-            if self.seen.get(trial.number) is not trial.state:
-                self.seen[trial.number] = trial.state
-                self._print_trial(snapshot, trial)
-        if snapshot.seconds >= self.next_status and snapshot.state == "running":
-            self.next_status = snapshot.seconds + STATUS_SECONDS
-            self._line(snapshot, " - ".join([_budget_text(snapshot), *_counts(snapshot)]))
-
-    def _print_trial(self, snapshot: Snapshot, trial: Trial) -> None:
-        if trial.state is TrialState.WAITING and trial.attempts == 0:
-            return
-        words = [f"trial {trial.number} {trial.state}"]
-        if trial.state.finished:
-            words += self._result(snapshot, trial)
-        if trial.state is TrialState.RUNNING:
-            words.append(text.configuration(trial.params))
-        elif trial.message:
-            words.append(f"({trial.message.splitlines()[0]})")
-        self._line(snapshot, "  ".join(words))
-        if trial.traceback and trial.message not in self.errors:
-            self.errors.add(trial.message)
-            traceback = text.printable(trial.traceback, keep="\n\t")
-            self.console.print(traceback, markup=False, soft_wrap=True, end="")
-
-    def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
-        if trial.failure:
-            return [trial.failure.replace("_", " ")]
-        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
-        if value is None:
-            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
-        found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
-        if self.best is None or goal.better(value, self.best):
-            self.best = value
-            found.append("best so far")
-        return found
-
-    def _line(self, snapshot: Snapshot, line: str) -> None:
-        self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
-            markup=False,
-            soft_wrap=True,
-        )
-
-
 def state_lines(snapshot: Snapshot) -> list[str]:
     """The state of the sweep, in two lines of text."""
-    words = [text.sweep_state(snapshot), _budget_text(snapshot), *_counts(snapshot)]
+    words = [text.sweep_state(snapshot), budget_text(snapshot), *counts(snapshot)]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
@@ -173,7 +109,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
 
 
 def _progress(snapshot: Snapshot, width: int) -> RenderableType:
-    right = Text(_budget_text(snapshot))
+    right = Text(budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
     row = Table.grid(padding=(0, 2, 0, 0))
     share = _share(snapshot)
@@ -251,10 +187,11 @@ def _row(
 def _time(snapshot: Snapshot, trial: Trial) -> str:
     """The duration of a trial; of a running one also the median, if three have completed."""
     taken = text.duration(_seconds(snapshot, trial))
-    ended = [
-        other.seconds for other in snapshot.in_state(TrialState.COMPLETED) if other.seconds > 0
-    ]
-    if trial.state is not TrialState.RUNNING or len(ended) < 3:
+    if trial.state is not TrialState.RUNNING:
+        return taken
+    completed = snapshot.in_state(TrialState.COMPLETED)
+    ended = [other.seconds for other in completed if other.seconds > 0]
+    if len(ended) < 3:
         return taken
     return f"{taken} of ~{text.duration(median(ended))}"
 
@@ -280,39 +217,20 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
 
 
 def _footer(snapshot: Snapshot) -> list[RenderableType]:
-    counts = Text("   ".join(_counts(snapshot)) or "no trial has ended yet")
+    numbers = Text("   ".join(counts(snapshot)) or "no trial has ended yet")
     if snapshot.state != "running":
-        return [counts]
+        return [numbers]
     words = _workers(snapshot)
     recent = list(snapshot.suggestion_seconds)[-10:]
     each = f", {sum(recent) / len(recent):.2g} s each" if recent else ""
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
-    return [counts, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+    return [numbers, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
 
 
 def _suggesting(snapshot: Snapshot) -> str:
     return "being made" if snapshot.suggesting == "suggesting" else snapshot.suggesting
-
-
-def _counts(snapshot: Snapshot) -> list[str]:
-    states = (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-    counts = {state: len(snapshot.in_state(state)) for state in states}
-    found = [f"{count} {state}" for state, count in counts.items() if count]
-    failed = text.failure_text(snapshot.trials)
-    return [*found, failed] if failed else found
-
-
-def _budget_text(snapshot: Snapshot) -> str:
-    budget = snapshot.budget
-    trials = (
-        f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
-    )
-    time_text = text.duration(snapshot.seconds)
-    if budget.time:
-        time_text += f" of {text.duration(budget.time)}"
-    return f"{trials} trials, {time_text}"
 
 
 def _share(snapshot: Snapshot) -> float | None:

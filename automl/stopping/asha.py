@@ -31,9 +31,16 @@ class Rung:
         self._paused: list[tuple[LossVector, int]] = []
 
     def add(self, number: int, losses: LossVector) -> None:
-        """Add a trial that reached this level."""
-        self.losses[number] = losses
-        insort(self._sorted, (losses, number))
+        """Add a trial that reached this level, unless it is known here."""
+        if number not in self.losses:
+            self.losses[number] = losses
+            insort(self._sorted, (losses, number))
+
+    def remove(self, number: int) -> None:
+        """Forget a trial that is known here."""
+        self.pause(number, False)
+        del self._sorted[bisect_left(self._sorted, (self.losses.pop(number), number))]
+        self.promoted.discard(number)
 
     def pause(self, number: int, paused: bool) -> None:
         """Note whether a trial is paused here."""
@@ -99,6 +106,7 @@ class AshaStopper(Stopper):
         self.warmup = WarmUp(self.goals, end=grace)
         self._rungs: dict[tuple[int, int], Rung] = {}  # by bracket and level
         self._level: dict[int, int] = {}  # the highest level that each trial reached
+        self._attempt: dict[int, int] = {}  # of the newest report of each trial
 
     def observe(self, trial: Trial) -> None:
         """Add the trial to the rungs that it newly reached."""
@@ -214,7 +222,11 @@ class AshaStopper(Stopper):
         )
 
     def _climb(self, trial: Trial, bracket: int) -> None:
-        reached = progress(trial.reports[-1], self.goals) * (1 + 1e-9)
+        newest = trial.reports[-1]
+        if self._attempt.setdefault(trial.number, newest.attempt) != newest.attempt:
+            self._attempt[trial.number] = newest.attempt
+            self._forget_lost(trial, bracket)
+        reached = progress(newest, self.goals) * (1 + 1e-9)
         level = self._level.get(trial.number, -1) + 1
         if self.level(level) > reached:
             return
@@ -230,3 +242,15 @@ class AshaStopper(Stopper):
                 below.pause(trial.number, False)
             self._level[trial.number] = level
             level += 1
+
+    def _forget_lost(self, trial: Trial, bracket: int) -> None:
+        """Take a trial out of the rungs that it reached by reports which no longer count.
+
+        An attempt that begins anew replaces the reports of the attempt that was lost.
+        """
+        curves = TrialCurves(trial, self.goals, self.constraints)
+        for level in range(self._level.pop(trial.number, -1) + 1):
+            rung = self._rungs.get((bracket, level))
+            known = rung.losses.get(trial.number) if rung else None
+            if rung and known and known != curves.losses_at(self.level(level) * (1 - 1e-9)):
+                rung.remove(trial.number)

@@ -31,9 +31,10 @@ def perform(ledger: Ledger, question: Mapping[str, Any]) -> Mapping[str, Any]:
     body = dict(question["body"])
     if operation.of_trial:
         body["trial"] = question["trial"]
-    if "metrics" in body:
-        metrics = body["metrics"].items()
-        body["metrics"] = {name: _SPECIAL.get(value, value) for name, value in metrics}
+    if isinstance(metrics := body.get("metrics"), Mapping):
+        body["metrics"] = {name: _SPECIAL.get(value, value) for name, value in metrics.items()}
+    elif metrics is not None:
+        body["metrics"] = _SPECIAL.get(metrics, metrics)
     return operation.perform(ledger, question["sweep"], **body)
 
 

@@ -35,7 +35,7 @@ Choices: Any = create_model(
 _TYPES: Final[dict[Any, Any]] = {
     float: Finite,
     "duration": Annotated[Finite, Field(gt=0, le=1e9)],
-    "metrics": Annotated[dict[Name, Metric], Field(max_length=MAX_METRICS)],
+    "metrics": Annotated[dict[Name, Metric], Field(max_length=MAX_METRICS)] | Metric,
     "params": dict[Name, Choice],
     "limits": dict[Name, Range | Choices | Choice],
     "names": list[Name],

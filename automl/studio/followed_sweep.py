@@ -37,7 +37,6 @@ class FollowedSweep:
     """
 
     def __init__(self, ledger: Ledger, name: str) -> None:
-        self._ledger = ledger
         self._follower = ledger.follow(name)
         self._lock = Lock()
         self._epoch = 0
@@ -69,7 +68,7 @@ class FollowedSweep:
         with self._lock:
             changed: Iterable[int] = self._follower.refresh()
             before = self.snapshot
-            self.snapshot = self._ledger.followed(self._follower)
+            self.snapshot = self._follower.snapshot()
             self.version += 1
             self._answers = {}
             if self._epoch != self._follower.epoch or before is None:
@@ -220,7 +219,7 @@ class FollowedSweep:
         facts = [
             trial.number, str(trial.state), trial.failure, trial.message[:300], trial.source,
             trial.attempts, trial.seconds, trial.peak_memory_bytes, trial.started, trial.ended,
-            self._follower.num_reports(trial.number),
+            trial.reports[-1].sequence + 1 if trial.reports else 0,
             trial.reports[-1].step if trial.reports else None,
             marks["star"], " ".join(marks["tags"]), marks["note"],
         ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from automl.core import Snapshot, Trial, ranking
+from automl.core import Snapshot, Trial
 from automl.core.trial import TrialState
 
 
@@ -27,7 +27,7 @@ class Standings:
 
     def take(self, trial: Trial, snapshot: Snapshot) -> None:
         """Note a trial that is new or has changed; new ones come in order of their numbers."""
-        values = tuple(ranking.value(trial, goal, snapshot.constraints) for goal in snapshot.goals)
+        values = tuple(snapshot.value(trial, index) for index in range(len(snapshot.goals)))
         loss = math.inf if values[0] is None else snapshot.goals[0].loss(values[0])
         number = trial.number
         self.values[number : number + 1] = [values]

@@ -18,6 +18,7 @@ from automl.core import (
     Proposed,
     SweepEvent,
     Trial,
+    ranking,
 )
 from automl.errors import StoreError, UsageError
 from workers.protocol import LOGS, log_name
@@ -49,6 +50,9 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
     return {
         **trial.summary(),
         "values": view.value(number),
+        "values_from": [
+            ranking.origin(trial, goal, view.snapshot.constraints) for goal in view.snapshot.goals
+        ],
         "source": trial.source,
         "marks": view.marks(number),
         "started": trial.started,

@@ -4,14 +4,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from automl.core import Snapshot, Trial
 from automl.errors import UsageError
-from automl.ledger import Ledger
 from workers.files.folder import Folder
 
 from . import TRACKERS
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class TrackedSweep:
     files: Folder | None = None
 
     @classmethod
-    def of(cls, ledger: Ledger, name: str) -> "TrackedSweep":
+    def of(cls, ledger: "Ledger", name: str) -> "TrackedSweep":
         """A sweep that the ledger has."""
         created = next(info.created for info in ledger.sweeps() if info.name == name)
         return cls(name, created, ledger.files(name))

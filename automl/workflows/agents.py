@@ -13,7 +13,6 @@ from automl.core import Command, arguments
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from search_spaces.validation import show
-from workers.context import number_of
 
 from .requests import WAIT_SECONDS, request, whoami
 
@@ -49,12 +48,12 @@ def report_step(
     sweep: str,
     trial: int,
     step: int,
-    metrics: Mapping[str, Any],
+    metrics: Mapping[str, Any] | float,
     *,
     attempt: int | None = None,
     agent: str = "",
 ) -> Mapping[str, Any]:
-    """Report metrics at a step, and renew the lease.
+    """Report metrics at a step, and renew the lease; a number is the value of the only goal.
 
     Returns:
         `trial`, `attempt`, `stop` (whether the trial should end; `tell` then ends it) and `reason`.
@@ -66,7 +65,7 @@ def report_step(
     content = {
         "attempt": _attempt(attempt),
         "step": arguments.whole("a step", step),
-        "metrics": _numbers(metrics),
+        "metrics": _metrics(ledger, sweep, metrics),
     }
     return _send(ledger, sweep, "report", content, trial, agent)
 
@@ -76,12 +75,14 @@ def tell(
     ledger: Ledger,
     sweep: str,
     trial: int,
-    metrics: Mapping[str, Any],
+    metrics: Mapping[str, Any] | float,
     *,
     attempt: int | None = None,
     agent: str = "",
 ) -> Mapping[str, Any]:
     """End a trial with its metrics, which are added to the reported ones.
+
+    With one goal its value is enough.
 
     The same once more is accepted, so an agent that got no answer may repeat it.
 
@@ -92,7 +93,7 @@ def tell(
         UsageError: there is no such trial, or a goal has no value.
         AutomlError: the lease is over, or the trial has ended with other values.
     """
-    content = {"attempt": _attempt(attempt), "metrics": _numbers(metrics)}
+    content = {"attempt": _attempt(attempt), "metrics": _metrics(ledger, sweep, metrics)}
     return _send(ledger, sweep, "tell", content, trial, agent)
 
 
@@ -137,12 +138,7 @@ def _attempt(attempt: int | None) -> int | None:
     return arguments.optional(arguments.whole, "attempt", attempt, least=1)
 
 
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    found = {}
-    for name, value in metrics.items():
-        try:
-            found[arguments.text("a metric's name", name)] = number_of(value)
-        except (TypeError, ValueError, OverflowError) as error:
-            shown = arguments.shown(value)
-            raise UsageError(f"metric {name!r} must be a number, got {shown}") from error
-    return found
+def _metrics(ledger: Ledger, sweep: str, given: Any) -> dict[str, float]:
+    if isinstance(given, Mapping):
+        return arguments.numbers(given)
+    return arguments.value_of_goal([goal.metric for goal in ledger.spec(sweep).goals], given)

@@ -103,6 +103,7 @@ def examine(store: str) -> Findings:
     hardware = detect()
     free = shutil.disk_usage(_existing(Path(store) if "://" not in store else Path.cwd())).free
     abilities = (
+        *_unsupported_devices(),
         *_precisions(hardware),
         *_backends(hardware),
         *_strategies(hardware),
@@ -126,6 +127,21 @@ def _versions() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
+
+
+def _unsupported_devices() -> list[Ability]:
+    """The devices of this machine that torch can use and automl does not."""
+    import torch
+
+    found = {
+        "mps": ("the GPU of a Mac", torch.backends.mps.is_available()),
+        "xpu": ("a GPU of Intel's", torch.xpu.is_available()),
+    }
+    return [
+        Ability("device", name, "", f"{text} is not supported: trials train on the CPU")
+        for name, (text, here) in found.items()
+        if here
+    ]
 
 
 def _precisions(hardware: Hardware) -> list[Ability]:

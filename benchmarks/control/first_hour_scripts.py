@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 USES_TORCH: Final = """
+import torch
+
 def value(x):
     return float(torch.tensor(x) + 1.0)
 """
@@ -15,31 +17,33 @@ NEEDS_NO_TORCH: Final = """
 def value(x):
     return x
 """
+USES_SKLEARN: Final = """
+from sklearn.tree import DecisionTreeRegressor
+
+def value(x):
+    return float(DecisionTreeRegressor().fit([[x]], [x]).predict([[x]])[0])
+"""
 START_OPTUNA: Final = """
 import sys, time
 import optuna
-import torch
 
 def objective(trial):
-    x = value(trial.suggest_float("x", 0.0, 1.0))
     print("FIRST", time.time(), flush=True) if trial.number == 0 else None
-    return x
+    return value(trial.suggest_float("x", 0.0, 1.0))
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
-optuna.create_study().optimize(objective, n_trials=2, n_jobs=2)
+optuna.create_study(storage=STORAGE).optimize(objective, n_trials=2, n_jobs=2)
 """
 START_AUTOML: Final = """
 import sys, time
 import automl
-import torch
 from search_spaces import Float, Space
 
 def objective(trial):
-    x = value(trial.params["x"])
     if trial.number == 0:
         with open(MARK, "w") as file:
             file.write(str(time.time()))
-    return {"loss": x}
+    return {"loss": value(trial.params["x"])}
 
 space = Space(Float("x", 0.0, 1.0, default=0.5))
 automl.sweep(objective, space, "minimize loss", trials=2, workers=2, dispatcher=DISPATCHER,

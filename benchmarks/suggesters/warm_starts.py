@@ -5,10 +5,11 @@
     python benchmarks/suggesters/warm_starts.py --part subset --table
 
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
-from random configurations with the losses of these sweeps, `bayes+former` does as `--transfer` did: three
-best configurations, and a prior around the best 15%. `bayes+known` has knowledge of parameters
-that was learned without the data set, `bayes+unknown` without the family of models. Fixed sizes:
-20 problems of the subset or the recorded tables, 3 seeds. The scores are those of `held_out.py`.
+from random configurations with the losses of these sweeps. `bayes+former` does as `--transfer` did:
+three best configurations, and a prior around the best 15%. `bayes+known` has knowledge of
+parameters that was learned without the data set, `bayes+unknown` without the family of models.
+Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
+`held_out.py`.
 """
 
 from __future__ import annotations

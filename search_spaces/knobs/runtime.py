@@ -41,7 +41,7 @@ COMPILE = Option(
 RECORDS_GRAPHS: Final = ("reduce-overhead", "max-autotune", "cudagraphs")  # modes of `compile`
 OPTIMIZER_IMPLEMENTATION = Option(
     "optimizer_implementation",
-    "kernels of the optimizer's step",
+    "kernels of the optimizer's step; on a GPU only fused waits for no number in each update",
     "fused",
     ("for-loop", "foreach", "fused"),
     affects=COMPUTES_THE_SAME,
@@ -60,6 +60,7 @@ LOADER_WORKERS = Option(
     (0, 1),
     ordered=True,
     affects=COMPUTES_THE_SAME,
+    unset=None,  # 1 on a GPU if a rank has a core to spare
 )
 PREFETCH = Option(
     "prefetch",
@@ -158,6 +159,8 @@ def _parameter(
     if not kept:
         return None, dropped
     default = counts[-1] if counts else option.default
+    if option is LOADER_WORKERS and hardware.gpus:
+        default = 1
     parameter = option.build(adjustments, kept, default=default)
     named = {item.value for item in dropped}
     others = [item for item in option.not_named(parameter, reasons) if item.value not in named]

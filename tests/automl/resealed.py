@@ -9,26 +9,28 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from automl.ledger.database import Database
 from automl.ledger.old_tables import _SUMS
 from automl.ledger.records import checksum, seal
-from automl.ledger.schema import LEASES, META
+from automl.ledger.schema import as_dict, select
 
 
-def change_leases(engine: sa.Engine, **values: Any) -> None:
+def change_leases(database: Database, **values: Any) -> None:
     """Change every row of `leases`."""
-    with engine.execution_options(write=True).begin() as connection:
-        for row in connection.execute(sa.select(LEASES).with_for_update()).mappings().all():
-            plain = {key: value for key, value in row.items() if key != "sum"}
+    with database.transaction(write=True) as connection:
+        locking = " FOR UPDATE" if connection.is_server else ""
+        for row in connection.execute(select("leases") + locking).fetchall():
+            plain = {k: v for k, v in as_dict("leases", row).items() if k != "sum"}
             sealed = seal("lease", plain | values)
-            where = LEASES.c.sweep == row["sweep"]
-            connection.execute(LEASES.update().where(where).values(sealed))
+            changes = ", ".join(f"{name} = :{name}" for name in sealed)
+            connection.execute(f"UPDATE leases SET {changes} WHERE sweep = :sweep", sealed)
 
 
-def change_version(engine: sa.Engine, value: str) -> None:
+def change_version(database: Database, value: str) -> None:
     """Give the schema another version."""
-    with engine.execution_options(write=True).begin() as connection:
+    with database.transaction(write=True) as connection:
         row = seal("meta", {"key": "schema_version", "value": value})
-        connection.execute(META.update().where(META.c.key == "schema_version").values(row))
+        connection.execute("UPDATE meta SET value = :value, sum = :sum WHERE key = :key", row)
 
 
 def copy_tables(file: Path, connection: sa.Connection) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search_spaces import SpaceError
-from search_spaces.expressions import Expression
+from search_spaces import Int, Space, SpaceError
+from search_spaces.expressions import Expression, quoted
 
 PARAMS = {"a": 3, "b": 2.5, "s": "adam", "t": True, "zero": 0}
 
@@ -178,3 +178,20 @@ def test_pickled_and_compared_by_text() -> None:
     assert str(expression) == "a > 3"
     assert pickle.loads(pickle.dumps(expression)) == expression
     assert len({expression, Expression("a > 3")}) == 1
+
+
+def test_names_with_hyphens() -> None:
+    assert quoted("batch-size >= 8 - x", ["batch-size", "x"]) == "`batch-size` >= 8 - x"
+    assert quoted("a-b-c < a-b", ["a-b", "a-b-c"]) == "`a-b-c` < `a-b`"
+    assert quoted("kind == 'a-b'", ["a-b"]) == "kind == 'a-b'"
+    assert quoted("a-b < 3", ["a", "b"]) == "a-b < 3"
+    expression = Expression("`batch-size` * steps <= 64 and `model.n-layers` > 1")
+    assert expression.names == ("batch-size", "steps", "model.n-layers")
+    assert expression.evaluate({"batch-size": 8, "steps": 8, "model.n-layers": 2})
+    assert expression.bind({"steps": 2}).evaluate({"batch-size": 32, "model.n-layers": 2})
+    space = Space(Int("batch-size", 1, 64), Int("n", 1, 8), constraints="batch-size >= n")
+    assert space.constraints[0].names == ("batch-size", "n")
+    assert Space.from_dict(space.to_dict()).constraints == space.constraints
+    for name in ("-a", "a-", "a.-b", "1-a"):
+        with pytest.raises(SpaceError, match="with hyphens between them"):
+            Int(name, 1, 2)

@@ -11,7 +11,7 @@ from automl.control.controller import Controller
 from automl.control.journal import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
-from automl.ledger import Recorder
+from automl.ledger import Recorder, recorder
 from automl.ledger.lease import Lease
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
@@ -23,7 +23,8 @@ POINTS = {
     "dispatched": "a worker has the attempt",
     "running": "the controller knows that the attempt has started",
     "received": "a report has arrived and is not yet in the ledger",
-    "writing": "the lease is renewed in a transaction that is not yet committed",
+    "renewing": "the lease is renewed in a transaction, and no event is in the log yet",
+    "writing": "events are in the log, in a transaction that is not yet committed",
     "committed": "a report is in the ledger, and no decision was made about it",
     "ended": "an outcome has arrived and is not yet in the ledger",
     "finished": "the last commit is made, and the lock is still held",
@@ -58,7 +59,8 @@ def arm(point: str, skip: int = 0) -> None:
         "_handle",
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
-    _after(Lease, "renew", lambda *_: killer.passed("writing"))
+    _after(Lease, "renew", lambda *_: killer.passed("renewing"))
+    _after(recorder, "insert", lambda *_: killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -91,7 +93,7 @@ def _dispatcher(point: str) -> type:
     return module.RayDispatcher if module else InlineDispatcher
 
 
-def _after(kind: type, name: str, call: Callable[..., Any]) -> None:
+def _after(kind: Any, name: str, call: Callable[..., Any]) -> None:
     original = getattr(kind, name)
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from search_spaces.errors import StoreError, TrialFailure
-from workers.context import MAX_METRICS, Context, number_of, numbers_of
+from workers.context import Context
 from workers.failures import MAX_MESSAGE, failure_of
+from workers.numbers import MAX_METRICS, number_of, numbers_of, returned
 from workers.protocol import Assignment
 
 
@@ -51,6 +54,27 @@ def test_names_and_numbers_of_metrics_are_bounded() -> None:
 def test_what_is_a_number() -> None:
     assert numbers_of({1: True, "t": torch.tensor(2.5, requires_grad=True)}) == {"1": 1.0, "t": 2.5}
     assert number_of(3) == 3.0
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([2.0]), np.float32(2), np.array(2), torch.tensor([[2.0]]), torch.tensor(2)]
+)
+def test_an_array_of_one_element_is_a_number(value: Any) -> None:
+    assert numbers_of({"loss": value}) == {"loss": 2.0}
+    assert returned(value, ["loss"]) == {"loss": 2.0}
+
+
+@pytest.mark.parametrize("name", ["seconds", "peak_memory_bytes"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -5.0, 1e19, 1e300])
+def test_numbers_that_the_controller_computes_with_are_bounded(name: str, value: float) -> None:
+    with pytest.raises(TrialFailure, match=f"metric '{name}' must be a number from 0 to"):
+        numbers_of({name: value})
+    assert repr(numbers_of({"loss": value})["loss"]) == repr(value)
+
+
+def test_several_goals_need_a_dict() -> None:
+    with pytest.raises(TrialFailure, match=r"Return a dict with .* return {'a': a, 'x/b': value}"):
+        returned(1.0, ["a", "x/b"])
 
 
 def test_a_message_is_bounded() -> None:

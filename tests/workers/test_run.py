@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import tempfile
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
+from workers.device import peak_memory
+from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
+from workers.functions import saved_state
 from workers.protocol import (
     Ending,
     Limits,
@@ -135,6 +140,35 @@ def test_a_name_of_any_length_is_cut(runner):
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
     runner.objective = lambda context: result
     assert runner().failure == "missing_metric"
+
+
+def test_a_report_after_the_end_does_not_count(runner):
+    """A thread that an objective has left behind reports while its result is read."""
+
+    def objective(context):
+        class Late(dict):
+            def items(self):
+                context.report(2, loss=-1.0)
+                return super().items()
+
+        context.report(1, loss=1.0)
+        return Late(loss=1.0)
+
+    runner.objective = objective
+    assert runner().metrics == {"loss": 1.0}
+    assert [report.step for report in runner.reports] == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, number):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(saved_state, "write_arrays", full)
+    runner.objective = lambda context: context.save({"x": np.zeros(3)})
+    outcome = runner()
+    assert (outcome.failure, outcome.worker_lost) == ("preempted", True)
+    assert "there is no room on the disk: OSError" in outcome.message
 
 
 def test_memory_is_measured_above_what_was_there_before(runner):
@@ -286,3 +320,46 @@ def double(x, times):
     for _ in range(times):
         x = x + x
     return x
+
+
+FULL = (
+    torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be ..."),
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuDNN Frontend error: unable to find an engine that can run"),
+)
+
+
+@pytest.mark.parametrize("error", FULL)
+def test_a_gpu_that_is_full_is_not_broken(runner, monkeypatch, error):
+    """Another program may have left no room for a context."""
+    cuda = FakeCuda().install(monkeypatch.setattr)
+
+    def full(*given):
+        raise error
+
+    monkeypatch.setattr(cuda, "synchronize", full)
+    monkeypatch.setattr(torch.cuda, "synchronize", full)
+    assert gpu_problem("cuda:0") == ""
+    monkeypatch.setattr(torch.cuda, "set_device", full)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
+    outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), print)
+    assert (outcome.failure, outcome.gpus_full) == ("out_of_memory", "GPU-7")
+    assert not outcome.gpu_lost
+
+
+def test_the_driver_is_asked_once_for_the_memory_of_a_process(runner, monkeypatch):
+    cuda = FakeCuda(allocated=1_000, reserved=2_000).install(monkeypatch.setattr)
+    asked = []
+    monkeypatch.setattr(peak_memory, "process_bytes", lambda pids: asked.append(pids) or 502_000)
+    peak_memory._bytes_beside_allocator.cache_clear()
+    for reserved in (2_000, 9_000):
+        cuda.reserved = reserved
+        monkeypatch.setattr(cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000, raising=False)
+        context = Context(runner.assignment(), print, lambda: None, device="cuda:0")
+        outcome = run(context, lambda trial: {"loss": 1.0})
+        assert outcome.details["gpu_process_bytes"] == 500_000 + reserved
+    peak_memory._bytes_beside_allocator.cache_clear()
+    assert len(asked) == 1

@@ -5,7 +5,7 @@ from typing import Final
 
 from search_spaces.errors import UsageError
 from workers.files.folder import Folder
-from workers.protocol import CHECKPOINTS
+from workers.protocol import DISPOSABLE
 
 from .snapshots import Manifest, Snapshots, attempt_name, manifest_name
 from .storage import ArtifactStorage, described, retried
@@ -91,7 +91,7 @@ class SweepArtifacts:
         if not found:
             return
         newest = snapshots.read(*found[0])
-        kept = {path: f for path, f in newest.files.items() if path.split("/")[0] != CHECKPOINTS}
+        kept = {path: f for path, f in newest.files.items() if path.split("/")[0] not in DISPOSABLE}
         if not kept:
             snapshots.storage.remove_all()
             return

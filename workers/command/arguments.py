@@ -1,93 +1,241 @@
-"""The arguments of a command: braces in them are replaced by the values of parameters."""
+"""The arguments of a command: braces in them stand for parameters and for facts of the attempt."""
+
+from __future__ import annotations
 
 import json
 import re
-import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
+from search_spaces import Choice
 from search_spaces.errors import UsageError
+from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
-PARAMS: Final = "params"
-CONFIG: Final = "config"
-_PART: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+from .formats import CONFIGS
+
+# Every parameter as arguments of its own; `{params}` is the first of them.
+STYLES: Final = {
+    "params": ("--{}={}",),
+    "--key=value": ("--{}={}",),
+    "--key value": ("--{}", "{}"),
+    "key=value": ("{}={}",),
+}
+RESUME: Final = "resume"
+FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", *CONFIGS)
+VALUE: Final = "AUTOML_VALUE_"  # begins the variables that a shell gets values in
+_EITHER: Final = re.compile(r"([^?]*)\?([^:]*):(.*)", re.DOTALL)
+_PART: Final = re.compile(r"\{\{|\}\}|\{([^{}?]*\?(?:[^{}]|\{[^{}]*\})*|[^{}]*)\}|[{}]")
+_FLAG: Final = re.compile(r"--?[A-Za-z][^={}]*")
+# A word of a shell that holds a placeholder, with the flag before it.
+_SHELL_WORD: Final = re.compile(
+    r"(?P<flag>(?<!\S)--?[A-Za-z][^\s={}]*[ \t]+)?"
+    r"(?P<word>(?:[^\s;|&<>(){}]|\{\{|\}\}|\{(?!\{)(?:[^{}]|\{[^{}]*\})*\})+)"
+)
 
 
-def check(arguments: Sequence[str], names: Collection[str]) -> None:
+def check(arguments: Sequence[str], names: Collection[str], *, shell: bool = False) -> None:
     """Check the braces of a command.
 
     Args:
         arguments: of the command.
         names: of the parameters.
+        shell: whether they are a line of a shell.
 
     Raises:
-        UsageError: braces hold another word than a parameter's name, `params` or `config`.
+        UsageError: braces hold a word that is neither a parameter nor a fact of an attempt, or are
+            inside quotes of a shell.
     """
     for argument in arguments:
         for found in _PART.finditer(argument):
-            whole, name = found[0], found[1]
-            if whole in ("{{", "}}"):
-                continue
-            if name is None:
-                raise UsageError(
-                    f"a brace in the argument {argument!r} has no partner: "
-                    f"write {whole * 2} for a brace of your own"
-                )
-            if name not in names and name not in (PARAMS, CONFIG):
-                known = [*names, PARAMS, CONFIG]
-                raise UsageError(
-                    f"the argument {argument!r} names no parameter: {nearest(name, known)} "
-                    f"(write {{{{{name}}}}} for braces of your own)"
-                )
+            if found[0] not in ("{{", "}}"):
+                _check_part(argument, found, names)
+    if shell and (place := _quoted_part(" ".join(arguments))):
+        raise UsageError(
+            f"{place} is inside quotes, where a shell may run a value: "
+            "take it out of the quotes, as in --name=run-{x}; a value needs no quotes"
+        )
 
 
-def fill(arguments: Sequence[str], params: Mapping[str, Any], config: str) -> list[str]:
-    """The arguments of a trial.
+def _check_part(argument: str, found: re.Match[str], names: Collection[str]) -> None:
+    name = found[1]
+    if name is None:
+        raise UsageError(
+            f"a brace in the argument {argument!r} has no partner: "
+            f"write {found[0] * 2} for a brace of your own"
+        )
+    if name in names or name in FACTS or name in STYLES:
+        return
+    if "?" in name:
+        if (either := _EITHER.fullmatch(name)) is None:
+            raise UsageError(
+                f"the argument {argument!r}: write {{NAME?A:B}}, such as {{resume?last:none}}"
+            )
+        if either[1] not in names and either[1] != RESUME:
+            hint = nearest(either[1], [*names, RESUME])
+            raise UsageError(f"the argument {argument!r} names no parameter before ?: {hint}")
+        check([either[2], either[3]], names)
+        return
+    hint = nearest(name, [*names, *FACTS, *STYLES])
+    raise UsageError(
+        f"the argument {argument!r} names no parameter: {hint} "
+        f"(write {{{{{name}}}}} for braces of your own)"
+    )
 
-    `{params}` alone becomes an argument `--key=value` for each parameter, `{config}` the path of a
-    JSON file of them. An argument that holds a parameter that is inactive or None is left out.
+
+def _quoted_part(line: str) -> str:
+    """The first placeholder inside quotes of a shell; "" if there is none."""
+    places = {m.start(): m[0] for m in _PART.finditer(line) if m[1] is not None}
+    quote, place = "", 0
+    while place < len(line):
+        if quote and place in places:
+            return places[place]
+        if line[place] == "\\" and quote != "'":
+            place += 1
+        elif line[place] in "'\"" and quote in ("", line[place]):
+            quote = "" if quote else line[place]
+        place += 1
+    return ""
+
+
+def flags_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
+    """The parameters that are flags themselves, such as a choice of "--nesterov" and None."""
+    return frozenset(
+        name
+        for name, parameter in parameters.items()
+        if isinstance(parameter, Choice) and any(_is_flag(value) for value in parameter.choices)
+    )
+
+
+def _is_flag(text: Any) -> bool:
+    return isinstance(text, str) and _FLAG.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class Braces:
+    """What braces stand for in one attempt.
 
     Args:
-        arguments: checked by `check`.
-        params: the active parameters.
-        config: path of the JSON file.
+        params: the active parameters; they win over facts of the same name.
+        facts: by name, see `FACTS`.
+        resumed: whether the attempt goes on from a checkpoint.
+        flags: see `flags_of`.
     """
-    filled = []
-    for argument in arguments:
-        if argument == f"{{{PARAMS}}}":
-            filled += pairs(params)
-        elif (text := replaced(argument, params, config)) is not None:
-            filled.append(text)
-    return filled
+
+    params: Mapping[str, Any]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    resumed: bool = False
+    flags: frozenset[str] = frozenset()
+
+    def fill(self, arguments: Sequence[str]) -> list[str]:
+        """The arguments of the attempt.
+
+        An argument that holds a parameter that is inactive or None is left out, with the flag
+        before it.
+        """
+        filled: list[str] = []
+        before = ""  # the argument before, as it was given
+        for argument in arguments:
+            style = self._style(argument)
+            if style is not None:
+                filled += style
+            elif (text := self.replaced(argument)) is None or (argument and not text):
+                if _is_flag(before) and not self._is_own_flag(argument):
+                    filled.pop()
+            else:
+                filled.append(text)
+            before = argument
+        return filled
+
+    def fill_shell(self, line: str) -> tuple[str, dict[str, str]]:
+        """The line of a shell, and the variables that hold the values in it.
+
+        The shell never reads a value as a part of the line. A word that holds a parameter that is
+        inactive or None is left out, with the flag before it.
+        """
+        variables: dict[str, str] = {}
+
+        def quoted(value: str) -> str:
+            name = f"{VALUE}{len(variables)}"
+            variables[name] = value
+            return f'"${name}"'
+
+        def part(found: re.Match[str]) -> str:
+            return found[0][0] if found[1] is None else quoted(self._value(found[1]) or "")
+
+        def word(found: re.Match[str]) -> str:
+            flag, text = found["flag"] or "", found["word"]
+            style = self._style(text)
+            if style is not None:
+                return flag + " ".join(map(quoted, style))
+            if (value := self.replaced(text)) is None or not value:
+                return flag if self._is_own_flag(text) else ""
+            return flag + _PART.sub(part, text)
+
+        return _SHELL_WORD.sub(word, line), variables
+
+    def replaced(self, text: str) -> str | None:
+        """A text with its braces replaced; None if it holds a parameter without a value."""
+        values = [self._value(m[1]) for m in _PART.finditer(text) if m[1] is not None]
+        if None in values:
+            return None
+        found = iter(values)
+        return _PART.sub(lambda m: m[0][0] if m[1] is None else str(next(found)), text)
+
+    def _style(self, argument: str) -> list[str] | None:
+        """The arguments that stand for all parameters; None if this argument is another one."""
+        name = argument[1:-1]
+        if argument != f"{{{name}}}" or name in self.params or name not in STYLES:
+            return None
+        return list(self._pairs(STYLES[name]))
+
+    def _pairs(self, forms: tuple[str, ...]) -> Iterator[str]:
+        for name, value in self.params.items():
+            if value is not None and len(forms) == 1:
+                yield forms[0].format(name, text_of(value))
+            elif value is not None:
+                yield forms[0].format(name)
+                yield text_of(value)
+
+    def _value(self, name: str) -> str | None:
+        if name in self.params:
+            value = self.params[name]
+            return None if value is None else text_of(value)
+        if name in self.facts:
+            return self.facts[name]
+        if name in STYLES:
+            return " ".join(self._pairs(STYLES[name]))
+        either = _EITHER.fullmatch(name)
+        if either is None or (either[1] not in self.params and either[1] != RESUME):
+            return None
+        holds = self.params.get(either[1], self.resumed)
+        return self.replaced(either[2] if holds else either[3])
+
+    def _is_own_flag(self, argument: str) -> bool:
+        """Whether an argument that is left out would have been a flag itself."""
+        names = [m[1] for m in _PART.finditer(argument) if m[1] is not None]
+        sides = [
+            side for name in names if (m := _EITHER.fullmatch(name)) for side in m.groups()[1:]
+        ]
+        return (
+            argument.startswith("-")
+            or any(map(_is_flag, sides))
+            or any(name in self.flags for name in names)
+        )
 
 
-def fill_shell(line: str, params: Mapping[str, Any], config: str) -> str:
-    """The line of a shell: values are quoted; one that is inactive or None is an empty text."""
-    known = {name: text_of(value) for name, value in params.items() if value is not None}
-    known[CONFIG] = config
+def with_absolute_path(argument: str, folder: str) -> str:
+    """The argument, or what follows its first `=`, as an absolute path if it is one in a folder.
 
-    def quoted(found: re.Match[str]) -> str:
-        if found[1] == PARAMS:
-            return shlex.join(pairs(params))
-        return found[0][0] if found[1] is None else shlex.quote(known.get(found[1], ""))
-
-    return _PART.sub(quoted, line)
-
-
-def replaced(text: str, params: Mapping[str, Any], config: str) -> str | None:
-    """A text with its braces replaced; None if it holds a parameter that is inactive or None."""
-    known = {name: text_of(value) for name, value in params.items() if value is not None}
-    known |= {CONFIG: config, PARAMS: " ".join(pairs(params))}
-    names = [found[1] for found in _PART.finditer(text) if found[1] is not None]
-    if not all(name in known for name in names):
-        return None
-    return _PART.sub(lambda m: m[0][0] if m[1] is None else known[m[1]], text)
-
-
-def pairs(params: Mapping[str, Any]) -> list[str]:
-    """`--key=value` for each parameter that is not None."""
-    return [f"--{name}={text_of(value)}" for name, value in params.items() if value is not None]
+    A name without a slash is a path only if it is that of a file.
+    """
+    key, equals, text = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+    path = Path(folder, text)
+    if text and (path.is_file() or ("/" in text and path.exists())):
+        return f"{key}{equals}{path}"
+    return argument
 
 
 def text_of(value: Any) -> str:

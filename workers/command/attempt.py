@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import selectors
 import signal
@@ -19,7 +20,9 @@ from workers.failures import MEMORY_WORDS
 from workers.protocol import StopRequest
 from workers.runtime.gang import oom_kills
 
-from . import arguments as braces
+from .arguments import Braces, with_absolute_path
+from .changes import changed_files
+from .formats import CONFIGS
 from .metrics import Collector
 from .output import Tail, TrialLog
 from .process import CommandProcess, End, read_some
@@ -35,7 +38,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "command"  # in the trial's folder
 REPORTS: Final = "reports.jsonl"
 STOP: Final = "stop"
-PARAMS: Final = "params.json"
+BUFFERED_STEPS: Final = 3  # so many that come at the end of a program were kept back
+LATE_SHARE: Final = 0.95  # of its time
 LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
 KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
 
@@ -54,9 +58,21 @@ class CommandAttempt:
         context.warmup.leave_out()
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
+        self._steps: set[int] = set()  # that were reported
+        self._first_report = math.inf
         self._resumed = context.resumed  # before this attempt writes anything
         self._own = context.files / FOLDER
         self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        params = self._assignment.params
+        facts = {
+            "trial": str(context.number),
+            "trial_dir": str(context.work_dir),
+            "checkpoint_dir": str(context.checkpoint_dir),
+            "seed": str(context.seed),
+            **{name: self._path(_file_of(name)) for name in CONFIGS},
+        }
+        self._braces = Braces(params, facts, self._resumed, command.flags)
+        self._folder = facts["trial_dir"] if command.in_trial else command.folder
         self._output = Tail()
         self._errors = Tail()
         self._request: StopRequest | None = None
@@ -81,19 +97,24 @@ class CommandAttempt:
                 self._files.remove()
 
     def _run(self, log: TrialLog) -> dict[str, float]:
-        environment = self._environment()
-        arguments = self._arguments()
+        arguments, environment = self._arguments()
         collector = Collector(self._send, log.say)
         sources = self._sources(collector, environment)
         kills = oom_kills()
         log.say(f"runs {json.dumps(arguments)}")
         try:
-            process = CommandProcess(arguments, self._command.folder, environment)
+            process = CommandProcess(arguments, self._folder, environment)
         except (OSError, ValueError) as error:
             raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+        began = time.time()
         with process, self._measured(process):
             end = self._listen(process, sources, log)
         sources.close()
+        ended = time.time()
+        if self._context.rank == 0 and not self._command.in_trial:
+            self._context.details["files"] = changed_files(self._folder, began, ended)
+        if self._came_at_end(ended - began):
+            self._context.details["buffered"] = len(self._steps)
         if end.left:
             log.say(f"killed {end.left} processes that the command has left behind")
         if self._context.memory is not None and not self._context.memory.on_gpu:
@@ -106,37 +127,45 @@ class CommandAttempt:
     # ------------------------------------------------------------------ what the command gets
 
     def _environment(self) -> dict[str, str]:
-        context = self._context
+        facts = self._braces.facts
         paths = {
             "AUTOML_REPORTS": self._path(REPORTS),
             "AUTOML_STOP": self._path(STOP),
-            "AUTOML_PARAMS": self._path(PARAMS),
-            "AUTOML_CHECKPOINT_DIR": str(context.checkpoint_dir),
-            "AUTOML_TRIAL": str(context.number),
-            "AUTOML_SEED": str(context.seed),
+            "AUTOML_PARAMS": facts["config"],
+            "AUTOML_CHECKPOINT_DIR": facts["checkpoint_dir"],
+            "AUTOML_TRIAL_DIR": facts["trial_dir"],
+            "AUTOML_TRIAL": facts["trial"],
+            "AUTOML_SEED": facts["seed"],
         }
         found = {key: value for key, value in os.environ.items() if key != "AUTOML_RESUME"}
         if self._resumed:
             found["AUTOML_RESUME"] = "1"
         # Python keeps what it prints into a pipe until 8 kB are there: reports would come too late.
-        return {"PYTHONUNBUFFERED": "1", **found, **paths}
+        started = {"PYTHONUNBUFFERED": "1", **found, **paths}
+        if self._command.in_trial:  # `python -m` and imports find what is beside the program
+            places = [self._command.folder, started.get("PYTHONPATH", "")]
+            started["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        return started
 
-    def _arguments(self) -> list[str]:
-        """The program and its arguments; writes the file of the parameters."""
-        params = self._assignment.params
-        with self._files.open(PARAMS, "w", encoding="utf-8") as file:
-            json.dump(dict(params), file)
-        given = self._command.arguments
+    def _arguments(self) -> tuple[list[str], dict[str, str]]:
+        """The program with its arguments, and its environment; writes the parameters to files."""
+        given, environment = self._command.arguments, self._environment()
+        for name, written in CONFIGS.items():
+            if name == "config" or any(f"{{{name}}}" in argument for argument in given):
+                with self._files.open(_file_of(name), "w", encoding="utf-8") as file:
+                    file.write(written(self._assignment.params))
         if self._command.shell:
-            line = braces.fill_shell(" ".join(given), params, self._path(PARAMS))
-            return ["/bin/sh", "-c", line]
-        return braces.fill(given, params, self._path(PARAMS))
+            line, values = self._braces.fill_shell(" ".join(given))
+            return ["/bin/sh", "-c", line], {**environment, **values}
+        filled = self._braces.fill(given)
+        if self._command.in_trial:
+            filled = [with_absolute_path(one, self._command.folder) for one in filled]
+        return filled, environment
 
     def _sources(self, collector: Collector, environment: Mapping[str, str]) -> Sources:
         patterns = dict(self._command.reports)
         text = patterns.pop(TENSORBOARD, None)
-        folder, params, config = self._command.folder, self._assignment.params, self._path(PARAMS)
-        events = event_folder(text, params, config, environment, folder) if text else None
+        events = event_folder(text, self._braces, environment, self._folder) if text else None
         return Sources(
             collector,
             REPORTS,
@@ -169,13 +198,14 @@ class CommandAttempt:
             chunk = read_some(process.stdout)
             log.write(chunk)
             self._output.feed(chunk)
-            sources.feed(chunk)
+            sources.feed(chunk, "stdout")
             return bool(chunk)
 
         def take_errors() -> bool:
             chunk = read_some(process.stderr)
             log.write(chunk)
             self._errors.feed(chunk)
+            sources.feed(chunk, "stderr")
             return bool(chunk)
 
         looked = 0.0
@@ -242,12 +272,19 @@ class CommandAttempt:
 
     def _send(self, step: int, metrics: Mapping[str, float]) -> None:
         self._moved = time.monotonic()
+        self._first_report = min(self._first_report, self._moved)
+        self._steps.add(step)
         if self._context.rank > 0:
             return
         seconds = self._moved - self._begun
         if not self._resumed:  # what an earlier attempt has trained is lost
             seconds -= self._assignment.previous_seconds
         self._context.emit(step, metrics, seconds)
+
+    def _came_at_end(self, seconds: float) -> bool:
+        """Whether a program that ran so long has kept its reports back until its end."""
+        waited = self._first_report - self._begun
+        return len(self._steps) >= BUFFERED_STEPS and LATE_SHARE * seconds < waited > 1.0
 
     # ------------------------------------------------------------------ how it ended
 
@@ -258,6 +295,7 @@ class CommandAttempt:
             raise self._failure
         if self._request is not None and (self._terminated or end.status == 0):
             context.accept_stop(self._request)
+            context.terminated = self._terminated
             if self._request is StopRequest.PAUSE and not _has_files(context.checkpoint_dir):
                 context.accept_stop(StopRequest.STOP)
                 context.message = (
@@ -275,7 +313,13 @@ class CommandAttempt:
         """Raise CommandFailed if the command has not reported what is needed."""
         goal = self._command.goal
         if self._context.rank == 0 and goal and goal not in collector.metrics:
-            raise nothing_reported(goal, collector, self._command.reports)
+            last = " | ".join([*self._output.last_lines(), *self._errors.last_lines()])
+            raise nothing_reported(goal, collector, self._command.reports, last)
+
+
+def _file_of(config: str) -> str:
+    """The file of a placeholder such as `{config.yaml}`."""
+    return f"params.{config.partition('.')[2] or 'json'}"
 
 
 def _has_files(folder: Any) -> bool:
@@ -328,14 +372,21 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
     return CommandFailed("out_of_memory" if about_memory else "crashed", words, errors)
 
 
-def nothing_reported(goal: str, collector: Collector, patterns: Mapping[str, str]) -> CommandFailed:
-    """The failure of a command that has ended well, but has not reported the goal's metric."""
+def nothing_reported(
+    goal: str, collector: Collector, patterns: Mapping[str, str], last_lines: str
+) -> CommandFailed:
+    """The failure of a command that has ended well, but has not reported the goal's metric.
+
+    Args:
+        last_lines: that it has printed.
+    """
     found = ", ".join(sorted(collector.metrics)) or "none"
     words = f"the command reported no metric {goal!r}; these were reported: {found}"
     if goal in patterns:
-        words += f"; no line of its standard output matches {patterns[goal]!r}"
+        words += f"; no line of its output matches {patterns[goal]!r}"
     elif TENSORBOARD not in patterns:
         words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {goal}='REGEX'"
     if collector.complaint:
         words += f"; {collector.complaint}"
+    words += f"; the last lines that it printed: {last_lines}" if last_lines else ""
     return CommandFailed("missing_metric", words)

@@ -6,11 +6,11 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from search_spaces.errors import UsageError
 
-from . import arguments as braces
+from .arguments import check
 from .attempt import CommandAttempt
 from .patterns import compile_pattern
 from .tensorboard import TENSORBOARD
@@ -33,7 +33,12 @@ class CommandObjective:
         folder: the working directory of the program.
         goal: the metric whose matches are steps if there is no expression for the step.
         stop_grace: seconds between a request to stop and SIGTERM.
+        in_trial: run it in the folder of its trial instead.
+        flags: parameters that are flags themselves (`arguments.flags_of`).
     """
+
+    checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
+    seeded: ClassVar[bool] = False  # a program seeds itself, from AUTOML_SEED
 
     arguments: tuple[str, ...]
     shell: bool = False
@@ -41,6 +46,8 @@ class CommandObjective:
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     goal: str = ""
     stop_grace: float = STOP_GRACE
+    in_trial: bool = False
+    flags: frozenset[str] = frozenset()
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.
@@ -53,10 +60,10 @@ class CommandObjective:
         """
         if not self.arguments or not self.arguments[0]:
             raise UsageError("a command begins with a program, got none")
-        braces.check(self.arguments, names)
+        check(self.arguments, names, shell=self.shell)
         for metric, text in self.reports.items():
             if metric == TENSORBOARD:
-                braces.check([text], names)
+                check([text], names)
             else:
                 compile_pattern(metric, text)
 

@@ -11,6 +11,8 @@ from workers.runtime.logs import LOG_BYTES, shorten
 
 LINE_BYTES: Final = 10_000  # of a line in which patterns are searched; the rest of it is ignored
 TAIL_BYTES: Final = 8_192
+SHOWN_LINES: Final = 3  # of an output, in a message
+LINE_SHOWN: Final = 300  # characters of each
 LOG_PIECE: Final = LOG_BYTES // 4  # written between two looks at the size of the log
 
 
@@ -69,10 +71,14 @@ class Tail:
             found = found.partition(b"\n")[2] or found
         return found.decode("utf-8", "replace")
 
+    def last_lines(self, most: int = SHOWN_LINES) -> list[str]:
+        """The last lines that are not empty, each cut to `LINE_SHOWN` characters."""
+        lines = [line.strip() for line in self.text().replace("\r", "\n").split("\n")]
+        return [line[:LINE_SHOWN] for line in lines if line][-most:]
+
     def last_line(self) -> str:
         """The last line that is not empty; "" if there is none."""
-        lines = [line.strip() for line in self.text().replace("\r", "\n").split("\n")]
-        return next((line for line in reversed(lines) if line), "")
+        return next(iter(self.last_lines(1)), "")
 
 
 class TrialLog:

@@ -4,6 +4,7 @@ The expressions come from a configuration, which is not trusted: RE2 searches in
 linear in the length of a line, whatever the expression is.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from .metrics import Collector
 from .output import Lines
 
 STEP: Final = "step"
+SOURCE: Final = "the output"
 MAX_PATTERN: Final = 1000  # characters
 MAX_MEMORY: Final = 1 << 20  # bytes of a compiled expression
 _AROUND: Final = b",;:)]}'\""  # after a number in a sentence or a list
@@ -55,18 +57,19 @@ class PatternReports:
         self._step: int | None = None if self._steps else step
         self._counted = counted
         self._found: dict[str, float] = {}
-        self._lines = Lines()
+        self._lines: defaultdict[str, Lines] = defaultdict(Lines)  # by stream
         anchored = any(anchor in text for text in patterns.values() for anchor in _ANCHORS)
         self._all = [] if anchored else [*filter(None, [self._steps]), *compiled.values()]
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes of the output."""
+    def feed(self, chunk: bytes, stream: str = "stdout") -> None:
+        """Take in the next bytes of a stream of the output."""
+        lines = self._lines[stream]
         if self._all:  # most lines say nothing: look at all of them at once first
-            text = self._lines.begun + chunk
+            text = lines.begun + chunk
             if not any(pattern.search(text) for pattern in self._all):
-                self._lines.skip(chunk)
+                lines.skip(chunk)
                 return
-        for line in self._lines.feed(chunk):
+        for line in lines.feed(chunk):
             self._search(line)
 
     def _search(self, line: bytes) -> None:
@@ -90,11 +93,12 @@ class PatternReports:
 
     def close(self) -> None:
         """The output has ended: report what was found since the last report."""
-        self._search(self._lines.rest())
+        for lines in self._lines.values():
+            self._search(lines.rest())
         if not self._found:
             return
         if self._step is None or (self._steps is None and self._goal not in self._found):
-            self._collector.finish(self._found, "stdout")
+            self._collector.finish(self._found, SOURCE)
         else:
             self._send()
 
@@ -109,7 +113,7 @@ class PatternReports:
         if self._steps is None:
             self._step = (self._step or 0) + 1
             self._counted(self._step)
-        self._collector.report(self._step, self._found, "stdout")
+        self._collector.report(self._step, self._found, SOURCE)
         self._found = {}
 
     def _complain(self, name: str, text: bytes | None, rule: str) -> None:

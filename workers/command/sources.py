@@ -1,4 +1,4 @@
-"""The places where a command reports: a file, its standard output, TensorBoard's event files."""
+"""The places where a command reports: a file, its output, TensorBoard's event files."""
 
 import json
 import os
@@ -120,10 +120,10 @@ class Sources:
         if events is not None:
             self._events = EventFiles(events, time.time() - CLOCK_SECONDS, collector)
 
-    def feed(self, chunk: bytes) -> None:
-        """Take in the next bytes of standard output."""
+    def feed(self, chunk: bytes, stream: str) -> None:
+        """Take in the next bytes of "stdout" or "stderr"."""
         if self._patterns is not None:
-            self._patterns.feed(chunk)
+            self._patterns.feed(chunk, stream)
 
     def look(self) -> None:
         """Read what is new in files, at most about a megabyte."""

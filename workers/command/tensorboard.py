@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import TrialFailure, UsageError
 
-from . import arguments as braces
-
 if TYPE_CHECKING:
+    from .arguments import Braces
     from .metrics import Collector
 
 TENSORBOARD: Final = "tensorboard"  # key under `reports:`
@@ -31,21 +30,19 @@ def check_reader() -> None:
         ) from error
 
 
-def event_folder(
-    text: str, params: Mapping[str, Any], config: str, environment: Mapping[str, str], folder: str
-) -> Path:
+def event_folder(text: str, braces: Braces, environment: Mapping[str, str], folder: str) -> Path:
     """The folder of a trial's event files.
 
     Args:
         text: with braces as in an argument, and variables such as `$AUTOML_CHECKPOINT_DIR`.
-        params, config: see `arguments.fill`.
+        braces: what they stand for.
         environment: of the command; only variables that begin with AUTOML_ are replaced.
         folder: the working directory of the command.
 
     Raises:
         TrialFailure: the text holds a parameter that is inactive or None.
     """
-    filled = braces.replaced(text, params, config)
+    filled = braces.replaced(text)
     if filled is None:
         raise TrialFailure("missing_metric", f"reports.tensorboard names no folder: {text!r}")
     known = {name: value for name, value in environment.items() if name.startswith("AUTOML_")}

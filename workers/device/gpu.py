@@ -12,7 +12,7 @@ import sys
 from collections.abc import Set
 from typing import Any, Final
 
-from workers.failures import one_line
+from workers.failures import is_torch_out_of_memory, one_line
 
 # What a process takes of a GPU beside torch's allocator, roughly: the CUDA context and its kernels.
 CONTEXT_BYTES: Final = 500_000_000
@@ -38,10 +38,8 @@ def gpu_problem(device: str) -> str:
         torch.cuda.synchronize(device)
         ones = torch.ones(8, 8, device=device)
         float((ones @ ones).sum())
-    except torch.OutOfMemoryError:
-        return ""
     except Exception as error:
-        return one_line(error)
+        return "" if is_torch_out_of_memory(error) else one_line(error)
     return ""
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 Setup = Callable[[Any], None]
@@ -105,6 +106,30 @@ def fresh_compiler(details: dict[str, Any]) -> Iterator[None]:
             details["compile_limit"] = limits.message
         if dynamo := sys.modules.get("torch._dynamo"):
             dynamo.reset()
+
+
+# Files of torch's compiler, and the functions in them that run without compiling anything.
+_COMPILER: Final = {
+    "torch/_dynamo/convert_frame.py": (),
+    "torch/_inductor/compile_fx.py": ("run",),
+    "torch/_inductor/select_algorithm.py": (),
+}
+
+
+def is_compiling() -> bool:
+    """Whether a thread of this process compiles a graph; may be called in any thread."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    return any(map(_compiles, sys._current_frames().values()))
+
+
+def _compiles(frame: FrameType | None) -> bool:
+    while frame is not None:
+        path = "/".join(Path(frame.f_code.co_filename).parts[-3:])
+        if path in _COMPILER and frame.f_code.co_name not in _COMPILER[path]:
+            return True
+        frame = frame.f_back
+    return False
 
 
 class _Limits(logging.Handler):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import resource
@@ -74,8 +75,9 @@ class PeakMemory:
         """What a GPU holds beside the peak of the trial's tensors, in bytes; empty on a CPU.
 
         `peak_allocated_bytes` counts the baseline too, `peak_reserved_bytes` the pieces that
-        torch's allocator keeps free. At the end of the trial, `gpu_process_bytes` is what the
-        driver counts for this process, if it knows it, and `gpu_used_bytes` for all processes.
+        torch's allocator keeps free. At the end of the trial, `gpu_used_bytes` is what the driver
+        counts for all processes. `gpu_process_bytes` is the peak of this process, if the driver
+        knows it: what is reserved, and what the process takes besides.
         """
         torch = self._torch()
         if torch is None:
@@ -87,8 +89,10 @@ class PeakMemory:
         with contextlib.suppress(RuntimeError):  # of a GPU that fails
             free, total = torch.cuda.mem_get_info(self._device)
             found["gpu_used_bytes"] = total - free
-        counted = process_bytes({os.getpid()})
-        return found if counted is None else {**found, "gpu_process_bytes": counted}
+        besides = _bytes_beside_allocator(self._device)
+        if besides is not None:
+            found["gpu_process_bytes"] = besides + found["peak_reserved_bytes"]
+        return found
 
     def pause(self) -> int:
         """Stop measuring until `go_on`; returns the bytes in use, for it."""
@@ -201,6 +205,17 @@ class Contributions:
             size = tensor.untyped_storage().nbytes()
             self.activations[module] = self.activations.get(module, 0) + size
         return tensor
+
+
+@functools.cache
+def _bytes_beside_allocator(device: str) -> int | None:
+    """GPU memory of this process that torch's allocator has not reserved; None if unknown.
+
+    The driver is asked once in a process, since `nvidia-smi` takes seconds.
+    """
+    counted = process_bytes({os.getpid()})
+    reserved: int = sys.modules["torch"].cuda.memory_reserved(device)
+    return None if counted is None else max(0, counted - reserved)
 
 
 def nbytes(tensor: Tensor) -> int:

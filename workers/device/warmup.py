@@ -6,11 +6,13 @@ import importlib
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .peak_memory import PeakMemory
+    from .process_state import ProcessState
 
 # The import system calls this function for each module that is not loaded yet. It is private, and
 # the same since Python 3.3. If there is none, imports count as the trial's.
@@ -27,12 +29,14 @@ class Warmup:
         seconds: that the imports took in the thread of the block.
         bytes: of memory that the imported modules keep.
         memory: of the trial, while it is measured.
+        process_state: before the trial; what a module sets while it is imported is added to it.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
         self.bytes = 0
         self.memory: PeakMemory | None = None
+        self.process_state: ProcessState | None = None
         self._thread = threading.get_ident()
         self._importing = False
         self._apart = False
@@ -70,12 +74,15 @@ class Warmup:
         began = time.monotonic()
         memory = self.memory
         before = memory.pause() if memory else 0
+        ours = threading.get_ident() == self._thread
+        state = self.process_state if ours else None
         try:
-            return self._load(*arguments)
+            with state.importing() if state else nullcontext():
+                return self._load(*arguments)
         finally:
             if memory:
                 self.bytes += memory.go_on(before)
-            if threading.get_ident() == self._thread:
+            if ours:
                 self.seconds += time.monotonic() - began
             self._importing = False
 

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import itertools
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -199,8 +200,13 @@ def disconnect(*, failed: bool = False) -> None:
     """Leave the default process group if there is one.
 
     Args:
-        failed: this rank has failed, so that the others must not wait for it.
+        failed: this rank has failed, so that the others must not wait for it. Its own collective
+            calls between GPUs are aborted first: to destroy a group waits for them, and the other
+            ranks abort theirs as soon as they learn of the failure.
     """
+    if failed and _watches:
+        with contextlib.suppress(RuntimeError):  # a communicator that has failed already
+            abort_gpu_groups()
     for watch in _watches:
         watch.leave(failed=failed)
     _watches.clear()
@@ -208,6 +214,23 @@ def disconnect(*, failed: bool = False) -> None:
     _store.clear()
     if dist.is_initialized():
         dist.destroy_process_group()
+    _forget_meshes()
+
+
+def _forget_meshes() -> None:
+    """Empty the caches of DTensor, whose entries name the process groups of the mesh that is gone.
+
+    A mesh of the next trial with the same shape would find them if this rank has another number.
+    torch clears them in `torch.distributed.tensor.debug`, whose import takes a second.
+    """
+    if dtensor := sys.modules.get("torch.distributed.tensor"):
+        dtensor.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
+        getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()
+    planning = sys.modules.get("torch.distributed.tensor._redistribute")
+    for name in ("clear_redistribute_planner_cache", "_gen_transform_infos"):
+        clear: Any = getattr(planning, name, None)
+        if clear is not None:
+            getattr(clear, "cache_clear", clear)()
 
 
 @contextlib.contextmanager

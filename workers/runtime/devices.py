@@ -9,17 +9,20 @@ from typing import Final
 from search_spaces.errors import UsageError
 
 VARIABLE: Final = "CUDA_VISIBLE_DEVICES"
+AMD_VARIABLE: Final = "HIP_VISIBLE_DEVICES"  # on an AMD machine it has priority
 _NAME: Final = re.compile(r"[0-9]+|(GPU|MIG)-.*")
 
 
 def named_gpus() -> list[str] | None:
     """The GPUs that `CUDA_VISIBLE_DEVICES` names, each once; None if it is not set.
 
+    On an AMD machine `HIP_VISIBLE_DEVICES` has priority.
+
     A name is an index, or the beginning of a UUID ("GPU-..." or "MIG-..."). As in CUDA, anything
     else, such as -1, hides those after it. An index is taken as nvidia-smi's, in the order of the
     PCI bus. CUDA's own is the same only if CUDA_DEVICE_ORDER is PCI_BUS_ID or all GPUs are alike.
     """
-    given = os.environ.get(VARIABLE)
+    given = os.environ.get(AMD_VARIABLE) or os.environ.get(VARIABLE)
     if given is None:
         return None
     names = (name.strip() for name in given.split(","))
@@ -86,8 +89,14 @@ def environment_of(slot: int, gpus: float, names: Sequence[str] | None = None) -
     last = gpus_of_slots(slot + 1, gpus)
     first = last - max(1, int(gpus))
     if last > len(names):
+        if not names:
+            raise UsageError(
+                f"a slot asks for {gpus:g} GPUs, and this process may use none: only GPUs of "
+                "NVIDIA (CUDA) and AMD (ROCm) are supported; set the resources to `gpus: 0`"
+            )
         raise UsageError(
             f"slot {slot} of {gpus:g} GPUs needs GPU number {last - 1}, and this process may use "
-            f"{len(names)} ({', '.join(names) or 'none'}): ask for fewer workers"
+            f"{len(names)} ({', '.join(names)}): ask for fewer workers"
         )
-    return {VARIABLE: ",".join(names[first:last])}
+    chosen = ",".join(names[first:last])
+    return {VARIABLE: chosen, **({AMD_VARIABLE: chosen} if AMD_VARIABLE in os.environ else {})}

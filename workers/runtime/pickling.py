@@ -1,24 +1,56 @@
-"""Pickles an objective for other processes."""
+"""Pickles an objective for other processes, with the script that it comes from.
+
+Large arrays follow the pickle as they are in memory, so that writing and reading them makes no
+copy: workers of one machine map the same file.
+"""
 
 import functools
 import importlib.util
 import io
+import mmap
+import os
+import pickle
+import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import FunctionType, MethodType, ModuleType
+from typing import IO, Any, Final
 
 import cloudpickle
 
 from search_spaces.errors import UsageError
 
+from .script import Script, codes_of
 
-def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
-    """The objective as bytes.
+PAGE: Final = 4096  # arrays begin at a multiple of it
+_TRAILER: Final = struct.Struct("<Q")  # length of the index of the arrays, the last of the file
+_SHARED: Final = "AUTOML_SCRIPT"  # the file, for processes that a trial starts
+_MAIN: Final = "workers.runtime.script_main"
+MAX_DEPTH: Final = 6  # of the search for a variable that cannot be pickled
 
-    If workers cannot import its module by name, the whole module is pickled with it. Modules that
-    it imports are found in the folders of this process's `sys.path`.
+
+@dataclass(frozen=True)
+class Sent:
+    """What another process gets.
+
+    Args:
+        script: that the objective comes from.
+        objective: called with the context of a trial.
+        names: the classes and functions of the script that the objective uses.
+    """
+
+    script: Script
+    objective: Callable[[Any], Any]
+    names: dict[str, Any]
+
+
+def write_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
+    """Write an objective to a file, for `read_objective`.
+
+    If workers cannot import its module by name, the whole module is pickled with it.
 
     Raises:
         UsageError: the objective holds an object that cannot be pickled, such as an open file.
@@ -27,14 +59,75 @@ def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
     by_value = module is not None and not _importable(module)
     if by_value:
         cloudpickle.register_pickle_by_value(module)
+    arrays: list[pickle.PickleBuffer] = []
     try:
-        blob = _dumps(_WithFolders(_dumps(objective)))
+        pickler = _Pickler(file, protocol=5, buffer_callback=arrays.append)
+        pickler.dump(Script.of_this_process(objective))
+        pickler.dump(objective)
+        pickler.dump(pickler.names)
     except Exception as error:  # of any kind, from the parts of the objective
-        raise UsageError(f"the objective cannot be sent to workers: {error}") from error
+        cause = _cause(objective, error)
+        raise UsageError(f"the objective cannot be sent to workers: {cause}") from None
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
-    return blob
+    index = []
+    for array in arrays:
+        content = array.raw()
+        file.write(bytes(-file.tell() % PAGE))
+        index.append((file.tell(), content.nbytes, content.readonly))
+        file.write(content)
+    written = pickle.dumps(index)
+    file.write(written + _TRAILER.pack(len(written)))
+    file.flush()
+
+
+def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
+    """The objective as bytes, for workers of other machines; see `write_objective`."""
+    file = io.BytesIO()
+    write_objective(objective, file)
+    return file.getvalue()
+
+
+def read_objective(content: bytes | mmap.mmap) -> Sent:
+    """What `write_objective` has written; this process is set up as the script's was.
+
+    Args:
+        content: of the file. Arrays are views of it.
+    """
+    view = memoryview(content if isinstance(content, mmap.mmap) else bytearray(content))
+    end = len(view) - _TRAILER.size
+    (length,) = _TRAILER.unpack(view[end:])
+    arrays = [
+        view[start : start + size].toreadonly() if readonly else view[start : start + size]
+        for start, size, readonly in pickle.loads(view[end - length : end])
+    ]
+    stream = content if isinstance(content, mmap.mmap) else io.BytesIO(content)
+    unpickler = pickle.Unpickler(stream, buffers=arrays)
+    script: Script = unpickler.load()
+    script.enter()
+    sent = Sent(script, unpickler.load(), unpickler.load())
+    vars(sys.modules["__main__"]).update(sent.names)  # by which their objects are pickled
+    return sent
+
+
+def share(descriptor: int) -> mmap.mmap:
+    """Map an open file that `write_objective` has written; writing to arrays changes no file.
+
+    Processes that multiprocessing spawns from here read the same file for the script's names.
+    """
+    main = sys.modules["__main__"]
+    path = f"/proc/{os.getpid()}/fd/{descriptor}"
+    if Path(path).exists():
+        os.environ[_SHARED] = path
+        main.__spec__ = ModuleSpec(_MAIN, None)
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
+
+
+def open_shared() -> Sent:
+    """The script and objective of the trial that has started this process."""
+    with Path(os.environ[_SHARED]).open("rb") as file:
+        return read_objective(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
 
 
 def _reduce_cached(cached: Any) -> Any:
@@ -57,7 +150,11 @@ def _property(function: Callable[[Any], Any], name: str) -> Any:
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Takes cached functions and properties of a script too."""
+    """Takes cached functions and properties of a script too.
+
+    Attributes:
+        names: classes and functions of `__main__` that were pickled.
+    """
 
     dispatch_table = cloudpickle.CloudPickler.dispatch_table.new_child(
         {
@@ -66,31 +163,80 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         }
     )
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.names: dict[str, Any] = {}
 
-def _dumps(value: Any) -> bytes:
-    file = io.BytesIO()
-    _Pickler(file).dump(value)
-    return file.getvalue()
+    def reducer_override(self, obj: Any) -> Any:
+        """As cloudpickle does, and note the name."""
+        if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
+            name = obj.__qualname__
+            if getattr(sys.modules["__main__"], name, None) is obj:
+                self.names[name] = obj
+        return super().reducer_override(obj)
 
 
-class _WithFolders:
-    """Unpickles as the objective, after adding the folders of `sys.path` there."""
+def _cause(objective: Any, error: Exception) -> str:
+    """Which variable cannot be pickled, and what to do."""
+    place, value = next(_unpicklable(objective, "", MAX_DEPTH), ("", None))
+    if not place:
+        return f'{error}. Run trials in this process instead: dispatcher="inline"'
+    return (
+        f"its variable `{place}` is of type {type(value).__module__}.{type(value).__qualname__}, "
+        f"which stays in its process ({error}). Make it inside the objective, or run trials in "
+        'this process: dispatcher="inline"'
+    )
 
-    def __init__(self, blob: bytes) -> None:
-        self.blob = blob
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[str], bytes]]:
-        # A local function is pickled by value: it must run before the folders are known.
-        def load(folders: list[str], blob: bytes) -> Any:
-            import sys
+def _unpicklable(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """The parts of a value that cannot be pickled themselves, with the variables they are in."""
+    try:
+        _Pickler(_Nowhere(), protocol=5, buffer_callback=lambda array: None).dump(value)
+        return
+    except Exception:
+        parts = _parts(value, place) if depth else {}
+    inner = (one for name, part in parts.items() for one in _unpicklable(part, name, depth - 1))
+    first = next(inner, None)
+    yield first if first is not None else (place, value)
 
-            import cloudpickle
 
-            sys.path += [folder for folder in folders if folder not in sys.path]
-            return cloudpickle.loads(blob)
+def _parts(value: Any, place: str) -> dict[str, Any]:
+    """What a value consists of, by how a script would name it."""
+    if isinstance(value, functools.partial):
+        return {"arguments of partial": (value.args, value.keywords), place: value.func}
+    if isinstance(value, MethodType):
+        return {"self": value.__self__}
+    if isinstance(value, FunctionType):
+        cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        filled = {name: cell.cell_contents for name, cell in cells if _is_filled(cell)}
+        names = {name for code in codes_of(value.__code__) for name in code.co_names}
+        return {
+            **{name: value.__globals__[name] for name in names & value.__globals__.keys()},
+            **filled,
+        }
+    if isinstance(value, dict):
+        return {f"{place}[{key!r}]": part for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return {f"{place}[{index}]": part for index, part in enumerate(value)}
+    if isinstance(value, ModuleType):
+        return {}
+    prefix = f"{place}." if place else "self."
+    return {f"{prefix}{name}": part for name, part in getattr(value, "__dict__", {}).items()}
 
-        folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
-        return load, (folders, self.blob)
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:
+        return False
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing."""
+
+    def write(self, data: Any) -> int:
+        """Take everything."""
+        return len(data)
 
 
 def _importable(module: ModuleType) -> bool:

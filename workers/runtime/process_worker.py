@@ -3,8 +3,8 @@
 A thread receives requests, another sends events and heartbeats, and the main thread runs ranks.
 """
 
+import errno
 import faulthandler
-import mmap
 import os
 import queue
 import signal
@@ -20,6 +20,7 @@ from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
 from .logs import bounded_log
+from .pickling import share
 from .worker import Worker
 
 
@@ -56,7 +57,8 @@ def main(connection: str, objective: str, workload: str, threads: str, gpus: str
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
-    worker = Worker(_read(int(objective)), workload or None, int(threads), logged, float(gpus))
+    content = share(int(objective)) if int(objective) >= 0 else None
+    worker = Worker(content, workload or None, int(threads), logged, float(gpus))
     _ProcessWorker(pipe, worker).serve()
 
 
@@ -99,7 +101,9 @@ class _ProcessWorker:
                 continue
             try:
                 self._pipe.send(News(events, heartbeat))
-            except OSError:
+            except OSError as error:
+                if error.errno == errno.EBADF:  # the objective has closed the connection
+                    os._exit(1)  # whoever waits for it ends its children
                 return  # the controller is gone
             except Exception:  # such as no memory left to pickle them
                 traceback.print_exc()
@@ -136,12 +140,3 @@ def _end_with_children() -> None:
         os.killpg(os.getpid(), signal.SIGKILL)  # this process leads its group
     finally:
         os._exit(1)
-
-
-def _read(descriptor: int) -> bytes | None:
-    """The content of an open file whose position other processes share."""
-    if descriptor < 0:
-        return None
-    with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as content:
-        os.close(descriptor)
-        return content[:]

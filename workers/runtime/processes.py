@@ -18,7 +18,7 @@ from workers.run import Objective
 
 from .devices import environment_of
 from .gang import Gang, signal_name
-from .pickling import pickle_objective
+from .pickling import write_objective
 from .process_worker import News, Ready
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
@@ -44,10 +44,8 @@ class ObjectiveFile:
     def __init__(self, objective: Callable[[Any], Any] | None) -> None:
         self._file: IO[bytes] | None = None
         if objective is not None:
-            content = pickle_objective(objective)
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._file.write(content)
-            self._file.flush()
+            write_objective(objective, self._file)
 
     @property
     def descriptor(self) -> int:

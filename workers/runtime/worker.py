@@ -10,16 +10,19 @@ import importlib
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from mmap import mmap
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError
+from workers.device.held_memory import HeldMemory
 from workers.protocol import (
     Assignment,
     Ending,
@@ -34,6 +37,11 @@ from workers.protocol import (
 
 if TYPE_CHECKING:
     from workers.context import Context
+
+    from .script import Script
+
+LOOK_SECONDS: Final = 5.0  # without a step, after which the worker looks whether it compiles
+MAX_COMPILE_SECONDS: Final = 3600.0  # then compilation hangs
 
 Logged = Callable[[Assignment, int], AbstractContextManager[None]]
 
@@ -57,7 +65,7 @@ class Worker:
 
     def __init__(
         self,
-        objective: bytes | None,
+        objective: bytes | mmap | None,
         workload: str | None,
         threads: int,
         logged: Logged,
@@ -72,13 +80,16 @@ class Worker:
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
         self._logged = logged
         self._objective: Callable[[Any], Any] | None = None
+        self._script: Script | None = None
         self._mail: deque[Event] = deque()
         self._arrived = threading.Condition()
         self._stop_requests: dict[tuple[int, int], StopRequest] = {}
         self._moved = time.monotonic()
         self._steps = 0
         self.is_running = False
+        self._held = HeldMemory()
         self._preempted = False
+        self._process = os.getpid()
         self._last: Context | None = None  # other ranks may still be leaving its meeting
         self.broken = ""
         self.gpu_problem = ""
@@ -125,7 +136,16 @@ class Worker:
             self._arrived.wait_for(lambda: self._mail, timeout)
             mail = list(self._mail)
             self._mail.clear()
-        return mail, Heartbeat(time.monotonic() - self._moved, self._steps)
+        return mail, Heartbeat(self._idle_seconds(), self._steps)
+
+    def _idle_seconds(self) -> float:
+        """The time since the last step; to compile is none, for an hour."""
+        idle = time.monotonic() - self._moved
+        if idle < LOOK_SECONDS or idle > MAX_COMPILE_SECONDS:
+            return idle
+        from workers.device.libraries import is_compiling
+
+        return 0.0 if is_compiling() else idle
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         """Write the stack of each thread to the rank's log; works while the attempt hangs."""
@@ -155,13 +175,25 @@ class Worker:
                 )
             except OSError as error:  # the trial is not to blame if there is no room
                 return lost(a, f"its log cannot be opened: {error}")
-            return run(context, self._objective)
+            if self._script is not None:
+                self._script.go_home()
+                if getattr(self._objective, "seeded", True):
+                    words = "random, NumPy and torch have the seed"
+                    print(f"{words} {a.seed} (trial.seed)", flush=True)
+            outcome = run(context, self._objective)
+            if held := self._held.excess(context.device):
+                text = f"the trials of this worker process have left {held} in use: it is replaced"
+                print(text, file=sys.stderr)
+                outcome = replace(outcome, worker_spent=True)
+            return outcome
 
-    def _warm(self, objective: bytes | None, workload: str | None) -> None:
+    def _warm(self, objective: bytes | mmap | None, workload: str | None) -> None:
         if objective is not None:
-            import cloudpickle
+            from .pickling import read_objective
 
-            self._objective = cloudpickle.loads(objective)
+            sent = read_objective(objective)
+            sent.script.import_ahead()
+            self._objective, self._script = sent.objective, sent.script
         if workload is not None:
             from workers.workloads import WORKLOADS
 
@@ -182,6 +214,9 @@ class Worker:
 
     def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
         """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
+        if os.getpid() != self._process:  # one that the objective has forked ends as any other
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
         if not self.is_running:
             os._exit(0)
         self._preempted = True

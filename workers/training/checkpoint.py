@@ -11,18 +11,24 @@ A checkpoint is written to a temporary folder, flushed to disk and renamed, so t
 is complete. The last two are kept. One that does not match its hashes is skipped for the one
 before. Nothing is unpickled.
 
+While a GPU trains, the tensors are copied to main memory and a thread writes them. A process that
+is killed meanwhile leaves the checkpoint before.
+
 If the trial is to end, `save` does not wait for the disk, which may take seconds. If the power
 fails then, the hashes show the damage.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
@@ -33,7 +39,7 @@ from workers.files import sealed
 from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import Part
+from workers.parallel.transfers import Part, local, own_part
 from workers.protocol import CHECKPOINTS
 from workers.ranks.process_group import value_of_rank_0
 from workers.workload import Trainable
@@ -174,6 +180,55 @@ def _verified(files: Folder) -> dict[str, Any] | None:
     return manifest if all(map(_FILE.fullmatch, manifest["files"])) else None
 
 
+class CheckpointSnapshot:
+    """The parts of a checkpoint in main memory, for a thread that writes them.
+
+    Args:
+        live: addresses of the memory that the training goes on to change; what lies there is
+            copied.
+    """
+
+    def __init__(self, live: Set[int]) -> None:
+        self._live = live
+        self.parts: list[tuple[str, dict[str, Tensor]]] = []
+
+    def add(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
+        """Add tensors of kind "model" or "optimizer"."""
+        self.parts.append((kind, {name: self._kept(t) for name, t in tensors.items()}))
+
+    def _kept(self, tensor: Tensor) -> Tensor:
+        shared = tensor.untyped_storage().data_ptr() in self._live
+        return tensor.clone() if shared else tensor
+
+
+class _Writing:
+    """A thread that writes; `join` raises what it has raised."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint")
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except BaseException as error:
+            self._error = error
+
+
+def writes_beside(device: torch.device) -> bool:
+    """Whether checkpoints are written while the training goes on.
+
+    Beside a GPU main memory and cores are free. On CPUs the copy would count as the trial's memory.
+    """
+    return device.type == "cuda"
+
+
 class Saver:
     """Writes and reads checkpoints on rank 0, as folders may not be shared; all ranks take part.
 
@@ -198,12 +253,41 @@ class Saver:
         self.strategy = strategy
         self.optimizer = optimizer
         self.parts = parts
+        self._writing: _Writing | None = None
 
-    def save(self, update: int, progress: Mapping[str, Any], *, wait: bool) -> None:
-        """Write a checkpoint of this update; see `checkpoint.save`."""
-        canonical = self.workload.canonical
+    def save(self, update: int, progress: Mapping[str, Any], *, wait: bool, beside: bool) -> None:
+        """Write a checkpoint of this update; see `checkpoint.save`.
+
+        Args:
+            update, progress, wait: see `checkpoint.save`.
+            beside: whether a thread writes it while the training goes on, if it `writes_beside`.
+        """
+        self.finish()
         leads = self.context.rank == 0
+        if leads and beside and writes_beside(self.strategy.device) and self._has_room():
+            snapshot = CheckpointSnapshot(self._live_storages())
+            self._collect(snapshot)
+            self._writing = _Writing(lambda: self._write(snapshot, update, progress, wait=wait))
+            return
         draft = checkpoint.CheckpointDraft(self.context.folder, update) if leads else None
+        self._collect(draft)
+        if draft:
+            draft.finish(progress, wait=wait)
+            self.context.checkpointed()
+
+    def finish(self) -> None:
+        """Wait for the checkpoint that is being written.
+
+        Raises:
+            OSError: it could not be written; earlier checkpoints remain.
+        """
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.join()
+
+    def _collect(self, draft: "CheckpointDraft | CheckpointSnapshot | None") -> None:
+        """Add the parts of the model and of the optimizer's state, one after the other."""
+        canonical = self.workload.canonical
         for part in self.parts:
             state = self.strategy.state(part)
             if draft:
@@ -213,9 +297,39 @@ class Saver:
             if draft:
                 found = {key: canonical(tensors) for key, tensors in moments.items()}
                 draft.add("optimizer", checkpoint.flat(found))
-        if draft:
-            draft.finish(progress, wait=wait)
-            self.context.checkpointed()
+
+    def _write(
+        self,
+        snapshot: "CheckpointSnapshot",
+        update: int,
+        progress: Mapping[str, Any],
+        *,
+        wait: bool,
+    ) -> None:
+        draft = checkpoint.CheckpointDraft(self.context.folder, update)
+        for kind, tensors in snapshot.parts:
+            draft.add(kind, tensors)
+        draft.finish(progress, wait=wait)
+        self.context.checkpointed()
+
+    def _live_tensors(self) -> list[Tensor]:
+        """What the next update changes."""
+        states = own_part(self.optimizer).state.values()
+        moments = (value for state in states for value in state.values())
+        return [
+            *self.strategy.parameters().values(),
+            *self.strategy.buffers().values(),
+            *(value for value in moments if isinstance(value, Tensor)),
+        ]
+
+    def _live_storages(self) -> set[int]:
+        return {local(t).untyped_storage().data_ptr() for t in self._live_tensors()}
+
+    def _has_room(self) -> bool:
+        """Whether this machine's memory holds a copy of the model and its state twice."""
+        held = sum(tensor.nbytes for tensor in self._live_tensors())  # of the whole, if sharded
+        ranks = self.context.world_size if self.strategy.apart or self.strategy.shares_state else 1
+        return psutil.virtual_memory().available > 2 * held * ranks
 
     def load(self) -> Mapping[str, Any] | None:
         """Load the newest sound checkpoint and return its progress; None if there is none."""

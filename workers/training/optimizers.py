@@ -15,7 +15,7 @@ from search_spaces.knobs.optimizer import OPTIMIZER
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
-from workers.parallel.transfers import is_sharded
+from workers.parallel.transfers import is_sharded, own_part
 
 from .settings import OPTIMIZER_OPTIONS
 
@@ -244,13 +244,28 @@ def step(optimizer: Optimizer, skipped: Tensor | None = None) -> None:
         optimizer: whose parameters have gradients.
         skipped: if `can_skip`, a scalar on the device of the parameters: 1 changes nothing.
     """
-    found: Any = optimizer
-    found.found_inf = skipped  # as torch.amp.GradScaler does
+    own: Any = own_part(optimizer)  # under ZeRO-1 it is this one that launches the kernels
+    if skipped is not None:
+        _begin_momentum(own)
+    own.found_inf = skipped  # as torch.amp.GradScaler does
     try:
         with torch.no_grad():
             inspect.unwrap(type(optimizer).step)(optimizer)
     finally:
-        del found.found_inf
+        del own.found_inf
+
+
+def _begin_momentum(optimizer: Optimizer) -> None:
+    """Set the momentum of SGD to zero before its first step, which changes nothing in that step.
+
+    torch would mark it as there, and leave it uninitialised if the kernels skip that step.
+    """
+    for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
+        for parameter in group["params"] if group["momentum"] else ():
+            if parameter.grad is not None:
+                state = optimizer.state[parameter]
+                if state.get("momentum_buffer") is None:
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def _skip_compiler_import() -> None:

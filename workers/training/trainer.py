@@ -8,7 +8,7 @@ is set anew before each update.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,13 @@ import torch
 from search_spaces.errors import TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import COMPILE, LOADER_WORKERS, PREFETCH, RECORDS_GRAPHS
+from search_spaces.knobs.runtime import (
+    COMPILE,
+    CUDNN_AUTOTUNE,
+    LOADER_WORKERS,
+    PREFETCH,
+    RECORDS_GRAPHS,
+)
 from workers.context import Context
 from workers.data.batch import BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
@@ -57,6 +63,8 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """
     settings = Settings.of(workload)
     values = options(workload)
+    if CUDNN_AUTOTUNE.value(values) and context.device.startswith("cuda"):
+        context.worker_spent = True  # cuDNN's choices stay in the process, for any later trial
     with ExitStack() as stack:
         stack.enter_context(switches(values, context.assignment.threads, context.device))
         if context.world_size > 1:
@@ -126,7 +134,10 @@ class Trainer:
             bucketed=compiles_by_shape(self.values, self.device.type),
         )
         source = shares(self.workload, self.position, self.settings.max_epochs, share_of)
-        depth = PREFETCH.value(self.values) if LOADER_WORKERS.value(self.values) else 0
+        loaders = LOADER_WORKERS.value(self.values)
+        if loaders is None:
+            loaders = int(self.device.type == "cuda" and self.context.assignment.threads > 1)
+        depth = PREFETCH.value(self.values) if loaders else 0
         traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
         with ahead(source, self.device, depth) as ready, traced as self.trace_step:
             return self._loop(ready)
@@ -139,14 +150,14 @@ class Trainer:
                 orders = self._agreed(item is None)
             if orders.stop:
                 self.context.accept_stop(orders.stop)
-                self._save(wait=False)
+                self._save(wait=False, beside=False)
                 return self.metrics
             if orders.evaluate or orders.finish:
                 self._report()
             if orders.finish and self.settings.average_best:
                 self._average()
             if orders.save or orders.finish:
-                self._save()
+                self._save(beside=not orders.finish)
             if orders.finish:
                 return self.metrics
             if orders.acts:
@@ -290,10 +301,10 @@ class Trainer:
             self.strategy.load(self.workload.native(mean) if mean else {})
             self._report()
 
-    def _save(self, *, wait: bool = True) -> None:
+    def _save(self, *, wait: bool = True, beside: bool) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         self.saved = (self.clock.total, self.updates)
-        self.saver.save(self.updates, self._progress(), wait=wait)
+        self.saver.save(self.updates, self._progress(), wait=wait, beside=beside)
 
     def _progress(self) -> dict[str, Any]:
         scaler = self.precision.scaler
@@ -341,6 +352,8 @@ class Trainer:
             "parameters": sum(map(nbytes, parameters)),
             "optimizer": sum(map(self._state_bytes, parameters)),
         }
+        with suppress(Exception):  # a training that ends in order has waited before
+            self.saver.finish()
         if self.strategy.spends_process:
             self.context.worker_spent = True
         table = self.strategy.memory_by_module(self._state_bytes)

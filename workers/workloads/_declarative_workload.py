@@ -93,7 +93,10 @@ class BackgroundThread:
 
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 # A recorded CUDA graph reuses the memory of its outputs, which a further microbatch still needs.
-_OF_GRAPHS = ("compile in ('off', 'default') or accumulation == 1",)
+_OF_GRAPHS = (
+    "compile in ('off', 'default') or accumulation == 1",
+    "compile in ('off', 'default') or parallelism not in ('pipeline', 'data_pipeline')",
+)
 
 
 class DeclarativeWorkload(Workload):

@@ -36,6 +36,7 @@ class LocalDispatcher(Dispatcher):
 
     name = "local"
     suggests_ahead: ClassVar[bool] = True
+    starts_fast: ClassVar[bool] = True
     estimates: ClassVar[bool] = True
 
     def __init__(

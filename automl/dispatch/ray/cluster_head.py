@@ -1,4 +1,4 @@
-"""Watches the head of a Ray cluster: without it no call to Ray may be made."""
+"""Watches the head of a Ray cluster, and the raylet here: without them Ray may not be called."""
 
 import socket
 import time
@@ -9,45 +9,82 @@ from . import timeouts
 
 
 class ClusterHead:
-    """Checks now and then that the head of a cluster answers.
+    """Checks now and then that the head of a cluster, and the raylet of this machine, answer.
 
-    If it does not, calls to Ray block, and later Ray ends the process.
+    If they do not, calls to Ray block, and later Ray ends this process without any message.
 
     Args:
         address: host and port of the global control store; "" for a head that is never checked.
+        raylet: path of the socket of the raylet; "" if it is never checked.
+        sweep: name of the sweep, for the message.
+        own: whether Ray was started here, so nobody brings its head back.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self, address: str, raylet: str = "", sweep: str = "", *, own: bool = False
+    ) -> None:
         self._address = address
+        self._raylet = raylet
+        self._sweep = sweep
+        self._patience = timeouts.OWN_LOST_SECONDS if own else timeouts.HEAD_LOST_SECONDS
         host, _, port = address.rpartition(":")
         self._host = host.strip("[]")
         self._port = int(port or 0)
-        self._checked = self._answered = time.monotonic()
+        self._checked = self._answered = self._raylet_answered = time.monotonic()
 
     def answers(self) -> bool:
-        """Whether the head answers now."""
+        """Whether both answer now."""
         self._checked = time.monotonic()
-        try:
-            if self._address:
-                socket.create_connection(
-                    (self._host, self._port), timeout=timeouts.HEAD_POLL_SECONDS
-                ).close()
-        except OSError:
-            return False
-        self._answered = self._checked
-        return True
+        if self._head_answers():
+            self._answered = self._checked
+        if self._raylet_answers():
+            self._raylet_answered = self._checked
+        return self._answered == self._raylet_answered == self._checked
 
     def check(self) -> None:
-        """Check the head if the last check is old; call it often.
+        """Check them if the last check is old; call it often.
 
         Raises:
-            AutomlError: the head has not answered for `HEAD_LOST_SECONDS`.
+            AutomlError: the head has not answered for `HEAD_LOST_SECONDS`, or one of this machine
+                for `OWN_LOST_SECONDS`.
         """
         if time.monotonic() - self._checked >= timeouts.HEAD_POLL_SECONDS:
             self.answers()
-        if self._checked - self._answered > timeouts.HEAD_LOST_SECONDS:
+        if self._checked - self._answered > self._patience:
             raise AutomlError(
                 f"the head of the Ray cluster, {self._address}, has not answered for "
-                f"{timeouts.HEAD_LOST_SECONDS:g} s; nothing is lost: resume the sweep when the "
-                "cluster is back"
+                f"{self._patience:g} s; nothing is lost: resume the sweep when the cluster is back"
+                f"{self._command}"
             )
+        if self._checked - self._raylet_answered > timeouts.OWN_LOST_SECONDS:
+            raise AutomlError(
+                "Ray's process on this machine, the raylet, has ended; nothing is lost: resume the "
+                f"sweep{self._command}"
+            )
+
+    @property
+    def _command(self) -> str:
+        return f": automl resume {self._sweep}" if self._sweep else ""
+
+    def _head_answers(self) -> bool:
+        if not self._address:
+            return True
+        seconds = timeouts.HEAD_POLL_SECONDS
+        try:
+            socket.create_connection((self._host, self._port), timeout=seconds).close()
+        except OSError:
+            return False
+        return True
+
+    def _raylet_answers(self) -> bool:
+        if not self._raylet:
+            return True
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(timeouts.HEAD_POLL_SECONDS)
+            try:
+                connection.connect(self._raylet)
+            except (ConnectionRefusedError, FileNotFoundError):
+                return False
+            except OSError:  # it is busy
+                return True
+        return True

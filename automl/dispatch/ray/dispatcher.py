@@ -66,7 +66,12 @@ class RayDispatcher(Dispatcher):
         self._session = RaySession(address, wanted.max if wanted else None, resources)
         try:
             self.dashboard = self._session.dashboard
-            self._cluster_head = ClusterHead(self._session.head_address)
+            self._cluster_head = ClusterHead(
+                self._session.head_address,
+                self._session.raylet_socket,
+                sweep,
+                own=self._session.is_own,
+            )
             self._pool = WorkerPool(sweep, resources, blob, workload)
             room = wanted or WorkerRange(self._session.num_slots, self._session.num_slots)
             self._size = PoolSize(self._pool, resources, room)

@@ -56,9 +56,11 @@ class RaySession:
         UsageError: Ray cannot be reached or started; the message says what to do.
 
     Attributes:
+        is_own: whether Ray was started here.
         num_slots: as given, or as many as there is room for.
         dashboard: address of Ray's dashboard, "" if there is none.
-        head_address: host and port of the cluster's head; "" behind a Ray client server.
+        head_address: host and port of the cluster's head; raylet_socket: path of the socket of
+            the raylet of this machine. Both are "" behind a Ray client server.
     """
 
     def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
@@ -68,6 +70,7 @@ class RaySession:
         logger.setLevel(logging.ERROR)
         self._undo.enter_context(_quiet())
         self._ours = not ray.is_initialized()
+        self.is_own = self._ours and address is None
         try:
             if self._ours and address is None:
                 self._start(num_slots or 1, resources)
@@ -78,9 +81,9 @@ class RaySession:
             raise
         self.num_slots = num_slots or _room(resources)
         self.dashboard = _dashboard()
-        self.head_address: str = (
-            "" if (address or "").startswith("ray://") else ray.get_runtime_context().gcs_address
-        )
+        client = (address or "").startswith("ray://")
+        self.head_address: str = "" if client else ray.get_runtime_context().gcs_address
+        self.raylet_socket = "" if client else _raylet_socket()
 
     def close(self) -> None:
         """Leave Ray; end it if it was started here."""
@@ -247,6 +250,11 @@ def _room_of(node: dict[str, float], resources: Resources) -> int:
     if resources.gpus > 0:
         room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))
     return room
+
+
+def _raylet_socket() -> str:
+    path: str = ray._private.worker.global_worker.node.raylet_socket_name
+    return path
 
 
 def _dashboard() -> str:

@@ -11,6 +11,9 @@ IDLE_SECONDS: Final = 30.0  # after that an elastic sweep gives a slot back that
 HEAD_POLL_SECONDS: Final = 1.0  # between two checks of the head, and for the answer to one
 # Without an answer of the head. Ray itself ends this process after 60 s, without any message.
 HEAD_LOST_SECONDS: Final = 20.0
+# The same for the raylet of this machine, and for the head of a Ray that was started here: nobody
+# brings them back, and Ray itself ends this process 14 s after the raylet.
+OWN_LOST_SECONDS: Final = 3.0
 
 NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes
 SLOW_START_SECONDS: Final = 20.0  # after that the sweep says that a worker has not started

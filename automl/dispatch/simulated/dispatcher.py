@@ -10,6 +10,7 @@ import numpy as np
 
 from automl.dispatch.base import Dispatcher
 from automl.errors import TrialFailure, UsageError
+from workers.numbers import returned as metrics_of
 from workers.protocol import (
     Assignment,
     Ending,
@@ -24,7 +25,7 @@ from workers.protocol import (
 
 from .faults import Fault, Outage
 
-Replay = Callable[[Any], Iterable[tuple[float, Mapping[str, float]]]]
+Replay = Callable[[Any], Iterable[tuple[float, Mapping[str, float] | float]]]
 _Key = tuple[int, int]
 
 
@@ -32,7 +33,7 @@ _Key = tuple[int, int]
 class _Curve:
     """A trial's generator. It is kept over attempts, so that no item is computed twice."""
 
-    items: Iterator[tuple[float, Mapping[str, float]]]
+    items: Iterator[tuple[float, Mapping[str, float] | float]]
     step: int = 0
     seconds: float = 0.0
     ahead: tuple[float, Metrics] | None = None  # an item whose report is not due yet
@@ -223,7 +224,7 @@ class SimulatedDispatcher(Dispatcher):
         if self._max_steps is not None and curve.step >= self._max_steps:
             raise StopIteration
         if curve.ahead is None:
-            curve.ahead = _checked(next(curve.items))
+            curve.ahead = _checked(next(curve.items), attempt.assignment.goals)
         return curve.ahead[0]
 
     def _report(self, attempt: _Attempt, due: float) -> None:
@@ -240,9 +241,11 @@ class SimulatedDispatcher(Dispatcher):
         self._events.append((attempt, report))
 
     def _complete(self, attempt: _Attempt, returned: object = None) -> None:
-        metrics = (
-            {str(k): float(v) for k, v in returned.items()} if isinstance(returned, Mapping) else {}
-        )
+        try:
+            metrics = metrics_of(returned, attempt.assignment.goals)
+        except TrialFailure as error:
+            self._fail(attempt, error)
+            return
         self._end(
             attempt,
             Outcome(*attempt.key, Ending.COMPLETED, metrics, seconds=attempt.at - attempt.begun),
@@ -251,10 +254,17 @@ class SimulatedDispatcher(Dispatcher):
     def _fail(self, attempt: _Attempt, error: Exception) -> None:
         kind = error.kind if isinstance(error, TrialFailure) else "crashed"
         text = str(error) if isinstance(error, TrialFailure) else f"{type(error).__name__}: {error}"
-        seconds = attempt.at - attempt.begun
+        seconds, name = attempt.at - attempt.begun, type(error).__name__
         self._end(
             attempt,
-            Outcome(*attempt.key, Ending.FAILED, failure=kind, message=text, seconds=seconds),
+            Outcome(
+                *attempt.key,
+                Ending.FAILED,
+                failure=kind,
+                message=text,
+                seconds=seconds,
+                exception=name,
+            ),
         )
 
     def _crash(self, attempt: _Attempt, why: str) -> None:
@@ -287,12 +297,13 @@ class SimulatedDispatcher(Dispatcher):
             self._curves.pop(attempt.assignment.trial, None)
 
 
-def _checked(item: object) -> tuple[float, Metrics]:
+def _checked(item: object, goals: Sequence[str]) -> tuple[float, Metrics]:
     try:
-        seconds, metrics = item  # type: ignore[misc]
-        found = float(seconds), {str(key): float(value) for key, value in metrics.items()}  # type: ignore[has-type]
-    except (TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"a replay yields (seconds, metrics), got {item!r:.100}") from error
+        seconds, result = item  # type: ignore[misc]
+        found = float(seconds), metrics_of(result, goals)  # type: ignore[has-type]
+    except (TypeError, ValueError, TrialFailure) as error:
+        bare = f" or (seconds, {goals[0]})" if len(goals) == 1 else ""
+        raise UsageError(f"a replay yields (seconds, metrics){bare}, got {item!r:.100}") from error
     if not (math.isfinite(found[0]) and found[0] >= 0):
         raise UsageError(
             f"the seconds that a replay yields are finite and not negative, got {found[0]}"

@@ -8,7 +8,6 @@ from automl.errors import UsageError
 from automl.report.effects import Insight, insights_of
 from automl.report.plotting import Panel
 from automl.report.record import Record
-from search_spaces.plugins import nearest
 
 from . import (
     calibration,
@@ -64,7 +63,8 @@ def draw(name: str, record: Record, insights: Sequence[Insight]) -> Panel:
 def figure(snapshot: Snapshot, name: str) -> Any:
     """The first figure of a panel as a `plotly.graph_objects.Figure`; see `Result.figure`."""
     if name not in ORDER:
-        raise UsageError(f"there is no figure {name!r}: {nearest(name, list(ORDER))}")
+        wrong = f"there is no figure {name!r}" if name else "a figure has a name"
+        raise UsageError(f"{wrong}; the figures are {', '.join(ORDER)}")
     try:
         import plotly.graph_objects as go
     except ModuleNotFoundError as error:

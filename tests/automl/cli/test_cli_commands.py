@@ -131,7 +131,9 @@ def test_the_ledger_keeps_a_copy_that_is_never_run(folder: Path) -> None:
     assert "sweep mine runs a command, which is never read from the store; type it: " in (
         refused.stderr
     )
-    assert f"automl resume mine -- {sys.executable} -S plain.py --x={{x}}" in refused.stderr
+    assert (
+        f"automl resume mine --trials 2 -- {sys.executable} -S plain.py --x={{x}}" in refused.stderr
+    )
     done = automl("resume", "mine", "--trials", "2", "--dispatcher", "inline", *TRAIN)
     assert done.exit_code == 0, done.output
     assert len(trials()) == 2
@@ -158,7 +160,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     ]
     assert trials()[0]["metrics"]["acc"] == 0.5
     refused = automl("resume", "mine", "--trials", "9")
-    assert "automl resume mine --shell -- 'echo" in refused.stderr
+    assert "automl resume mine --trials 9 --shell -- 'echo" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -204,6 +206,10 @@ def test_three_failures_alike_end_the_sweep(
     assert "the command ended with exit status 2: " in done.output
     assert words in done.output
     assert "3 of 3 trials failed, 3 of them alike" in done.output
+    assert "mend the program, its options or the patterns in `reports`" in " ".join(
+        done.output.split()
+    )
+    assert "TrialFailure" not in done.output
     assert len(trials()) == 3
 
 
@@ -229,7 +235,43 @@ def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:
     done = automl(*typed[:2], "--trials", "2", "--dispatcher", "inline", *typed[2:])
     assert done.exit_code == 0, done.output
     assert trials("plain")[0]["params"] == {"x": 0.2}
-    assert trials("plain")[0]["metrics"]["loss"] == pytest.approx(0.2 + 1 / 3, abs=1e-3)
+    assert trials("plain")[0]["metrics"]["val_loss"] == pytest.approx(0.2 + 1 / 3, abs=1e-3)
+
+
+LEAKS = """\
+import sys, time
+print(sys.argv)
+for epoch in (1, 2):
+    print(f"| end of epoch {epoch} | valid loss {2 / epoch}")
+    print(f"| test loss {1 / epoch}")
+"""
+
+
+def test_init_proposes_validation_and_asks_if_unsure(folder: Path) -> None:
+    (folder / "leaks.py").write_text(LEAKS)
+    line = ["--", *PYTHON, "leaks.py", "--lr", "20"]
+    done = automl("init", "-o", "-", *line)
+    assert "goals: minimize valid_loss" in done.stdout
+    assert "the goal is to minimize valid_loss (--goal for another: test_loss)" in done.stderr
+    done = automl("init", "-o", "-", "--goal", "test_loss", *line)
+    assert "goals: minimize test_loss" in done.stdout
+    (folder / "leaks.py").write_text(LEAKS.replace("valid", "train"))
+    done = automl("init", *line)
+    assert done.exit_code == 2
+    assert "none of the metrics is of validation data: test_loss, train_loss" in done.stderr
+    assert "--goal test_loss" in done.stderr
+    assert not (folder / "leaks.yaml").exists()
+    done = automl("init", "-o", "-", "--no-run", *line)
+    assert "This is a guess" in done.stdout
+
+
+def test_init_finds_what_a_program_reports(folder: Path) -> None:
+    code = "import json, os\nwith open(os.environ['AUTOML_REPORTS'], 'a') as file:\n"
+    code += "    file.write(json.dumps({'step': 1, 'dev_accuracy': 0.5, 'lr': 1}))\n"
+    (folder / "reports.py").write_text(code)
+    done = automl("init", "-o", "-", "--", *PYTHON, "reports.py", "--lr", "1")
+    assert "goals: maximize dev_accuracy" in done.stdout
+    assert "reports:" not in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -111,8 +111,10 @@ def test_best_as_json_has_the_baseline_beside_it(runs: str) -> None:
 
 
 def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
-    rising = completed(1, 1.8)
-    rising.insert(2, Report(1, 1, 0, 10, {"loss": 1.2}, 1.0))
+    *begun, ended = completed(1, 1.8)
+    reports = [Report(1, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((1.2, 1.8))]
+    assert isinstance(ended, Ended)
+    rising = [*begun, *reports, replace(ended, outcome=replace(ended.outcome, metrics={}))]
     runs = store(tmp_path, completed(0, 2.0), rising)
     best = parsed("best", "toy", "--store", runs)
     assert (best["metrics"]["loss"], best["goal_values"], best["baseline_goal_values"]) == (
@@ -121,7 +123,7 @@ def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -
         {"loss": 2.0},
     )
     shown = automl("best", "toy", "--store", runs).stdout
-    assert best["value"] == 1.2
+    assert (best["value"], best["value_from"]) == (1.2, "best report, at step 10")
     assert "loss (best report)" in shown
     assert "loss (last report)" in shown
 
@@ -196,8 +198,11 @@ def test_a_sweep_without_success_has_no_best(tmp_path: Path) -> None:
 
 
 def test_reports_of_a_trial_that_ran_longer_count_by_their_best(tmp_path: Path) -> None:
-    events = completed(0, 9.0)
-    events.insert(2, Report(0, 1, 0, 10, {"loss": 0.5}, 1.0))
+    *events, ended = completed(0, 9.0)
+    assert isinstance(ended, Ended)
+    ended = replace(ended, outcome=replace(ended.outcome, metrics={}))
+    reports = [Report(0, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((0.5, 9.0))]
+    events += [*reports, ended]
     status = parsed("status", "toy", "--store", store(tmp_path, events))
     assert status["best"]["metrics"]["loss"] == 9.0
     assert "loss 0.5" in automl("status", "toy", "--store", str(tmp_path / "runs")).stdout
@@ -337,10 +342,7 @@ def test_without_a_name_the_newest_sweep_is_shown(tmp_path: Path) -> None:
         assert f"sweep newer, the newest of {location}" in shown.stderr
     found = automl("best", "--store", location, "--json")
     assert (found.stderr, json.loads(found.stdout)["sweep"]) == ("", "newer")
-    assert (
-        "which trial of newer? such as: automl logs newer 0"
-        in automl("logs", "--store", location).stderr
-    )
+    assert "trial 0 of newer, the newest of 1" in automl("logs", "--store", location).stderr
     assert "newer has 1 trials" in automl("logs", "3", "--store", location).stderr
 
 

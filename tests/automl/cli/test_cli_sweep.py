@@ -106,7 +106,7 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path, process: S
     running.send_signal(signal.SIGINT)
     out, err = running.communicate()
     assert running.returncode == 130, err
-    assert "automl resume toy --objective FILE:NAME" in out
+    assert "automl resume toy --objective mine.py:objective" in out
     assert "Traceback" not in err
     before = trials()
     assert json.loads(automl("status", "toy", "--json").stdout)["state"] == "interrupted"

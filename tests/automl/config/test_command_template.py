@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from automl.config import load
-from automl.config.command_template import file_of, for_command, join
+from automl.config.command_template import file_of, for_command
+from automl.config.printed_metrics import printed_metrics
 from search_spaces import Choice, Float, Int
 
 
@@ -32,7 +33,27 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
         "weight_decay": Float("weight_decay", 1e-5, 1e-3, log=True, default=1e-4),
     }
     assert spec.resumable
-    assert set(spec.reports) == {"loss", "step"}
+    assert set(spec.reports) == {"val_loss", "step"}
+    assert "This is a guess" in text
+
+
+def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> None:
+    words = "train --lr 20 --l2 0.0 --warmup 0 --clip 1 --sample-rate 16000 --seed 3"
+    arguments = words.split()
+    metric = printed_metrics(["epoch 1 valid loss 0.5"])[0]
+    text, line = for_command(arguments, "t.yaml", metric)
+    (tmp_path / "t.yaml").write_text(text)
+    spec = load(tmp_path / "t.yaml", command=f"-- {line}").spec
+    assert dict(spec.space.parameters) == {
+        "lr": Float("lr", 2.0, 200.0, log=True, default=20.0),
+        "l2": Choice("l2", [0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2], ordered=True, default=0.0),
+        "clip": Float("clip", 0.1, 10.0, log=True, default=1.0),
+        "sample_rate": Int("sample_rate", 4000, 64000, log=True, default=16000),
+    }
+    assert "# not tuned, because nothing tells their scale: warmup (0)\n" in text
+    assert "--warmup 0" in line
+    assert [str(goal) for goal in spec.goals] == ["minimize valid_loss"]
+    assert "Found in: epoch 1 valid loss 0.5" in text
 
 
 @pytest.mark.parametrize(
@@ -46,7 +67,3 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
 )
 def test_the_file_is_named_after_the_script(line: str, file: str) -> None:
     assert file_of(line.split()) == file
-
-
-def test_quotes_where_a_shell_needs_them() -> None:
-    assert join(["a b", "--lr={lr}", "{a,b}", "$x"]) == "'a b' --lr={lr} '{a,b}' '$x'"

@@ -11,6 +11,7 @@ from objectives import make_spec
 import automl
 from automl.control.artifacts import ArtifactRemover, check_repeated, with_artifacts
 from automl.errors import UsageError
+from automl.ledger import Ledger
 from workers.artifacts.snapshots import Snapshots
 from workers.artifacts.storage import ArtifactStorage
 from workers.artifacts.sweep_artifacts import SweepArtifacts
@@ -40,7 +41,7 @@ def test_failed_trials_and_those_above_the_limit_lose_their_checkpoints_there(
     s3 = request.getfixturevalue("s3") if where == "s3" else ""
     place = f"{s3}/{tmp_path.name}" if s3 else str(tmp_path / "kept")
     spec = make_spec(trials=5, disk_bytes=2500, artifacts=place)
-    ledger = automl.sweeps.Ledger.open(tmp_path / "store", create=True)
+    ledger = Ledger.open(tmp_path / "store", create=True)
     ledger.create_sweep(spec)
     snapshot = automl.sweeps.run(
         spec, ledger=ledger, objective=save_and_fail, dispatcher="inline", resume=True

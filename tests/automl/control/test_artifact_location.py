@@ -13,6 +13,7 @@ from objectives import make_spec
 import automl
 from automl.core import Budget
 from automl.errors import UsageError
+from automl.ledger import Ledger
 
 
 def save(trial: Any) -> dict[str, float]:
@@ -23,7 +24,7 @@ def save(trial: Any) -> dict[str, float]:
 def test_code_that_resumes_a_spec_of_a_ledger_names_its_location_again(tmp_path: Path) -> None:
     place = tmp_path / "kept"
     options: dict[str, Any] = {"objective": save, "dispatcher": "inline", "resume": True}
-    ledger = automl.sweeps.Ledger.open(tmp_path / "store", create=True)
+    ledger = Ledger.open(tmp_path / "store", create=True)
     spec = make_spec(trials=1, artifacts=str(place))
     ledger.create_sweep(spec)
     automl.sweeps.run(spec, ledger=ledger, **options)

@@ -16,6 +16,7 @@ from soak_count import SoakCount
 from soak_kills import soak_controllers
 
 from automl import sweeps
+from automl.control.wiring import conduct
 from automl.core.events import Noted
 from automl.core.trial import TrialState
 from automl.dispatch.inline import InlineDispatcher
@@ -120,7 +121,7 @@ def test_events_that_come_twice_late_or_out_of_order_change_nothing(tmp_path: Pa
     for name, kind in (("plain", InlineDispatcher), ("stutter", Stuttering)):
         spec = make_spec(name, trials=4)
         ledger.create_sweep(spec)
-        sweeps.conduct(spec, ledger, kind, lambda kind=kind: kind(1, quick))
+        conduct(spec, ledger, kind, lambda kind=kind: kind(1, quick))
     plain, stutter = ledger.trials("plain"), ledger.trials("stutter")
     assert [t.params for t in stutter] == [t.params for t in plain]
     for one, other in zip(plain, stutter, strict=True):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl import sweeps
+from automl.control.wiring import conduct
 from automl.core import Resources, Snapshot, TrialState
 from automl.dispatch import leases
 from automl.dispatch._make import make_dispatcher, starting
@@ -58,7 +58,7 @@ def run(ledger: Ledger, gpus: float, workers: int | None, on_change: Any = None)
         seen.append(os.environ.get(VARIABLE))
         return RealDispatcher(replay, workers or 1)
 
-    snapshot = sweeps.conduct(spec, ledger, RealDispatcher, start, on_change=on_change)
+    snapshot = conduct(spec, ledger, RealDispatcher, start, on_change=on_change)
     return snapshot, seen
 
 
@@ -199,7 +199,7 @@ def test_out_of_memory_beside_others_is_tried_again(
 ) -> None:
     spec = make_spec(trials=3, workers=1, resources=Resources(gpus=1))
     ledger.create_sweep(spec)
-    snapshot = sweeps.conduct(spec, ledger, Full, lambda: Full(smi, others_until))
+    snapshot = conduct(spec, ledger, Full, lambda: Full(smi, others_until))
     trial = snapshot.trials[1]
     assert (str(trial.state), trial.attempts) == (state, attempts)
     assert trial.failure == ("out_of_memory" if trial.state is TrialState.FAILED else None)

@@ -18,7 +18,7 @@ from automl.core.resources import Resources
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.memory.server import serve
-from workers.protocol import Params
+from workers.protocol import Ending, Outcome, Params
 
 DATA, FIXED = {"train": 120, "test": 40}, {"max_epochs": 1, "dense_units": 16}
 
@@ -118,7 +118,12 @@ def test_the_limit_is_of_a_rank() -> None:
     whole = MemoryGuard(spec).limit(1)
     assert whole
     assert MemoryGuard(spec).limit(2) == whole // 2
-    assert MemoryGuard(spec, local=False).limit(1) is None
+    elsewhere = MemoryGuard(spec, local=False)
+    assert elsewhere.limit(1) is None
+    for room in (4000, 9000, 6000):  # a trial may run on the roomiest node
+        outcome = Outcome(0, 1, Ending.COMPLETED, details={"memory_limit_bytes": room})
+        assert elsewhere.add_estimate(outcome, {}) == outcome
+    assert elsewhere.limit(1) == 9000
     limited = MemoryGuard(replace(spec, resources=Resources(memory=1000)), local=False)
     assert limited.limit(4) == 1000
 

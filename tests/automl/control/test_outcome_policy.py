@@ -10,7 +10,7 @@ import pytest
 from objectives import make_spec, quick, run_inline, states
 
 import automl
-from automl import sweeps
+from automl.control.wiring import conduct
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from workers.context import Context
@@ -99,7 +99,7 @@ def test_a_lost_worker_is_replaced_so_many_times(
     spec = make_spec(trials=3, max_retries=2)
     ledger.create_sweep(spec)
 
-    snapshot = sweeps.conduct(spec, ledger, Losing, lambda: Losing(losses))
+    snapshot = conduct(spec, ledger, Losing, lambda: Losing(losses))
     trial = snapshot.trials[1]
     assert (str(trial.state), trial.attempts) == (state, attempts)
     assert trial.failure == ("crashed" if state == "failed" else None)
@@ -110,7 +110,7 @@ def test_a_lost_worker_is_replaced_so_many_times(
 def test_a_machine_that_is_taken_away_with_notice_costs_no_retry(ledger: Ledger) -> None:
     spec = make_spec(trials=3, max_retries=1)
     ledger.create_sweep(spec)
-    snapshot = sweeps.conduct(spec, ledger, Losing, lambda: Losing(5, notice=True))
+    snapshot = conduct(spec, ledger, Losing, lambda: Losing(5, notice=True))
     trial = snapshot.trials[1]
     assert (str(trial.state), trial.attempts) == ("completed", 6)
     assert trial.retries == 0

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,9 +52,82 @@ def test_imported_trials_are_no_success(ledger: Ledger) -> None:
     assert states(snapshot) == ["completed", *["failed"] * 3]
 
 
-def test_a_missing_metric_ends_it_too(ledger: Ledger) -> None:
-    snapshot = run_inline(ledger, make_spec(trials=12), lambda trial: {"los": 1.0})
-    assert states(snapshot) == ["failed"] * 3
+@pytest.mark.parametrize(
+    ("result", "got"),
+    [
+        (None, "None"),
+        ("0.5", "str of 3: '0.5'"),
+        ((0.5, 1), r"tuple of 2: \(0.5, 1\)"),
+        (True, "bool: True"),
+        ({"los": 1.0}, "dict of 1: {'los': 1.0}"),
+        ({"loss": None}, "NoneType: None"),
+    ],
+)
+def test_a_result_of_the_wrong_kind_ends_it_at_once(ledger: Ledger, result: Any, got: str) -> None:
+    snapshot = run_inline(ledger, make_spec(trials=12), lambda trial: result)
+    assert states(snapshot) == ["failed"]
+    with pytest.raises(automl.AutomlError, match=got) as caught:
+        Result(snapshot).best  # noqa: B018
+    if result != {"loss": None}:
+        assert "Return the number itself (return loss) or a dict" in str(caught.value)
+
+
+def test_a_trial_that_has_reported_need_not_return(ledger: Ledger) -> None:
+    snapshot = run_inline(
+        ledger, make_spec(trials=2), lambda trial: trial.report(1, loss=0.5) and None
+    )
+    assert states(snapshot) == ["completed"] * 2
+
+
+def test_a_worker_that_ends_itself_is_not_started_for_every_trial(tmp_path: Path) -> None:
+    result = automl.sweep(
+        lambda trial: os._exit(7),
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=6,
+        workers=1,
+        store=tmp_path,
+        suggester="sobol",
+    )
+    assert [trial.attempts for trial in result.trials] == [3]
+    with pytest.raises(automl.AutomlError, match="ended with exit status 7"):
+        result.best  # noqa: B018
+
+
+def test_a_worker_that_can_no_longer_speak_is_lost(tmp_path: Path) -> None:
+    def objective(trial: Context) -> None:
+        os.closerange(3, 256)
+        time.sleep(60)
+
+    result = automl.sweep(
+        objective,
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=1,
+        workers=1,
+        max_retries=0,
+        store=tmp_path,
+        suggester="sobol",
+    )
+    (trial,) = result.trials
+    assert (trial.failure, trial.seconds < 30) == ("crashed", True)
+
+
+def test_deaths_are_alike_but_for_their_process_and_kills_are_none() -> None:
+    from automl.control.repeated_error import RepeatedError
+    from workers.protocol import Ending, Outcome
+
+    def hopeless(how: str) -> list[bool]:
+        rule = RepeatedError()
+        died = [
+            Outcome(number, 1, Ending.FAILED, failure="crashed", message=text, worker_lost=True)
+            for number, text in enumerate(f"the worker (process {n}) {how}" for n in (11, 7, 5))
+        ]
+        return [rule.count_death(Trial(one.trial, {}, RUNNING), one) for one in died]
+
+    assert hopeless("was killed by signal 11 (SIGSEGV)") == [False, False, True]
+    assert hopeless("was killed by signal 9 (SIGKILL)") == [False] * 3
+    assert hopeless("is gone: its node 10.0.0.1 was lost") == [False] * 3
 
 
 @pytest.mark.parametrize(
@@ -59,7 +135,6 @@ def test_a_missing_metric_ends_it_too(ledger: Ledger) -> None:
     [
         pytest.param([ValueError("a"), ValueError("b"), ValueError("c")] * 2, id="other texts"),
         pytest.param([MemoryError()] * 6, id="memory"),
-        pytest.param([automl.TrialFailure("crashed", "bad")] * 6, id="said by the user"),
         pytest.param([ValueError("a"), None, *[ValueError("a")] * 4], id="a success"),
     ],
 )
@@ -70,6 +145,18 @@ def test_other_failures_do_not_end_it(ledger: Ledger, errors: list[Exception | N
         return quick(trial)
 
     assert len(run_inline(ledger, make_spec(trials=6), objective).trials) == 6
+
+
+@pytest.mark.parametrize(("kind", "count"), [("crashed", 3), ("out_of_memory", 10)])
+def test_failures_that_are_raised_on_purpose_end_it_too(
+    ledger: Ledger, kind: str, count: int
+) -> None:
+    """The suggester learns from some kinds, so there may be more of them in a row."""
+
+    def objective(trial: Context) -> Any:
+        raise automl.TrialFailure(kind, "bad")
+
+    assert states(run_inline(ledger, make_spec(trials=12), objective)) == ["failed"] * count
 
 
 def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:

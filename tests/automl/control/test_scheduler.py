@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl import sweeps
 from automl.control.assignments import Assigner
+from automl.control.wiring import conduct
 from automl.core.budget import Budget
 from automl.core.events import Noted, Proposed
 from automl.core.trial import Trial, TrialState
@@ -175,7 +175,7 @@ def test_at_most_so_many_smaller_trials_as_slots_overtake_a_large_one(
     def start() -> SimulatedDispatcher:
         return SimulatedDispatcher(replay, 4)
 
-    snapshot = sweeps.conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
+    snapshot = conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
     large = snapshot.trials[1]
     earlier = [t.number for t in snapshot.trials if (t.started or 0.0) < (large.started or 0.0)]
     assert earlier == [0, 2, 3, 4, 5], "three fit at once, and one more when one of them ends"
@@ -202,6 +202,6 @@ def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
     def start() -> SimulatedDispatcher:
         return SimulatedDispatcher(replay, 4)
 
-    snapshot = sweeps.conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
+    snapshot = conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
     assert states(snapshot) == ["completed", "completed" if attempts else "stopped"]
     assert snapshot.trials[1].attempts == attempts

@@ -11,6 +11,7 @@ import pytest
 from objectives import make_spec
 
 import automl
+from automl.control.wiring import conduct
 from automl.core.budget import Budget
 from automl.core.events import Ended, Noted, Proposed
 from automl.core.goals import parse_goals
@@ -18,7 +19,6 @@ from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.dispatch import leases
 from automl.ledger import Ledger
-from automl.sweeps import conduct
 from search_spaces import Float, Space
 from search_spaces.hardware import count_cpus
 from tests.automl.control.shared_machine import RealDispatcher

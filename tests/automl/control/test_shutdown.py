@@ -12,7 +12,7 @@ import pytest
 from objectives import make_spec, patient, quick, run_inline, states
 
 from automl.core.budget import Budget
-from automl.core.events import Noted
+from automl.core.events import Command, Noted
 from automl.core.trial import Trial
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
@@ -80,7 +80,7 @@ def test_a_stop_request_ends_a_sweep(ledger: Ledger, tmp_path: Path) -> None:
 
     def objective(trial: Context) -> Any:
         if trial.number == 2:
-            other.request_stop("test")
+            other.send("test", Command("stop", {}))
         return patient(trial) if trial.number == 2 else quick(trial)
 
     snapshot = run_inline(ledger, make_spec(trials=9), objective)

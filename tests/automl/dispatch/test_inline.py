@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
+from automl.core.events import Command
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.dispatch.inline import PULSE_SECONDS, InlineDispatcher
@@ -67,7 +68,7 @@ def test_a_stop_from_outside_reaches_an_objective_that_reports_rarely(
 ) -> None:
     def objective(trial: Context) -> dict[str, float]:
         with closing(Ledger.open(tmp_path)) as other:
-            other.request_stop("test")
+            other.send("test", Command("stop", {}))
         deadline = time.monotonic() + 20
         while trial.report(step=0, loss=1.0) and time.monotonic() < deadline:
             time.sleep(0.3)

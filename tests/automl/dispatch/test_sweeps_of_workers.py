@@ -14,7 +14,7 @@ from objectives import SPACE, dying, loss_of, make_spec, marked, patient, quick
 import automl
 from automl import sweeps
 from automl.core.budget import Budget
-from automl.core.events import Ended
+from automl.core.events import Command, Ended
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
@@ -219,7 +219,7 @@ def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger, run: R
 def test_time_stops_what_runs(ledger: Ledger, run: Run) -> None:
     def started(snapshot: Snapshot) -> None:
         if any(len(trial.reports) > 2 for trial in snapshot.trials):
-            ledger.request_stop("test")
+            ledger.send("test", Command("stop", {}))
 
     snapshot = run(make_spec(budget=Budget(time=100.0), workers=2), patient, on_change=started)
     assert snapshot.state == "finished"

@@ -89,12 +89,14 @@ def test_jobs_in_other_processes_are_stopped_and_go_on(tmp_path: Path) -> None:
         tmp_path,
         "steps=12",
         "hydra.sweeper.trials=5",
+        "+hydra.sweeper.params={kind: [a, b]}",
         "hydra.sweeper.stopper={name: asha, grace: 1, factor: 2}",
         "+hydra.sweeper.options={workers: 2, resumable: true, max_steps: 12}",
     )
     assert done.returncode == 0, done.stderr
     found = trials(tmp_path)
     assert [trial.message for trial in found if trial.failure] == []
+    assert {trial.params["kind"] for trial in found} <= {"a", "b"}
     assert min(len(trial.reports) for trial in found) < 12
     assert any(trial.state == "completed" for trial in found)
     trained = (tmp_path / "trained.log").read_text().split("\n")[:-1]

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from joblib import parallel_config
+from scipy.stats import loguniform, norm, randint, uniform
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
@@ -21,7 +22,9 @@ from sklearn.utils._test_common.instance_generator import _get_expected_failed_c
 from sklearn.utils.estimator_checks import check_estimator
 
 from automl.errors import UsageError
-from automl.integrations.sklearn import AutomlSearchCV
+from automl.integrations.sklearn import AutomlSearchCV, _plain_space
+from search_spaces import Float, Int
+from search_spaces.plain import read_space
 
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
@@ -128,3 +131,45 @@ def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
     given = {"space": {"alpha": (0.1, 1.0)}, "n_iter": 2, "suggester": "sobol", **options}
     with pytest.raises(UsageError, match=message):
         AutomlSearchCV(Ridge(), **given).fit(data, target)
+
+
+def test_estimators_and_distributions_in_a_space() -> None:
+    data, target = load_iris(return_X_y=True)
+    model = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+    space = {
+        "scale": [StandardScaler(), "passthrough", None],
+        "model": [SVC(), LogisticRegression(max_iter=500), SVC()],
+        "model__C": loguniform(1e-2, 10.0),
+    }
+    search = AutomlSearchCV(model, space, n_iter=6, suggester="sobol", random_state=0, cv=2)
+    search.fit(data, target)
+    kinds = {type(params["model"]) for params in search.cv_results_["params"]}
+    assert kinds == {SVC, LogisticRegression}
+    assert all(0.01 <= params["model__C"] <= 10 for params in search.cv_results_["params"])
+    assert search.best_score_ > 0.8
+
+
+@pytest.mark.parametrize(
+    ("distribution", "expected"),
+    [
+        (loguniform(1e-3, 10), Float("x", 1e-3, 10.0, log=True)),
+        (uniform(0.25, 0.5), Float("x", 0.25, 0.75)),
+        (randint(1, 9), Int("x", 1, 8)),
+    ],
+)
+def test_a_distribution_is_a_range(distribution: Any, expected: Any) -> None:
+    plain, _ = _plain_space({"x": distribution})
+    assert read_space(plain).parameters["x"] == expected
+    ends = _plain_space({"x": norm(0, 1)})[0]["x"]
+    assert -3 < ends["low"] < -2 < 2 < ends["high"] < 3
+
+
+@pytest.mark.parametrize("refit", [False, lambda results: int(np.argmax(results["mean_test_f1"]))])
+def test_several_metrics_without_a_name_to_refit(refit: Any) -> None:
+    data, target = make_classification(60, random_state=0)
+    space = {"C": {"low": 1e-3, "high": 1e3, "log": True}}
+    search = AutomlSearchCV(
+        LogisticRegression(), space, n_iter=3, scoring=["accuracy", "f1"], refit=refit, cv=2
+    ).fit(data, target)
+    assert len(search.cv_results_["mean_test_f1"]) == 3
+    assert hasattr(search, "best_estimator_") is bool(refit)

@@ -14,7 +14,8 @@ pytest.importorskip("accelerate", reason="install automl[transformers]")
 
 from automl.errors import UsageError  # noqa: E402
 from automl.integrations.transformers import TransformersCallback, checkpoint  # noqa: E402
-from automl.integrations.transformers_search import register_backend  # noqa: E402
+from automl.integrations.transformers_search import register_backend, space_of  # noqa: E402
+from search_spaces import Choice, Float, Int  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("frozen_heap"),
@@ -82,7 +83,7 @@ def trainer(folder: Path, callbacks: Any = (), **options: Any) -> Any:
 
 
 def objective(trial: Any) -> None:
-    callbacks = [Log(trial), TransformersCallback(trial)]
+    callbacks = [Log(trial), TransformersCallback(trial, steps="epochs")]
     made = trainer(trial.checkpoint_dir, callbacks, **trial.params)
     made.train(resume_from_checkpoint=checkpoint(trial.checkpoint_dir))
 
@@ -102,7 +103,45 @@ def test_without_evaluations_its_logs_are_reported(tmp_path: Path) -> None:
         trainer(tmp_path / "out", [TransformersCallback(trial)], **options).train()
 
     result = paused.sweep(logged, SPACE, "minimize loss", tmp_path, trials=1, stopper="none")
-    assert [point.step for point in result.trials[0].reports] == [2, 4, 6]
+    assert [point.step for point in result.trials[0].reports] == [16, 32, 48]
+
+
+def test_trials_with_different_batch_sizes_report_the_same_steps(tmp_path: Path) -> None:
+    def sized(trial: Any) -> None:
+        options = {"per_device_train_batch_size": trial.params["size"], "num_train_epochs": 2}
+        if trial.params["size"] == 2:
+            options["gradient_accumulation_steps"] = 2
+        trainer(tmp_path / "out", [TransformersCallback(trial)], **options).train()
+
+    space = {"size": [2, 4, 8]}
+    result = paused.sweep(sized, space, "minimize eval_loss", tmp_path, trials=3, stopper="none")
+    assert {tuple(p.step for p in trial.reports) for trial in result.trials} == {(8, 16)}
+    with pytest.raises(UsageError, match="steps is one of 'samples', 'epochs', 'updates'"):
+        TransformersCallback(None, steps="epoch")
+
+
+def optuna_space(trial: Any) -> dict[str, Any]:
+    return {
+        "learning_rate": trial.suggest_float("learning_rate", 1e-5, 0.1, log=True),
+        "num_train_epochs": trial.suggest_int("num_train_epochs", 1, 3),
+        "optim": trial.suggest_categorical("optim", ["adamw_torch", "sgd"]),
+    }
+
+
+def test_a_space_in_the_style_of_optuna() -> None:
+    assert dict(space_of(optuna_space).parameters) == {
+        "learning_rate": Float("learning_rate", 1e-5, 0.1, log=True),
+        "num_train_epochs": Int("num_train_epochs", 1, 3),
+        "optim": Choice("optim", ["adamw_torch", "sgd"]),
+    }
+    assert space_of(lambda _: SPACE) == SPACE
+
+    def conditional(trial: Any) -> None:
+        if trial.suggest_categorical("optim", ["adam", "sgd"]) == "sgd":
+            trial.suggest_float("momentum", 0, 1)
+
+    with pytest.raises(UsageError, match="suggests momentum only for some values of others"):
+        space_of(conditional)
 
 
 def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:

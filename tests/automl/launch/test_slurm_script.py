@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -74,6 +75,20 @@ def test_flags_keep_their_values() -> None:
 def test_a_limit_that_leaves_no_time_for_the_sweep_is_refused() -> None:
     with pytest.raises(UsageError, match="--time 5:00 is 300 s"):
         SlurmJob(SWEEP, Path("/"), time="5:00", grace=280)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"folder": Path("/a\n#SBATCH --wrap=evil")},
+        {"partition": "x\necho evil"},
+        {"account": "a\rb"},
+        {"flags": ("--comment=a\necho evil",)},
+    ],
+)
+def test_a_name_adds_no_line_to_the_script(wrong: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no line feeds"):
+        SlurmJob(SWEEP, **{"folder": Path("/"), **wrong})
 
 
 def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:

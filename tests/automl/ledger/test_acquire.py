@@ -33,7 +33,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Led
 
 
 def change(ledger: Ledger, **values: Any) -> None:
-    change_leases(ledger._engine, **values)
+    change_leases(ledger._database, **values)
 
 
 def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from objectives import make_spec, record
 
 from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger
-from automl.ledger.schema import LEASES, RECORDS, SWEEPS
 from workers.protocol import Report
 
 COMMAND = Command("limits", {"lr": [0.1, 0.2]})
@@ -40,11 +39,10 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def rows(ledger: Ledger) -> dict[str, int]:
-    with ledger._engine.connect() as connection:
-        tables = (SWEEPS, RECORDS, LEASES)
+    with ledger._database.transaction() as connection:
         return {
-            t.name: connection.scalar(sa.select(sa.func.count()).select_from(t)) or 0
-            for t in tables
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("sweeps", "records", "leases")
         }
 
 
@@ -117,9 +115,38 @@ def test_commands_wait_for_a_controller(ledger: Ledger) -> None:
     assert two.state.requests == {}
 
 
+def test_many_that_append_at_once_make_one_log(ledger: Ledger) -> None:
+    """Two send commands, each with its own connection, while the controller commits."""
+    store = ledger.files("one").path.parents[1]
+    one = ledger._held["one"]
+    numbers: list[int] = []
+
+    def send(by: str) -> None:
+        other = Ledger.open(store)
+        for place in range(20):
+            numbers.extend(other.send("one", Command("enqueue", {"lr": 0.1}, place, by=by)))
+        other.close()
+
+    threads = [threading.Thread(target=send, args=(by,)) for by in ("ann", "bob")]
+    for thread in threads:
+        thread.start()
+    step = 1
+    while any(thread.is_alive() for thread in threads):
+        record(ledger, "one", Report(0, 1, step, step + 1, {"loss": 1.0}, 1.0))
+        step += 1
+    for thread in threads:
+        thread.join()
+    one.commit()
+    assert len(set(numbers)) == 40
+    assert list(one.state.requests) == sorted(numbers)
+    assert len(ledger.trials("one")[0].reports) == step
+    for by in ("ann", "bob"):
+        assert [c.trial for c in ledger.commands("one") if c.by == by] == list(range(20))
+
+
 def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     one, two = ledger._held["one"], ledger._held["two"]
-    ledger.request_stop("one", by="ann")
+    ledger.send("one", Command("stop", {}, by="ann"))
     one.commit()
     two.commit()
     assert one.state.stop_number > one.taken

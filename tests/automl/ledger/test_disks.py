@@ -28,7 +28,7 @@ MOUNT = ["unshare", "--user", "--map-root-user", "--mount"]
 PRELUDE = """
 import os, pathlib, subprocess, sys
 from automl.errors import StoreError
-from automl.core.events import Noted, Proposed
+from automl.core.events import Command, Noted, Proposed
 from automl.ledger import Ledger
 from objectives import make_spec, quick, record
 folder = pathlib.Path(sys.argv[1])
@@ -155,7 +155,7 @@ def test_a_read_only_disk_is_read_and_refused_for_writing(tmp_path: Path) -> Non
         for action in (
             lambda: Ledger.open(folder).acquire("test"),
             lambda: Ledger.open(folder).create_sweep(make_spec()),
-            lambda: Ledger.open(folder).request_stop("test"),
+            lambda: Ledger.open(folder).send("test", Command("stop", {})),
             lambda: Ledger.open(folder / "new", create=True),
         ):
             try:

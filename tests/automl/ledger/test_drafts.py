@@ -17,7 +17,7 @@ from workers.files.folder import Folder
 def test_who_makes_or_migrates_a_file_is_waited_for_and_leaves_no_draft(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left = [f".{FILE_NAME}.{'0' * 32}{end}" for end in ("", "-wal", "-journal")]
+    left = [f".{FILE_NAME}.draft{end}" for end in ("", "-wal", "-journal")]
     mine = [f".{FILE_NAME}.mine", f"{FILE_NAME}.{'0' * 32}"]
     for name in (*left, *mine):
         (tmp_path / name).touch()
@@ -30,7 +30,7 @@ def test_who_makes_or_migrates_a_file_is_waited_for_and_leaves_no_draft(
         timer.join()
         assert folder.names() == sorted([".migration.lock", *mine])
         draft.touch()
-        monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.3)
+        monkeypatch.setattr(drafts, "MAX_WAIT_SECONDS", 0.3)
         with (
             pytest.raises(StoreError, match=r"making or migrating it for more than 0\.3 s"),
             drafts.exclusive_draft(file),

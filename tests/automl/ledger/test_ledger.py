@@ -13,7 +13,7 @@ from objectives import record
 from resealed import change_leases, change_version
 
 from automl.core.budget import Budget
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, fold
+from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, fold
 from automl.core.goals import Constraint, Goal
 from automl.core.resources import Resources
 from automl.core.spec import SweepSpec
@@ -171,7 +171,7 @@ def test_a_controller_that_was_replaced_cannot_write(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")
-    change_leases(ledger._engine, fence=2)  # as a lease that ran out elsewhere would
+    change_leases(ledger._database, fence=2)  # as a lease that ran out elsewhere would
     recorder.apply(Proposed(0, {}, "bayes"))
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         recorder.commit()
@@ -202,7 +202,7 @@ def test_a_stop_request_reaches_the_controller(ledger: Ledger, tmp_path: Path) -
     recorder = ledger.acquire("nmt")
     recorder.commit()
     assert recorder.state.stop_number == 0
-    Ledger.open(tmp_path).request_stop("nmt")
+    Ledger.open(tmp_path).send("nmt", Command("stop", {}))
     recorder.commit()
     assert recorder.state.stop_number > recorder.taken
     ledger.release("nmt")
@@ -273,7 +273,7 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
-    change_version(ledger._engine, "999")
+    change_version(ledger._database, "999")
     with pytest.raises(StoreError, match="schema version 999, this automl knows up to"):
         Ledger.open(tmp_path)
 
@@ -287,7 +287,7 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     from automl.ledger import store_errors
 
-    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from resealed import change_old_holders, change_version
 
 from automl import sweeps
 from automl.core.budget import Budget
 from automl.core.trial import Trial
 from automl.errors import StoreError
-from automl.ledger import Ledger, drafts, engines, migrations
+from automl.ledger import Ledger, drafts, migrations
 from automl.ledger.database import FILE_NAME
 from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
 from automl.ledger.records import dumps
-from automl.ledger.schema import METADATA, VERSION
+from automl.ledger.schema import COLUMNS
+from automl.ledger.sqlite_files import VERSION, Connection, connect_own
 from automl.workflows import agents
 from workers.files.folder import Folder
 
@@ -93,8 +93,7 @@ def check_content(ledger: Ledger, released: Path) -> None:
 def columns(file: Path) -> dict[str, Any]:
     with closing(sqlite3.connect(file)) as connection:
         return {
-            t: connection.execute(f"PRAGMA table_info({t})").fetchall()
-            for t in sorted(METADATA.tables)
+            t: connection.execute(f"PRAGMA table_info({t})").fetchall() for t in sorted(COLUMNS)
         }
 
 
@@ -174,10 +173,10 @@ def test_an_older_file_is_migrated_on_a_copy_and_kept(released: Path, tmp_path: 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(found: Any, connection: sa.Connection, name: str) -> None:
-        connection.exec_driver_sql("DROP TABLE absent")
+    def fail(found: Any, connection: Connection, name: str) -> None:
+        connection.execute("DROP TABLE absent")
 
-    monkeypatch.setattr(migrations, "_copy", fail)
+    monkeypatch.setattr(migrations, "_write", fail)
     with pytest.raises(StoreError, match="no such table: absent"):
         Ledger.open(tmp_path)
     monkeypatch.undo()
@@ -204,7 +203,7 @@ def test_a_sweep_that_an_older_release_still_runs_keeps_its_file(
 def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(migrations, "MAX_WAIT_SECONDS", 0.2)
     with closing(sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("BEGIN")
@@ -217,7 +216,7 @@ def test_a_file_that_somebody_has_open_is_not_migrated_under_his_hands(
 def test_one_that_another_process_migrates_is_waited_for(
     released: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(drafts, "MAX_WAIT_SECONDS", 0.2)
     lock = FileLock(Folder(tmp_path), ".migration.lock")
     assert lock.acquire()
     with pytest.raises(StoreError, match="another process is making or migrating it"):
@@ -226,9 +225,21 @@ def test_one_that_another_process_migrates_is_waited_for(
     check_content(Ledger.open(tmp_path), released)
 
 
+def test_the_side_file_of_schema_3_is_left_out(tmp_path: Path) -> None:
+    """It named the newest reports. Sums and counts in the tables tell what is missing."""
+    released = RELEASED / "v3.sqlite3"
+    shutil.copy(released, tmp_path / FILE_NAME)
+    newest = tmp_path / f"{FILE_NAME}-newest"
+    newest.write_bytes(b"of other reports" * 10)
+    check_content(Ledger.open(tmp_path, readonly=True), released)
+    assert newest.exists(), "a reader changes nothing"
+    check_content(Ledger.open(tmp_path), released)
+    assert not newest.exists()
+
+
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
-    change_version(ledger._engine, str(VERSION + 1))
+    change_version(ledger._database, str(VERSION + 1))
     before = (tmp_path / FILE_NAME).read_bytes()
     for readonly in (True, False):
         with pytest.raises(
@@ -253,16 +264,19 @@ def test_a_controller_on_another_host_keeps_its_file_while_it_lives(
 
 
 def test_the_tables_of_a_server_are_migrated_in_place(released: Path, tmp_path: Path) -> None:
-    """On SQLite, whose engine takes the same statements."""
-    engine = engines._sqlite_engine(sa.pool.NullPool, lambda: sqlite3.connect(tmp_path / FILE_NAME))
+    """On SQLite, which takes the same statements."""
     file = tmp_path / FILE_NAME
+
+    def upgrade() -> None:
+        with closing(connect_own(file)) as connection, connection.transaction(write=True):
+            migrations.upgrade_server(connection, "name")
+
     change_old_holders(file, held=1, host="elsewhere", heartbeat=time.time())
     with pytest.raises(
         StoreError, match=r"name: its schema is older, and process .* on elsewhere still runs"
     ):
-        migrations.upgrade_server(engine, "name")
+        upgrade()
     change_old_holders(file, heartbeat=time.time() - 3600)
-    assert engines.checked_version(engine, "name") < VERSION
-    migrations.upgrade_server(engine, "name")
-    assert engines.checked_version(engine, "name") == VERSION
-    migrations.upgrade_server(engine, "name")  # there is nothing left to do
+    upgrade()
+    assert next(info.name for info in Ledger.open(tmp_path).sweeps()) == "nmt"
+    upgrade()  # there is nothing left to do

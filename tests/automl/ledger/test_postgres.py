@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def change_holder(url: str, **values: Any) -> None:
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    change_leases(engine, **values)
-    engine.dispose()
+    with closing(database.open_database(url, create=False, readonly=False)) as opened:
+        change_leases(opened, **values)
 
 
 def test_a_sweep_runs_and_is_read_back(url: str) -> None:
@@ -218,15 +218,12 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
 
     def lose(connection: sa.Connection) -> None:
         nonlocal lost
-        if connection.get_execution_options().get("write"):
-            connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
-            if lost < 3:
-                lost += 1
-                raise sa.exc.OperationalError(
-                    "COMMIT", {}, ConnectionError("connection lost"), None
-                )
+        connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
+        if lost < 3:
+            lost += 1
+            raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("connection lost"), None)
 
-    sa.event.listen(ledger._engine, "commit", lose)
+    sa.event.listen(recorder._connection._connection, "commit", lose)
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     recorder.apply(Begun(0, 1))
     recorder.apply(Report(0, 1, 0, 1, {"loss": 1.0}, 0.1))

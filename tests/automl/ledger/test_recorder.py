@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from objectives import make_spec, record
 from resealed import change_leases
 
@@ -19,7 +18,7 @@ from automl.core.trial import TrialState
 from automl.errors import StoreError
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
-from automl.ledger.schema import LEASES, RECORDS
+from automl.ledger.schema import as_dict, select
 from workers.protocol import Ending, Outcome, Report, Started
 
 
@@ -30,9 +29,9 @@ def ledger(tmp_path: Path) -> Ledger:
     return kept
 
 
-def rows(ledger: Ledger, table: sa.Table) -> list[dict[str, Any]]:
-    with ledger._engine.connect() as connection:
-        return [dict(row) for row in connection.execute(sa.select(table)).mappings()]
+def rows(ledger: Ledger, table: str) -> list[dict[str, Any]]:
+    with ledger._database.transaction() as connection:
+        return [as_dict(table, row) for row in connection.execute(select(table))]
 
 
 def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
@@ -52,7 +51,7 @@ def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
     record(ledger, "test", Begun(0, 3, 7.0), Report(0, 3, 0, 1, {"loss": 1.0}, 1.0))
     done = Outcome(0, 3, Ending.COMPLETED, {"loss": 1.0}, seconds=3.0)
     record(ledger, "test", Ended(done, TrialState.FAILED, "non_finite", "no", at=9.0))
-    assert [row["kind"] for row in rows(ledger, RECORDS)] == [
+    assert [row["kind"] for row in rows(ledger, "records")] == [
         "Created", "Proposed", "Begun", "Started", "Ended", "Begun", "Moved", "Moved", "Begun",
         "Report", "Ended",
     ]  # fmt: skip
@@ -65,15 +64,15 @@ def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger)
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
     assert recorder.uncommitted == 1
-    assert len(rows(ledger, RECORDS)) == 1
+    assert len(rows(ledger, "records")) == 1
     with pytest.raises(StoreError, match="the next trial of the sweep is 1, got 5"):
         recorder.apply(Proposed(5, {"lr": 0.1}, "bayes"))
     recorder.apply(Closed("finished"))
     recorder.commit(3.0, status={"busy_slots": math.inf})
     recorder.commit()
     assert recorder.uncommitted == 0
-    assert len(rows(ledger, RECORDS)) == 3
-    (lease,) = rows(ledger, LEASES)
+    assert len(rows(ledger, "records")) == 3
+    (lease,) = rows(ledger, "leases")
     assert (lease["seconds"], lease["closed"]) == (3.0, "finished")
     assert (lease["commits"], lease["status"], lease["held"], lease["fence"]) == (
         2,
@@ -84,7 +83,7 @@ def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger)
     ledger.release("test")
     assert ledger.snapshot("test").state == "finished"
     ledger.acquire("test")
-    (lease,) = rows(ledger, LEASES)
+    (lease,) = rows(ledger, "leases")
     assert (lease["commits"], lease["status"], lease["held"], lease["fence"]) == (0, "{}", 1, 2)
 
 
@@ -129,17 +128,18 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
     assert kinds == ["Created", "Proposed", "Command", "Begun"]
     assert recorder.state.requests == {number: enqueued}
     assert recorder.state.number == 4
-    change_leases(ledger._engine, fence=7)
+    change_leases(ledger._database, fence=7)
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         recorder.commit()
 
 
 def test_who_was_fenced_off_frees_nothing(ledger: Ledger) -> None:
     old = ledger.acquire("test")
-    change_leases(ledger._engine, fence=9)
+    change_leases(ledger._database, fence=9)
     old.release()
-    assert rows(ledger, LEASES)[0]["held"] == 1
-    assert old._connection.closed
+    assert rows(ledger, "leases")[0]["held"] == 1
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        old._connection.execute("SELECT 1")
 
 
 def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
@@ -156,23 +156,25 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     assert held._lock._file == -1
 
 
-def test_to_look_for_commands_opens_no_connection(ledger: Ledger) -> None:
+def test_to_look_for_commands_opens_no_connection(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It happens at each proposal, and to open one takes longer than to look."""
     recorder = ledger.acquire("test")
-    opened = []
-    sa.event.listen(ledger._engine, "connect", lambda *args: opened.append(args))
+    monkeypatch.setattr(ledger._database, "connect", None)
     recorder.look()
-    assert opened == []
+    monkeypatch.undo()
     (number,) = ledger.send("test", Command("enqueue", {"lr": 0.01}))
     recorder.look()
     assert list(recorder.state.requests) == [number]
 
 
-def test_a_snapshot_is_of_one_instant(ledger: Ledger) -> None:
+def test_a_snapshot_is_of_one_instant(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.acquire("test")
     record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
     begun = []
-    sa.event.listen(ledger._engine, "begin", begun.append)
+    connect = ledger._database.connect
+    monkeypatch.setattr(ledger._database, "connect", lambda: begun.append(1) or connect())
     found = ledger.snapshot("test")
     assert len(begun) == 1
     assert (found.state, len(found.trials)) == ("running", 1)

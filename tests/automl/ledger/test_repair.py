@@ -166,6 +166,24 @@ def test_a_ledger_in_use_is_copied_whole(store: Path, tmp_path: Path) -> None:
         back_up_to(store, tmp_path / "new" / FILE_NAME)
 
 
+@pytest.mark.parametrize("name", ["a#b", "a?b=c", "a%20b", "a#?%3f"])
+def test_a_folder_may_have_any_name(name: str, tmp_path: Path) -> None:
+    """SQLite is given URIs, in which these characters mean something else."""
+    store = tmp_path / name
+    flipped_bits.write(store).close()
+    truth = flipped_bits.seen(store)
+    backup.back_up(store / FILE_NAME)
+    assert (store / "backup" / FILE_NAME).exists()
+    turn(store / FILE_NAME, 5000)
+    shutil.copy(store / "backup" / FILE_NAME, store / FILE_NAME)
+    assert flipped_bits.seen(store) == truth
+    (tmp_path / f"{name}-copy").mkdir()
+    back_up_to(store, tmp_path / f"{name}-copy" / FILE_NAME)
+    assert flipped_bits.seen(tmp_path / f"{name}-copy") == truth
+    assert check(store) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"{name}-copy"]
+
+
 def test_a_ledger_with_a_second_name_is_copied(tmp_path: Path) -> None:
     """The copy only reads it."""
     flipped_bits.write(tmp_path / "linked").close()
@@ -190,8 +208,8 @@ def test_three_backups_are_kept_and_damage_replaces_none(store: Path) -> None:
     after = [place.read_bytes() for place in places]
     assert after[1:] == before[:2]
     assert after[0] != before[0]
-    with ledger._write() as connection:
-        connection.exec_driver_sql("UPDATE records SET recorded = 7.0 WHERE number = 3")
+    with ledger._database.transaction(write=True) as connection:
+        connection.execute("UPDATE records SET recorded = 7.0 WHERE number = 3")
     backup.try_back_up(store / FILE_NAME)
     assert [place.read_bytes() for place in places] == after
     assert sorted(path.name for path in (store / "backup").iterdir()) == [
@@ -203,12 +221,12 @@ def test_one_backup_at_a_time_and_no_draft_of_a_killed_one_stays(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     newest = store / "backup" / FILE_NAME
-    left = newest.with_name(f".{FILE_NAME}.{'0' * 32}")
+    left = newest.with_name(f".{FILE_NAME}.draft")
     left.touch()
     backup.back_up(store / FILE_NAME)
     assert not left.exists()
     before = newest.stat().st_ino
-    monkeypatch.setattr(drafts, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(drafts, "MAX_WAIT_SECONDS", 0.1)
     with drafts.exclusive_draft(newest):
         backup.try_back_up(store / FILE_NAME)
     assert newest.stat().st_ino == before

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
-from collections.abc import Callable
 from contextlib import closing, nullcontext
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from objectives import make_spec
 from resealed import change_version
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, database, engines, sqlite_files, store_errors
+from automl.ledger import Ledger, database, server, sqlite_files, store_errors
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(
@@ -36,7 +35,7 @@ def test_a_store_is_a_folder_a_file_a_server_or_memory(
     )
     for look in (
         database.locate,
-        lambda name: database.open_engine(name, create=True, readonly=False),
+        lambda name: database.open_database(name, create=True, readonly=False),
     ):
         with pytest.raises(StoreError, match="must have no NUL"):
             look("a\0b")
@@ -68,7 +67,7 @@ def test_a_password_in_a_url_is_refused_and_never_shown(url: str, found: bool) -
 @pytest.mark.parametrize("url", ["nothing://h/d", "postgresql://h:port/d"])
 def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
     with pytest.raises(StoreError) as caught:
-        database.open_engine(url, create=True, readonly=False)
+        database.open_database(url, create=True, readonly=False)
     assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(
         caught.value
     )
@@ -76,7 +75,7 @@ def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
 
 def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     with pytest.raises(StoreError, match="needs the package 'pymssql'"):
-        database.open_engine("mssql+pymssql://h/d", create=True, readonly=False)
+        database.open_database("mssql+pymssql://h/d", create=True, readonly=False)
 
 
 @pytest.mark.parametrize(
@@ -99,29 +98,29 @@ def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     ],
 )
 def test_what_a_database_says_is_told_in_our_words(said: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told), store_errors.translate_errors("store"):
-        raise sa.exc.OperationalError("SELECT 1", {}, sqlite3.OperationalError(said))
+    with pytest.raises(StoreError, match=told), store_errors.translated("store"):
+        raise sqlite3.OperationalError(said)
 
 
 def test_errors_of_files_and_records_are_the_stores() -> None:
     with (
         pytest.raises(StoreError, match=r"^store: No space left"),
-        store_errors.translate_errors("store"),
+        store_errors.translated("store"),
     ):
         raise OSError(28, "No space left on device")
     with (
-        pytest.raises(StoreError, match="text that cannot be read"),
-        store_errors.translate_errors("store"),
+        pytest.raises(StoreError, match="a record cannot be read: UnicodeDecodeError"),
+        store_errors.translated("store"),
     ):
         b"\xff".decode()
     with (
         pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"),
-        store_errors.translate_decoding_errors("store"),
+        store_errors.translated("store"),
     ):
         _ = {}["loss"]
     with (
         pytest.raises(StoreError, match=r"^mine$"),
-        store_errors.translate_decoding_errors("store"),
+        store_errors.translated("store"),
     ):
         raise StoreError("mine")
 
@@ -164,17 +163,10 @@ class Lost(Exception):
     ],
 )
 def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
-    assert store_errors.is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
-    assert not store_errors.is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
-    assert (
-        store_errors.is_transient(
-            sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
-        )
-        is waited_for
-    )
-    assert not store_errors.is_transient(
-        sa.exc.OperationalError("", {}, sqlite3.OperationalError("database is locked"))
-    )
+    assert server._is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
+    assert not server._is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
+    broken = sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
+    assert server._is_transient(broken) is waited_for
 
 
 def test_it_is_tried_again_until_it_works_or_the_time_is_over(
@@ -187,20 +179,20 @@ def test_it_is_tried_again_until_it_works_or_the_time_is_over(
     )
     tries: list[float] = []
 
-    def fails(until: float, code: str = "08006") -> str:
+    def fails(until: float, *, is_transient: bool = True) -> str:
         tries.append(now[0])
         if now[0] < until:
-            raise sa.exc.OperationalError("", {}, Lost(code))
+            raise store_errors.ServerError("lost", is_transient=is_transient)
         return "done"
 
     assert store_errors.retry(lambda: fails(5.0)) == "done"
     assert tries[:2] == [0.0, 0.25]
-    with pytest.raises(sa.exc.OperationalError):
+    with pytest.raises(store_errors.ServerError):
         store_errors.retry(lambda: fails(1000.0), seconds=60.0)
     assert 64.0 < now[0] < 66.0
     tries.clear()
-    with pytest.raises(sa.exc.OperationalError):
-        store_errors.retry(lambda: fails(1000.0, "42P01"))
+    with pytest.raises(store_errors.ServerError):
+        store_errors.retry(lambda: fails(1000.0, is_transient=False))
     assert len(tries) == 1
 
 
@@ -217,7 +209,7 @@ def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
 
 def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
-    change_version(ledger._engine, "abc")
+    change_version(ledger._database, "abc")
     with pytest.raises(StoreError, match="its schema version is 'abc'"):
         Ledger.open(tmp_path)
 
@@ -225,13 +217,17 @@ def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
 def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
     tmp_path: Path,
 ) -> None:
+    def version(name: str) -> str | None:
+        place = f"file:{tmp_path / name}?nolock=0"
+        return database.stored_version(
+            database.Database(name, lambda: sqlite_files.connect_own(place))
+        )
+
     with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
         busy.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(sa.exc.OperationalError, match="locked"):
-            engines.version_row(
-                sa.create_engine(f"sqlite:///{tmp_path}/busy.db", connect_args={"timeout": 0.1})
-            )
-    assert engines.version_row(sa.create_engine(f"sqlite:///{tmp_path}/new.db")) is None
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            version("busy.db")
+    assert version("new.db") is None
     assert database.is_ledger(f"sqlite:///{tmp_path}/absent.db") is False
     Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
     assert database.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{database.FILE_NAME}") is True
@@ -260,32 +256,24 @@ def test_what_cannot_be_written_is_read_without_side_files(
         assert sqlite_files.mode(file, readonly=False) == expected
 
 
-@pytest.mark.parametrize(
-    "make",
-    [engines.memory_engine, engines.server_engine],
-)
-def test_what_was_to_be_written_is_in_no_error(make: Callable[..., sa.Engine]) -> None:
-    engine = make("sqlite://") if make is engines.server_engine else make()
-    with engine.connect() as connection, pytest.raises(sa.exc.OperationalError) as caught:
-        connection.execute(sa.text("INSERT INTO absent VALUES (:value)"), {"value": "hush"})
+def test_what_was_to_be_written_is_in_no_error() -> None:
+    connection = server.ServerConnection(server.engine_of("sqlite://"))
+    with pytest.raises(store_errors.ServerError) as caught:
+        connection.execute("INSERT INTO absent VALUES (:value)", {"value": "hush"})
     assert "absent" in str(caught.value)
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(caught.value) + str(caught.value.__cause__)
 
 
 def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_errors, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
     Ledger.open(tmp_path, create=True)
     one, two = (database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2))
-    with one.execution_options(write=True).begin() as connection:
-        assert connection.connection.dbapi_connection.isolation_level is None  # type: ignore[union-attr]
-        with two.begin() as reader:
-            assert reader.scalar(sa.text("SELECT 1")) == 1
-        with (
-            pytest.raises(sa.exc.OperationalError, match="locked"),
-            two.execution_options(write=True).begin(),
-        ):
+    with one.transaction(write=True):
+        with two.transaction() as reader:
+            assert reader.execute("SELECT 1").fetchone() == (1,)
+        with pytest.raises(sqlite3.OperationalError, match="locked"), two.transaction(write=True):
             pass
 
 
@@ -295,7 +283,7 @@ def test_a_store_that_sqlite_cannot_make_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("no room")
 
-    monkeypatch.setattr(database.sqlite3, "connect", refuse)
+    monkeypatch.setattr(sqlite_files.sqlite3, "connect", refuse)
     with pytest.raises(StoreError, match=r"the store cannot be made: no room"):
         Ledger.open(tmp_path / "new", create=True)
     assert list((tmp_path / "new").iterdir()) == []

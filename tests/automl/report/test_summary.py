@@ -9,13 +9,14 @@ from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
 from automl.core.goals import Constraint, Goal
+from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
-from automl.report.summary import print_summary
+from automl.report.summary import NOTHING, print_summary
 
 
-def summary(shown: Snapshot, options: str = "") -> str:
+def summary(shown: Snapshot, typed: Typed = NOTHING) -> str:
     out = Console(file=io.StringIO(), width=100)
-    print_summary(out, shown, SPACE, options)
+    print_summary(out, shown, SPACE, typed)
     return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
@@ -38,7 +39,7 @@ def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
 
 
 def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
-    found = summary(replace(MIDDLE, state="interrupted"), "--store 'my runs'")
+    found = summary(replace(MIDDLE, state="interrupted"), Typed("my runs"))
     assert "automl resume nmt --store 'my runs'" in found
 
 

@@ -52,6 +52,25 @@ def test_without_pausing_the_others_stop_and_the_reason_is_true() -> None:
     assert report(stopper, 1, [2.0]) == Decision("stop", "asha: 2 of 2 at 1, the best 1 go on")
 
 
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_a_retry_is_judged_by_its_own_reports(name: str) -> None:
+    """The worker is lost after the attempt has reached the third step, with a poor value."""
+    stopper = make(name, can_pause=False, grace=1)
+    lost = [ReportPoint(step, {"loss": 0.9}, step, 1, step) for step in (1, 2, 3)]
+    retry = [ReportPoint(step, {"loss": 0.1}, step, 2, step) for step in (1, 2, 3)]
+    report(stopper, 0, [0.5])
+    report(stopper, 0, [0.5, 0.4, 0.3])
+
+    def decision(attempt: int, points: Sequence[ReportPoint]) -> Decision:
+        trial = replace(Trial(2, {}, TrialState.RUNNING, attempts=attempt), reports=points)
+        stopper.observe(trial)
+        return stopper.decide(trial, [])
+
+    assert decision(1, lost).action == "stop"
+    assert decision(2, retry[:1]) == Decision("continue")
+    assert decision(2, retry) == Decision("continue")
+
+
 def test_a_leader_that_was_stopped_today_wins_a_sweep() -> None:
     """Two trials are level for a step, then one becomes good: it must not be stopped as leader."""
 

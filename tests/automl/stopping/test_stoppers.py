@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import automl
+from automl.control.wiring import conduct
 from automl.core.budget import Budget
 from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
@@ -24,7 +25,6 @@ from automl.ledger import Ledger
 from automl.simulation import Simulation
 from automl.stopping import STOPPERS
 from automl.stopping.base import CONTINUE, Decision, Stopper
-from automl.sweeps import conduct
 from search_spaces import Choice, Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))

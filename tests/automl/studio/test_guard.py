@@ -59,6 +59,7 @@ def test_other_origins_are_refused(client: Client) -> None:
         "null",
         f"http://{own}.evil.example",
         "http://127.0.0.1:1",
+        "http://[",
     ):
         assert client.ask("/api/sweeps", Origin=origin)[0] == 403
     assert client.ask("/api/sweeps", Sec_Fetch_Site="cross-site")[0] == 403

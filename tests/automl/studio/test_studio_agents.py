@@ -44,6 +44,8 @@ def created(store: Path, **fields: Any) -> None:
 
 def asking(client: Client) -> Any:
     def ask(path: str, status: int = 200, **body: Any) -> Any:
+        if "trials/" in path:
+            body.setdefault("attempt", 1)
         found, answer = client.post(f"test/{path}", body, Role.AGENT)
         assert found == status, answer
         return answer
@@ -104,6 +106,9 @@ def test_failures_and_special_numbers_are_told(agent: Any) -> None:
         ("trials/0/tell", {"metrics": {"loss": 1.0}, "attempt": 0}, 400, "attempt: "),
         ("trials/0/tell", {"metrics": {str(i): 1.0 for i in range(2001)}}, 400, "at most 2000"),
         ("trials/0/tell", {"metrics": {"other": 1.0}}, 400, "loss"),
+        ("trials/0/tell", {"metrics": {"loss": 1.0}, "attempt": None}, 400, "attempt: "),
+        ("trials/0/tell", {"metrics": {"loss": 1.0}, "agent": "bob"}, 409, "held by agent 'ann'"),
+        ("trials/0/tell", {"metrics": {"peak_memory_bytes": 1e19}}, 400, "a number from 0 to"),
         ("trials/0/fail", {"failure": "bored"}, 400, "failure: "),
         ("trials/0/report-step", {"step": 1.5, "metrics": {}}, 400, "step: "),
         ("trials/7/tell", {"metrics": {"loss": 1.0}}, 400, "there is no trial 7"),
@@ -113,11 +118,11 @@ def test_failures_and_special_numbers_are_told(agent: Any) -> None:
 def test_what_an_agent_may_not_send_is_said(
     agent: Any, path: str, body: dict[str, Any], status: int, message: str
 ) -> None:
-    agent("ask")
+    agent("ask", agent="ann")
     found = agent(path, status, **body)
     assert message in found["error"]
     valid("Error", found)
-    assert agent("trials/0/tell", metrics={"loss": 1.0})["state"] == "completed", "it goes on"
+    assert agent("trials/0/tell", metrics=1.0)["state"] == "completed", "it goes on"
 
 
 def test_a_lease_that_is_over_is_said_and_the_trial_given_again(agent: Any) -> None:
@@ -223,7 +228,8 @@ def test_an_agent_needs_no_library(agent: Any) -> None:
             return json.load(answer)
 
     while (asked := post("ask"))["trial"] is not None:
-        post(f"trials/{asked['trial']}/tell", metrics={"loss": asked["params"]["lr"]})
+        metrics = {"loss": asked["params"]["lr"]}
+        post(f"trials/{asked['trial']}/tell", metrics=metrics, attempt=asked["attempt"])
     assert agent.client.get("/api/sweeps/test")["state"] == "finished"
 
 

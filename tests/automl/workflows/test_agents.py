@@ -19,9 +19,9 @@ from processes import begin, start
 from automl.control.wiring import attend
 from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
 from automl.errors import AutomlError, UsageError
-from automl.ledger import Ledger, lease, recorder
-from automl.ledger import ledger as stored
+from automl.ledger import Ledger
 from automl.ledger.check import check
+from automl.ledger.sqlite_files import SqliteConnection
 from automl.workflows import agents, requests
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report
@@ -53,8 +53,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
         def shifted(connection: object) -> float:
             return time.time() + seconds
 
-        for module in (lease, recorder, stored):
-            monkeypatch.setattr(module, "clock", shifted)
+        monkeypatch.setattr(SqliteConnection, "clock", shifted)
 
     return set_ahead
 
@@ -485,15 +484,45 @@ def test_the_ledger_says_who_asked_and_is_whole(ledger: Ledger) -> None:
     created(ledger)
     before = time.time()
     agents.ask(ledger, "test", agent="ann")
-    agents.tell(ledger, "test", 0, {"loss": 1.0}, agent="bob")
+    agents.tell(ledger, "test", 0, {"loss": 1.0}, agent="ann")
     commands = ledger.commands("test")
     assert [(command.kind, command.by, command.trial) for command in commands] == [
         ("ask", "ann", None),
-        ("tell", "bob", 0),
+        ("tell", "ann", 0),
     ]
     assert all(before <= command.sent <= time.time() for command in commands)
     leased = [event for event in ledger.events("test") if isinstance(event, Leased)]
     assert [(event.agent, event.seconds) for event in leased] == [("ann", 60.0)]
+
+
+def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
+    created(ledger)
+    agents.ask(ledger, "test", agent="ann")
+    for call in (
+        lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob"),
+        lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob", attempt=1),
+        lambda: agents.report_step(ledger, "test", 0, 1, 1.0),
+        lambda: agents.fail(ledger, "test", 0, "crashed"),
+    ):
+        with pytest.raises(AutomlError, match="trial 0 is held by agent 'ann'"):
+            call()
+    assert agents.report_step(ledger, "test", 0, 1, 1.0, attempt=1)["stop"] is False
+    assert agents.tell(ledger, "test", 0, 1.0, agent="ann")["state"] == "completed"
+
+
+def test_a_number_that_cannot_be_is_refused_and_blocks_nothing(ledger: Ledger) -> None:
+    created(ledger)
+    agents.ask(ledger, "test")
+    with pytest.raises(UsageError, match="'peak_memory_bytes' must be a number from 0 to"):
+        agents.tell(ledger, "test", 0, {"loss": 1.0, "peak_memory_bytes": 1e19})
+    poison = {"attempt": None, "metrics": {"loss": 1.0, "peak_memory_bytes": 1e19}}
+    (sent,) = ledger.send("test", Command("tell", poison, 0, by=requests.whoami()))
+    assert agents.ask(ledger, "test")["trial"] == 1
+    answered, _ = ledger.answer("test", sent)
+    assert answered is not None
+    assert answered.content["usage"] is True
+    assert "peak_memory_bytes" in answered.content["error"]
+    assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
 
 
 def test_a_request_is_answered_once(ledger: Ledger) -> None:

@@ -166,7 +166,7 @@ def test_a_goal_that_no_line_matches(command: Any) -> None:
         reports={"loss": r"loss (\S+)", "acc": r"acc (\S+)"},
     )
     assert done.failure == "missing_metric"
-    assert "these were reported: acc; no line of its standard output matches" in done.message
+    assert "these were reported: acc; no line of its output matches" in done.message
 
 
 def test_a_program_that_is_not_there(command: Any, tmp_path: Path) -> None:
@@ -347,3 +347,114 @@ def test_a_keeper_that_is_killed(command: Any) -> None:
     done = command.python(APPEND + "report(step=1, loss=1)\ntime.sleep(1000)", mark)
     assert done.failure == "preempted"
     wait_for(lambda: running(mark) == [])
+
+
+TORN = (
+    APPEND
+    + """
+state = os.path.join(os.environ["AUTOML_CHECKPOINT_DIR"], "epoch")
+first = 1 + (int(open(state).read()) if os.environ.get("AUTOML_RESUME") else 0)
+for epoch in range(first, 8):
+    open(state, "w").write(str(epoch))
+    report(step=epoch, loss=1 / epoch)
+    while epoch in (2, 4) and first < epoch:
+        if os.path.exists(os.environ["AUTOML_STOP"]):
+            if epoch == 4:  # killed while it writes
+                open(state, "w").write("torn")
+                time.sleep(60)
+            sys.exit()
+        time.sleep(0.01)
+"""
+)
+
+
+def test_a_torn_checkpoint_is_replaced_by_the_one_before(command: Any) -> None:
+    command.on_report = lambda report: setattr(command, "request", StopRequest.PAUSE)
+    assert command.python(TORN, stop_grace=0.1).ending == "paused"
+    command.on_report = lambda report: (
+        report.step == 4 and setattr(command, "request", StopRequest.PAUSE)
+    )
+    command.request = None
+    assert command.python(TORN, stop_grace=0.1).ending == "paused"
+    command.request, command.on_report = None, lambda report: None
+    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
+    assert done.ending == "completed", done.message
+    assert [report.step for report in command.reports] == [3, 4, 5, 6, 7]
+    assert "went on from the checkpoint before" in done.message
+    assert "invalid literal" in done.message
+
+
+def test_a_checkpoint_that_nothing_replaces_leads_to_a_fresh_start(command: Any) -> None:
+    checkpoints = command.trial / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "epoch").write_text("torn")
+    command.attempt = 1
+    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
+    assert done.ending == "completed", done.message
+    assert [report.step for report in command.reports] == list(range(1, 8))
+    assert "began anew, because its checkpoint fails" in done.message
+
+
+def test_a_program_that_is_gone_keeps_its_checkpoints(command: Any) -> None:
+    checkpoints = command.trial / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / "epoch").write_text("3")
+    command.attempt = 1
+    assert command("nowhere").failure == "crashed"
+    assert (checkpoints / "epoch").read_text() == "3"
+
+
+def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
+    code = "print(os.getcwd(), sys.argv[1:], file=open('out.txt', 'w'))\nimport helper"
+    folder = command.trial.parent
+    (folder / "helper.py").touch()
+    (folder / "script.py").write_text(f"import os, sys\n{code}")
+    arguments = ("{trial}", "{trial_dir}", "{seed}", "{checkpoint_dir}", "{config.yaml}")
+    done = command(
+        sys.executable, "script.py", *arguments, folder=str(folder), in_trial=True, goal=""
+    )
+    assert done.ending == "completed", done.message
+    work = command.trial / "work"
+    expected = ["3", str(work), "7", str(command.trial / "checkpoints")]
+    written = (work / "out.txt").read_text()
+    assert written.startswith(f"{work} {expected!r}"[:-1])
+    assert written.rstrip().endswith("params.yaml']")
+
+
+def test_a_shell_gets_values_and_never_runs_them(command: Any, tmp_path: Path) -> None:
+    params = {"x": f"$(touch {tmp_path}/ran)", "y": None}
+    done = command("echo", "got:", "{x}", "--y", "{y}", params=params, shell=True)
+    assert done.ending == "completed"
+    assert f"got: $(touch {tmp_path}/ran)\n" in command.log
+    assert not (tmp_path / "ran").exists()
+
+
+def test_both_outputs_are_searched(command: Any) -> None:
+    code = "print('epoch 1 loss 0.5', file=sys.stderr)"
+    done = command.python(code, reports={"loss": r"loss (\S+)", "step": r"epoch (\d+)"})
+    assert done.ending == "completed"
+    assert [(r.step, r.metrics) for r in command.reports] == [(1, {"loss": 0.5})]
+
+
+def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
+    code = "print('rows 100')\nprint('rmse 0.62')\nprint('saved', file=sys.stderr)"
+    done = command.python(code, goal="loss", reports={"loss": r"loss (\S+)"})
+    assert done.failure == "missing_metric"
+    assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
+
+
+def test_files_that_change_are_noted(command: Any, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "old.txt").touch()
+    os.utime(tmp_path / "here" / "old.txt", (1, 1))
+    code = "os.mkdir('out'); open('out/model.pt', 'w'); open('.hidden', 'w')"
+    done = command.python(code, folder=str(tmp_path / "here"))
+    changed = done.details["files"]["changed"]
+    assert list(changed) == ["out/model.pt"]
+
+
+def test_reports_that_come_at_the_end_are_noted(command: Any) -> None:
+    code = "time.sleep(1.2)\nfor step in (1, 2, 3): print('epoch', step, 'loss', 1 / step)"
+    patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
+    assert command.python(code, reports=patterns).details["buffered"] == 3
+    assert "buffered" not in command.python(code[15:], reports=patterns).details

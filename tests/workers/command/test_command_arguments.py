@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import tomllib
+from pathlib import Path
 
+import pytest
+import yaml
+
+from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
-from workers.command.arguments import check, fill, fill_shell, replaced
+from workers.command.arguments import Braces, check, flags_of, with_absolute_path
+from workers.command.formats import CONFIGS
 
 PARAMS = {"lr": 1e-05, "width": 64, "amp": True, "mode": "a b", "off": None, "layers": (1, 2)}
+FACTS = {"config": "/c.json", "trial": "3", "checkpoint_dir": "/t/checkpoints"}
 
 
 @pytest.mark.parametrize(
@@ -30,7 +38,7 @@ PARAMS = {"lr": 1e-05, "width": 64, "amp": True, "mode": "a b", "off": None, "la
 )
 def test_an_argument_of_a_trial(argument: str, expected: list[str]) -> None:
     check([argument], [*PARAMS, "inactive"])
-    assert fill(["run", argument], PARAMS, "/c.json") == ["run", *expected]
+    assert Braces(PARAMS, FACTS).fill(["run", argument]) == ["run", *expected]
 
 
 @pytest.mark.parametrize(
@@ -51,11 +59,93 @@ def test_other_braces_are_refused(argument: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_a_flag_goes_with_the_value_that_follows_it() -> None:
+    given = [
+        "run",
+        "--off",
+        "{off}",
+        "-v",
+        "--mode",
+        "{mode}",
+        "--amp",
+        "{nesterov}",
+        "-o",
+        "{off}",
+    ]
+    braces = Braces({**PARAMS, "nesterov": None}, flags=frozenset({"nesterov"}))
+    assert braces.fill(given) == ["run", "-v", "--mode", "a b", "--amp"]
+    assert flags_of({"nesterov": Choice("nesterov", ["--nesterov", None])}) == {"nesterov"}
+    assert flags_of({"x": Choice("x", ["-1", "b"]), "lr": Float("lr", 0, 1)}) == frozenset()
+
+
+def test_words_that_depend_on_a_boolean_or_on_a_resumption() -> None:
+    given = [
+        "{amp?True:False}",
+        "{amp?:--no-amp}",
+        "--from={resume?last:scratch}",
+        "-x",
+        "--resume",
+    ]
+    given.append("{resume?{checkpoint_dir}/a.pt:}")
+    check(given, PARAMS)
+    assert Braces(PARAMS, FACTS).fill(given) == ["True", "--from=scratch", "-x"]
+    filled = Braces({"amp": False}, FACTS, resumed=True).fill(given)
+    assert filled == ["False", "--no-amp", "--from=last", "-x", "--resume", "/t/checkpoints/a.pt"]
+    assert Braces({"resume": False}, resumed=True).fill(["{resume?1:0}"]) == ["0"]
+
+
+def test_styles_of_all_parameters() -> None:
+    params = {"batch-size": 8, "off": None, "lr": 0.5}
+    check(["{--key value}", "{key=value}"], params)
+    assert Braces(params).fill(["{--key value}"]) == ["--batch-size", "8", "--lr", "0.5"]
+    assert Braces(params).fill(["{key=value}"]) == ["batch-size=8", "lr=0.5"]
+
+
 def test_a_value_is_never_read_as_a_command_of_the_shell() -> None:
-    line = fill_shell("run {x} {y} {{z}} {params} <{config}", {"x": "$(id); '", "y": None}, "/c d")
-    assert line == "run '$(id); '\"'\"'' '' {z} '--x=$(id); '\"'\"'' <'/c d'"
+    braces = Braces({"x": "$(id); '", "y": None, "z": 3}, {"config": "/c d"})
+    line, values = braces.fill_shell(
+        "run {x} --why {y} k={y}; a {{z}} --z={z} {params} <{config} && { echo; }".replace(
+            "{ echo; }", "{{ echo; }}"
+        )
+    )
+    assert line == (
+        'run "$AUTOML_VALUE_0"  ; a {z} --z="$AUTOML_VALUE_1" "$AUTOML_VALUE_2" '
+        '"$AUTOML_VALUE_3" <"$AUTOML_VALUE_4" && { echo; }'
+    )
+    assert list(values.values()) == ["$(id); '", "3", "--x=$(id); '", "--z=3", "/c d"]
+
+
+@pytest.mark.parametrize("line", ['echo "{x}"', "echo 'a {x}'", 'sh -c "run $(echo {x})"'])
+def test_a_placeholder_inside_quotes_is_refused(line: str) -> None:
+    with pytest.raises(UsageError, match=r"\{x\} is inside quotes, where a shell may run a value"):
+        check([line], ["x"], shell=True)
+    check([r"echo \"{x}\" '{{}}' a'b'{x}"], ["x"], shell=True)
 
 
 def test_a_value_with_braces_is_not_replaced_again() -> None:
-    assert fill(["{a}"], {"a": "{b}", "b": "secret"}, "") == ["{b}"]
-    assert replaced("x-{a}", {"a": "{b}"}, "") == "x-{b}"
+    assert Braces({"a": "{b}", "b": "secret"}).fill(["{a}"]) == ["{b}"]
+    assert Braces({"a": "{b}"}).replaced("x-{a}") == "x-{b}"
+
+
+def test_configurations_in_three_formats() -> None:
+    params = {"model.lr": 1e-5, "name": "a: 'b' #c", "amp": True, "off": None, "dims": (1, 2)}
+    plain = {**params, "dims": [1, 2]}
+    assert json.loads(CONFIGS["config"](params)) == plain
+    assert yaml.safe_load(CONFIGS["config.yaml"](params)) == plain
+    del plain["off"]
+    assert tomllib.loads(CONFIGS["config.toml"](params)) == plain
+
+
+def test_paths_of_files_become_absolute(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "data" / "small").mkdir(parents=True)
+    given = ["python", "train.py", "--data=data/small", "data", "--file=train.py", "--none=x.py"]
+    found = [with_absolute_path(one, str(tmp_path)) for one in given]
+    assert found == [
+        "python",
+        f"{tmp_path}/train.py",
+        f"--data={tmp_path}/data/small",
+        "data",
+        f"--file={tmp_path}/train.py",
+        "--none=x.py",
+    ]

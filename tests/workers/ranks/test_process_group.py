@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import threading
 
 import torch
 import torch.distributed as dist
+from sources import ROOT
 
 from workers.context import Context
 from workers.ranks import process_group
+
+COLLECTIVE = {
+    "all_reduce",
+    "all_gather_object",
+    "barrier",
+    "broadcast",
+    "broadcast_object_list",
+    "gather_object",
+    "recv",
+    "send",
+}
 
 
 def watching(context: Context) -> None:
@@ -73,3 +86,30 @@ def test_the_flight_recorder_writes_to_the_trial_unless_the_user_says_otherwise(
     assert found["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert found["TORCH_FR_DUMP_TEMP_FILE"] == "/trial/logs/nccl-"
     assert process_group.WAIT_FOR_GPUS.total_seconds() <= 900
+
+
+def test_a_rank_that_fails_aborts_its_own_calls_before_it_tells_the_others(monkeypatch):
+    """To destroy a group waits for its calls, which never end once the others have aborted."""
+    calls: list[str] = []
+    watch = type("Watch", (), {"leave": lambda self, *, failed: calls.append("leave")})()
+    monkeypatch.setattr(process_group, "abort_gpu_groups", lambda: calls.append("abort"))
+    for failed in (True, False):
+        monkeypatch.setattr(process_group, "_watches", [watch])
+        process_group.disconnect(failed=failed)
+    assert calls == ["abort", "leave", "leave"]
+
+
+def test_workloads_and_the_trainer_name_the_group_of_each_collective_call():
+    """The default group is NCCL's, whose calls end after ten minutes: ranks wait at gloo."""
+    unnamed = []
+    for file in [
+        *(ROOT / "workers/workloads").rglob("*.py"),
+        *(ROOT / "workers/training").glob("*.py"),
+    ]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of_dist = isinstance(node.func.value, ast.Name) and node.func.value.id == "dist"
+                named = any(keyword.arg == "group" for keyword in node.keywords)
+                if of_dist and node.func.attr in COLLECTIVE and not named:
+                    unnamed.append(f"{file.name}:{node.lineno}")
+    assert not unnamed

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from automl.core import resources
 from automl.core.resources import (
@@ -17,6 +19,7 @@ from automl.core.resources import (
 from automl.errors import UsageError
 from search_spaces.hardware import detect
 from workers.runtime.devices import (
+    AMD_VARIABLE,
     VARIABLE,
     environment_of,
     gpus_of_slots,
@@ -90,3 +93,54 @@ def test_a_slot_has_a_gpu_by_default(
     assert given == Resources(2, gpus)
     assert said.startswith("each worker has") is bool(gpus)
     assert slot_resources({"gpus": 0.0}, num_gpus, workers) == (Resources(), "")
+
+
+def test_each_worker_has_a_slice_of_a_gpu_that_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA shows a process the first slice only."""
+    slices = [f"MIG-{index}" for index in range(7)]
+    monkeypatch.setenv(VARIABLE, ",".join(slices))
+    properties = SimpleNamespace(name="H100 1g.10gb", total_memory=10**10, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: properties)
+    monkeypatch.setattr(resources, "may_have_gpus", lambda: True)
+    monkeypatch.setattr(resources, "detect", detect.__wrapped__)
+    monkeypatch.setattr(resources, "count_cpus", lambda: 16)
+    assert local_gpus() == 7
+    found, _ = slot_resources({}, local_gpus(), 7)
+    assert found == Resources(2, 1.0)
+    assert [environment_of(slot, found.gpus)[VARIABLE] for slot in range(7)] == slices
+
+
+def test_on_amd_the_variable_that_has_priority_names_the_gpu_of_a_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(VARIABLE, "0")
+    monkeypatch.setenv(AMD_VARIABLE, "2,5")
+    assert [environment_of(slot, 1.0)[AMD_VARIABLE] for slot in range(2)] == ["2", "5"]
+
+
+@pytest.mark.parametrize(
+    ("cores", "num_gpus", "workers", "given", "cpus"),
+    [
+        (16, 1, None, {}, 16),
+        (208, 8, None, {}, 16),
+        (64, 8, 2, {}, 8),
+        (16, 1, 4, {}, 4),
+        (16, 2, None, {"gpus": 2.0}, 16),
+        (16, 2, None, {"cpus": 3}, 3),
+        (16, 2, None, {"gpus": 0.0}, 1),
+        (16, 0, None, {}, 1),
+        (4, 8, None, {}, 1),
+    ],
+)
+def test_a_slot_with_a_gpu_has_its_part_of_the_cores(
+    monkeypatch: pytest.MonkeyPatch,
+    cores: int,
+    num_gpus: int,
+    workers: int | None,
+    given: dict[str, float],
+    cpus: int,
+) -> None:
+    monkeypatch.setattr(resources, "count_cpus", lambda: cores)
+    assert slot_resources(given, num_gpus, workers)[0].cpus == cpus

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import functools
+import io
+import os
 import subprocess
 import sys
+import threading
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from automl.errors import UsageError
+from workers.runtime.pickling import read_objective, write_objective
+from workers.runtime.script import Script
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
@@ -30,8 +44,9 @@ def objective(trial):
 sys.stdout.buffer.write(pickle_objective(objective))
 """
 LOAD = """
-import cloudpickle, sys
-objective = cloudpickle.loads(sys.stdin.buffer.read())
+import sys
+from workers.runtime.pickling import read_objective
+objective = read_objective(sys.stdin.buffer.read()).objective
 print(objective(None), objective.__globals__["data"].cache_info().hits)
 objective(None)
 print(objective.__globals__["data"].cache_info().hits)
@@ -52,3 +67,81 @@ def test_cached_functions_of_a_script_go_with_its_objective(tmp_path: Path) -> N
         check=True,
     )
     assert loaded.stdout.split() == [b"42", b"0", b"1"]
+
+
+def test_a_large_array_is_written_without_a_copy(tmp_path: Path) -> None:
+    array = np.arange(8_000_000, dtype=np.float64)  # 64 MB
+
+    def objective(trial: object) -> float:
+        return float(array[-1])
+
+    with (tmp_path / "objective").open("wb") as file:
+        tracemalloc.start()
+        write_objective(objective, file)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < array.nbytes / 10
+    content = (tmp_path / "objective").read_bytes()
+    assert read_objective(content).objective(None) == 7_999_999.0
+
+
+def test_what_an_objective_imports_is_known_before_it_is_called() -> None:
+    def objective(trial: object) -> object:
+        def fit() -> object:
+            import sklearn.tree
+
+            return sklearn.tree
+
+        import no_such_module  # type: ignore[import-not-found]
+
+        return fit(), no_such_module
+
+    def careful(trial: object) -> object:
+        os.environ["OMP_NUM_THREADS"] = "2"
+        import sklearn.tree
+
+        return sklearn.tree
+
+    assert Script.of_this_process(objective).imports == ["sklearn.tree"]
+    assert Script.of_this_process(careful).imports == [], "the variable counts at the import"
+
+
+class Holder:
+    def __init__(self, held: object) -> None:
+        self.held = {"deep": [held]}
+
+    def run(self, trial: object) -> None:
+        """An objective that is a method."""
+
+
+def closure(held: object) -> Callable[[Any], Any]:
+    def used(trial: object) -> object:
+        return held
+
+    return lambda trial: used(trial)
+
+
+@pytest.mark.parametrize(
+    ("make", "place"),
+    [
+        (closure, "held"),
+        (lambda held: functools.partial(closure(held)), "held"),
+        (lambda held: Holder(held).run, "self.held['deep'][0]"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("held", "kind"),
+    [
+        (threading.Lock(), "_thread.lock"),
+        ((number for number in range(3)), "builtins.generator"),
+        (open("/dev/null", "w"), "_io.TextIOWrapper"),  # noqa: SIM115
+    ],
+)
+def test_what_cannot_travel_is_named(
+    make: Callable[[object], Callable[[Any], Any]], place: str, held: object, kind: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        write_objective(make(held), io.BytesIO())
+    assert f"its variable `{place}` is of type {kind}" in str(caught.value)
+    assert 'dispatcher="inline"' in str(caught.value)
+    assert caught.value.__suppress_context__, "Python prints one error, not a chain"

@@ -16,7 +16,7 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
 from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
-from search_spaces.knobs.runtime import COMPILE
+from search_spaces.knobs.runtime import COMPILE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy
@@ -69,8 +69,15 @@ class Pipeline(Strategy):
         """Cut the model and keep this rank's stage.
 
         Raises:
-            UsageError: the workload cannot be cut, or an option has no such value.
+            UsageError: the workload cannot be cut, an option has no such value, or CUDA graphs
+                would be recorded: a graph's outputs lie where the next microbatch writes its own.
         """
+        mode = COMPILE.value(self.values)
+        if mode in RECORDS_GRAPHS:
+            raise UsageError(
+                f"compile {mode!r} records CUDA graphs, which cannot compute the microbatches of a "
+                "pipeline: compile must be off or default"
+            )
         contiguous(model)
         axes = self.mesh.device_mesh(self.device)
         self.group = axes["pipeline"].get_group()
@@ -81,6 +88,7 @@ class Pipeline(Strategy):
         names = {id(p): name for name, p in model.named_parameters()}
         names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
         self.schedules: dict[Any, Any] = {}  # by shape, the most recently used last
+        self.boundaries: dict[Any, Any] = {}
         self.shadows = [shadow(stage) for stage in stages]
         held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
         self.stage = _Stage(
@@ -91,7 +99,6 @@ class Pipeline(Strategy):
         self.held_buffers = {names[id(b)]: b for b in buffers if id(b) in names}
         self.holders = {n: sum(n in stage for stage in held) for n in self.held_parameters}
         self.shared = self._shared_groups(held)
-        mode = COMPILE.value(self.values)
         if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
             self.stage.body.compile(**compile_arguments(mode))
 
@@ -163,7 +170,10 @@ class Pipeline(Strategy):
 
     def _schedule(self, batch: Batch, count: int) -> Any:
         """A schedule for microbatches of this shape; its stages learn shapes from meta tensors."""
-        shapes = boundaries(self.shadows, batch)
+        key = tuple(value.shape for value in batch.values())
+        if key not in self.boundaries:  # meta tensors: without memory, and kept for every shape
+            self.boundaries[key] = boundaries(self.shadows, batch)
+        shapes = self.boundaries[key]
         inputs = self.workload.inputs(batch)
         stage = PipelineStage(
             self.stage,

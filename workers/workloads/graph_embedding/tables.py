@@ -307,5 +307,5 @@ class Embeddings:
         """Add the changes that every rank made to the relations since they were copied."""
         for now, then in zip((self.relations, self.state), before, strict=True):
             change = now - then
-            dist.all_reduce(change)
+            dist.all_reduce(change, group=dist.group.WORLD)  # all ranks have just met
             now.copy_(then + change)

@@ -17,7 +17,7 @@ from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import full_products
 from workers.protocol import StopRequest
-from workers.ranks.process_group import value_of_rank_0
+from workers.ranks.process_group import side_group, value_of_rank_0
 from workers.workloads._data import IntArray
 
 from .checkpoint import link, load_checkpoint, save_checkpoint
@@ -173,8 +173,8 @@ class EmbeddingTrainer:
         """Whether the flag is set on any rank; all ranks must call it."""
         if self.context.world_size == 1:
             return flag_here
-        flag = torch.tensor(float(flag_here), device=self.device)
-        dist.all_reduce(flag)
+        flag = torch.tensor(float(flag_here))
+        dist.all_reduce(flag, group=side_group())
         return bool(flag)
 
     def _alone(self, work: Callable[[], None]) -> None:
@@ -281,8 +281,9 @@ class EmbeddingTrainer:
             raise Stopped
 
     def _barrier(self) -> None:
+        """Wait for all ranks, at gloo: NCCL's calls end after ten minutes."""
         if self.context.world_size > 1:
-            dist.barrier()
+            dist.barrier(group=side_group())
 
     def _report(self) -> None:
         """Rank validation edges and report; this does not count as training time."""

@@ -1,0 +1,120 @@
+"""The lines that show a running sweep where there is no terminal."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import IO, Any, Final
+
+from automl.core import Snapshot, Trial, TrialState, text
+
+STATUS_SECONDS: Final = 60.0
+
+
+class Stream:
+    """Prints to a file of text as a console does; to import rich would delay the first trial."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def print(self, line: str, *, end: str = "\n", **style: Any) -> None:
+        """Print a line at once; a stream that is closed loses it."""
+        with suppress(OSError, ValueError):
+            self._file.write(f"{line}{end}")
+            self._file.flush()
+
+
+class PlainLines:
+    """Prints a line for each trial that starts or ends, and for the sweep every minute.
+
+    Args:
+        out: prints lines: a console of rich, or a `Stream`.
+        starts: whether the start of a trial has a line too. If not, its end has the configuration.
+    """
+
+    def __init__(self, out: Any, *, starts: bool = True) -> None:
+        self.console = out
+        self.starts = starts
+        self.ended = 0  # leading trials that have ended and were printed
+        self.seen: dict[int, TrialState] = {}
+        self.best: float | None = None
+        self.next_status = STATUS_SECONDS
+        self.dashboard = ""
+        self.waited = False  # for another sweep
+        self.errors: set[str] = set()  # of which the traceback was printed
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Print what is new."""
+        if snapshot.dashboard and not self.dashboard:
+            self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
+        self.dashboard = snapshot.dashboard
+        if snapshot.waits_for and not self.waited:
+            self.waited = True
+            self._line(snapshot, snapshot.waits_for)
+        for trial in snapshot.trials[self.ended :]:
+            if self.seen.get(trial.number) is not trial.state:
+                self.seen[trial.number] = trial.state
+                self._print_trial(snapshot, trial)
+            self.ended += trial.state.finished and trial.number == self.ended
+        if snapshot.seconds >= self.next_status and snapshot.state == "running":
+            self.next_status = snapshot.seconds + STATUS_SECONDS
+            self._line(snapshot, " - ".join([budget_text(snapshot), *counts(snapshot)]))
+
+    def _print_trial(self, snapshot: Snapshot, trial: Trial) -> None:
+        if trial.state is TrialState.WAITING and trial.attempts == 0:
+            return
+        if not self.starts and trial.state in (TrialState.RUNNING, TrialState.PAUSED):
+            return
+        words = [f"trial {trial.number} {trial.state}"]
+        if trial.state.finished:
+            words += self._result(snapshot, trial)
+        if trial.state is TrialState.RUNNING:
+            words.append(text.configuration(trial.params))
+        elif trial.message:
+            words.append(f"({trial.message.splitlines()[0]})")
+        if trial.state.finished and not self.starts:
+            words.append(text.configuration(trial.params))
+        self._line(snapshot, "  ".join(words))
+        if trial.traceback and trial.message not in self.errors:
+            self.errors.add(trial.message)
+            traceback = text.printable(trial.traceback, keep="\n\t")
+            self.console.print(traceback, markup=False, soft_wrap=True, end="")
+
+    def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
+        if trial.failure:
+            return [trial.failure.replace("_", " ")]
+        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
+        if value is None:
+            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
+        found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
+        if self.best is None or goal.better(value, self.best):
+            self.best = value
+            found.append("best so far")
+        return found
+
+    def _line(self, snapshot: Snapshot, line: str) -> None:
+        self.console.print(
+            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def counts(snapshot: Snapshot) -> list[str]:
+    """How many trials are in which state."""
+    states = (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
+    numbers = {state: len(snapshot.in_state(state)) for state in states}
+    found = [f"{count} {state}" for state, count in numbers.items() if count]
+    failed = text.failure_text(snapshot.trials)
+    return [*found, failed] if failed else found
+
+
+def budget_text(snapshot: Snapshot) -> str:
+    """How much of the budget is used."""
+    budget = snapshot.budget
+    trials = (
+        f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
+    )
+    time_text = text.duration(snapshot.seconds)
+    if budget.time:
+        time_text += f" of {text.duration(budget.time)}"
+    return f"{trials} trials, {time_text}"

@@ -1,0 +1,78 @@
+"""A sweep is resumed where it began, as it was run, by the line that was printed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_sweeps import automl
+
+from automl.core.resuming import shell_line
+from automl.ledger import Ledger
+
+CONFIG = r"""
+name: mine
+goals: minimize loss
+space:
+  x: {low: 0.0, high: 1.0, default: 0.9}
+budget: {trials: 1}
+suggester: sobol
+reports: {loss: 'loss (\S+)'}
+"""
+PROGRAM = "import sys\nprint('loss', sys.argv[1])\n"
+TRAIN = ("--", sys.executable, "-S", "my program.py", "{x}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    (tmp_path / "my program.py").write_text(PROGRAM)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = automl("sweep", "mine.yaml", "--store", "my runs", "--dispatcher", "inline", *TRAIN)
+    assert done.exit_code == 0, done.output
+    return tmp_path
+
+
+def num_trials(folder: Path) -> int:
+    return len(Ledger.open(folder / "my runs", readonly=True).trials("mine"))
+
+
+def test_the_line_works_if_it_is_pasted_and_runs_as_before(folder: Path) -> None:
+    said = automl("resume", "mine", "--store", "my runs", *TRAIN).stderr
+    line = said.partition("raise --trials or --budget: ")[2]
+    assert "--trials 10" in line
+    pasted = line.replace("automl", f"{shell_line([sys.executable])} -m automl", 1)
+    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(
+        pasted, shell=True, capture_output=True, text=True, env=paths, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert num_trials(folder) == 10
+    spec = Ledger.open(folder / "my runs", readonly=True).spec("mine")
+    assert spec.dispatcher == "inline", "it was not typed again"
+
+
+def test_a_command_is_refused_in_another_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "elsewhere" / "my program.py").write_text("raise SystemExit('another program')")
+    monkeypatch.chdir(folder / "elsewhere")
+    words = ("resume", "mine", "--store", str(folder / "my runs"), "--trials", "2")
+    refused = automl(*words, *TRAIN)
+    assert refused.exit_code == 2
+    assert f"began in the folder {folder}, and this is {folder / 'elsewhere'}" in refused.stderr
+    assert "--cwd . -- " in refused.stderr
+    assert num_trials(folder) == 1
+    done = automl(*words, "--cwd", str(folder), *TRAIN)
+    assert done.exit_code == 0, done.output
+    assert num_trials(folder) == 2
+
+
+def test_a_folder_that_is_not_there(folder: Path) -> None:
+    refused = automl("resume", "mine", "--store", "my runs", "--cwd", "nowhere", *TRAIN)
+    assert refused.exit_code == 2
+    assert "--cwd: there is no folder 'nowhere'" in refused.stderr

@@ -1,0 +1,34 @@
+"""A trial that cannot go on keeps what it has reported: a failed resume is no bad configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from automl.control.outcome_policy import OutcomePolicy
+from automl.core import Goal, Trial, TrialState
+from automl.core.reports import ReportLog, ReportPoint
+from workers.protocol import Ending, Outcome
+
+POLICY = OutcomePolicy((Goal.parse("minimize loss"),), max_retries=2)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "metrics", "failure", "state"),
+    [
+        (1, {"loss": 0.5}, "crashed", TrialState.STOPPED),
+        (2, {"loss": 0.5}, "crashed", TrialState.FAILED),  # this attempt has reported too
+        (1, {"accuracy": 0.5}, "crashed", TrialState.FAILED),
+        (1, {"loss": 0.5}, "out_of_memory", TrialState.FAILED),
+    ],
+)
+def test_the_last_report_counts(
+    attempt: int, metrics: dict[str, float], failure: str, state: TrialState
+) -> None:
+    reports = ReportLog([ReportPoint(3, metrics, 1.0, attempt)])
+    trial = Trial(0, {"x": 1}, TrialState.RUNNING, attempts=2, reports=reports)
+    outcome = Outcome(0, 2, Ending.FAILED, failure=failure, message="EOFError: torn")
+    ended = POLICY.decide(trial, outcome, 9.0)
+    assert ended.state is state
+    if state is TrialState.STOPPED:
+        assert ended.failure is None
+        assert ended.message == "could not go on, so its last report counts: EOFError: torn"

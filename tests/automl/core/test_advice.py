@@ -1,0 +1,50 @@
+"""Advice on programs: files that trials share, and output that comes too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from automl.core import Trial
+from automl.core.advice import advice
+
+
+def ran(number: int, began: float, ended: float, **changed: float) -> Trial:
+    names = {name.replace("_", "."): at for name, at in changed.items()}
+    facts = {"place": "host:/work", "began": began, "ended": ended, "changed": names}
+    return Trial(number, {}, details={"files": facts})
+
+
+PAIR = (ran(0, 0, 10, model_pt=9.9), ran(1, 0.1, 11, model_pt=10.9))
+
+
+def test_a_file_that_the_first_pair_writes_is_named() -> None:
+    (text,) = advice(PAIR)
+    assert "trials 0 and 1 ran at the same time, and 'model.pt' has changed in both" in text
+    assert "{trial_dir}" in text
+    assert "`cwd: trial`" in text
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        (PAIR[0], ran(1, 10.5, 20, model_pt=19.0)),  # one after the other
+        (ran(0, 0, 10, input_csv=-5.0), ran(1, 1, 11, input_csv=-5.0)),
+        (ran(0, 0, 10, run0_log=9.9, run1_log=9.8), ran(1, 1, 11, run1_log=10.9)),
+        (ran(0, 0, 10, a_csv=9.9), ran(1, 1, 11, b_csv=10.9)),
+    ],
+)
+def test_other_files_are_not(trials: tuple[Trial, ...]) -> None:
+    assert advice(trials) == []
+
+
+def test_files_of_this_process_are_not() -> None:
+    assert advice(PAIR, {"/work/model.pt"}) == []
+
+
+def test_a_program_that_keeps_its_output_back() -> None:
+    details: dict[str, Any] = {"buffered": 5}
+    (text,) = advice([Trial(0, {}), Trial(1, {}, details=details)])
+    assert "all 5 reports of trial 1 came at its end" in text
+    assert "stdbuf -oL" in text

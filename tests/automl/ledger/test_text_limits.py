@@ -1,0 +1,91 @@
+"""Texts in the log have a limit, whoever writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from objectives import make_spec, record
+
+from automl.core.events import Begun, Command, Ended, Leased, Moved, Noted, Proposed, SweepEvent
+from automl.core.marks import MARK
+from automl.core.trial import TrialState
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.ledger.limits import MAX_CHARACTERS, MAX_NOTE, limited
+from workers.failures import MAX_MESSAGE, MAX_TRACEBACK, bounded
+from workers.protocol import Ending, Outcome, Report, Started
+
+LONG = "x" * 100_000
+
+
+def outcome(**fields: object) -> Outcome:
+    return Outcome(0, 1, Ending.FAILED, failure="crashed", **fields)
+
+
+@pytest.mark.parametrize(
+    ("event", "field"),
+    [
+        (Proposed(0, {}, LONG), "source"),
+        (Started(0, 1, LONG), "worker"),
+        (Moved(0, TrialState.WAITING, LONG), "reason"),
+        (Noted("note", LONG), "message"),
+        (Noted(LONG, "note"), "kind"),
+        (Command("stop", {}, by=LONG), "by"),
+        (Leased(0, 1, LONG, 1.0, 2.0), "agent"),
+        (Ended(outcome(), TrialState.FAILED, message=LONG), "message"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_long_text_is_cut_and_says_so(event: SweepEvent, field: str) -> None:
+    kept = getattr(limited(event), field)
+    assert len(kept) == MAX_CHARACTERS[field]
+    assert kept.endswith("... (100,000 characters in all)")
+    assert limited(limited(event)) == limited(event)
+
+
+def test_an_outcome_is_cut_too() -> None:
+    whole = outcome(
+        message=LONG, exception=LONG, gpu_lost=LONG, details={"traceback": LONG, "a": 1}
+    )
+    event = Ended(whole, TrialState.FAILED)
+    found = limited(event)
+    assert isinstance(found, Ended)
+    kept = found.outcome
+    assert [len(kept.message), len(kept.gpu_lost)] == [MAX_MESSAGE, MAX_MESSAGE]
+    assert len(kept.exception) == MAX_CHARACTERS["exception"]
+    assert len(kept.details["traceback"]) == MAX_TRACEBACK
+    assert kept.details["a"] == 1
+    assert bounded(kept.message) == kept.message, "what a worker has cut is not cut again"
+
+
+def test_a_text_within_its_limit_stays_as_it_is() -> None:
+    most = "x" * MAX_MESSAGE
+    for event in (
+        Noted("note", most),
+        Begun(0, 1),
+        Report(0, 1, 0, 1, {LONG: 1.0}, 1.0),
+        Ended(outcome(message=most), TrialState.FAILED),
+    ):
+        assert limited(event) is event
+
+
+@pytest.mark.parametrize("content", [{"note": LONG}, {"add_tags": ["short", LONG]}])
+def test_what_a_person_writes_is_refused_instead_of_cut(tmp_path: Path, content: dict) -> None:  # type: ignore[type-arg]
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(make_spec())
+    with pytest.raises(UsageError, match="a note or a tag has at most 4,096 characters, got 100,0"):
+        ledger.send("test", Command(MARK, content))
+    assert ledger.commands("test") == []
+    ledger.send("test", Command(MARK, {"note": "x" * MAX_NOTE}))
+    assert len(ledger.commands("test")) == 1
+
+
+def test_the_ledger_keeps_what_was_cut(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path, create=True)
+    ledger.create_sweep(make_spec())
+    recorder = ledger.acquire("test")
+    record(ledger, "test", Proposed(0, {"lr": 0.1}, LONG))
+    assert ledger.trials("test")[0].source == recorder.state.trials[0].source
+    assert len(ledger.trials("test")[0].source) == MAX_CHARACTERS["source"]
+    ledger.close()

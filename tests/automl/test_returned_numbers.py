@@ -1,0 +1,129 @@
+"""With one goal an objective returns its value, and this is what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import automl
+from automl.core import Goal, SweepSpec
+from automl.ledger import Ledger
+from search_spaces.plain import read_space
+
+SPACE = {"x": (0.0, 1.0)}
+
+
+@pytest.mark.parametrize("dispatcher", ["inline", "local"])
+@pytest.mark.parametrize("kind", [float, np.float32, torch.tensor])
+def test_an_objective_returns_a_number(dispatcher: str, kind: Any, tmp_path: Path) -> None:
+    result = automl.sweep(
+        lambda trial: kind(trial.params["x"]),
+        SPACE,
+        "minimize loss",
+        trials=2,
+        workers=1,
+        dispatcher=dispatcher,
+        suggester="sobol",
+        store=tmp_path,
+    )
+    assert result.best.value == pytest.approx(min(trial.params["x"] for trial in result.trials))
+    assert result.best.metrics["loss"] == result.best.value
+
+
+def test_a_replay_yields_numbers_and_returns_one() -> None:
+    def replay(params: Any) -> Iterator[tuple[float, float]]:
+        for step in range(3):
+            yield 1.0, params["x"] + 1 / (step + 1)
+
+    result = automl.simulate(replay, SPACE, "minimize loss", trials=3, suggester="sobol")
+    assert result.best.value == pytest.approx(result.best.params["x"] + 1 / 3)
+    assert len(result.best.reports) == 3
+
+
+def peaks(trial: Any, result: Any) -> Any:
+    """Reports an accuracy that falls after the second step."""
+    for step, accuracy in enumerate((0.5, 0.845, 0.828), start=1):
+        trial.report(step, accuracy=accuracy)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("goal", "result", "value", "origin"),
+    [
+        ("maximize accuracy", {"accuracy": 0.82}, 0.82, "returned"),
+        ("maximize accuracy", 0.82, 0.82, "returned"),
+        ("maximize accuracy", None, 0.845, "best report, at step 2"),
+        ("maximize accuracy", {"size": 3}, 0.845, "best report, at step 2"),
+        ("maximize accuracy at the end", None, 0.828, "last report"),
+        ("maximize accuracy at the end", 0.9, 0.9, "returned"),
+        ("minimize seconds", 0.9, None, "measured"),
+    ],
+)
+def test_which_value_counts(
+    goal: str, result: Any, value: float | None, origin: str, tmp_path: Path
+) -> None:
+    if origin == "measured":
+        result = {}
+    found = automl.sweep(
+        lambda trial: peaks(trial, result),
+        SPACE,
+        goal,
+        trials=2,
+        dispatcher="inline",
+        suggester="sobol",
+        store=tmp_path,
+    )
+    best = found.best
+    assert best.value_from == origin
+    assert value is None or best.value == value
+    assert f"({origin})" in repr(found)
+    again = automl.load(found.name, tmp_path).best
+    assert (again.value, again.value_from, again.returned) == (best.value, origin, best.returned)
+
+
+def test_an_older_sweep_keeps_its_rule(tmp_path: Path) -> None:
+    """Its specification lacks the rule, also after somebody has gone on with it."""
+    options: Any = {
+        "goals": "maximize accuracy",
+        "dispatcher": "inline",
+        "suggester": "sobol",
+        "store": tmp_path,
+        "name": "old",
+    }
+    spec = SweepSpec(
+        "old", read_space(SPACE), (Goal("accuracy", maximize=True),), suggester="sobol"
+    )
+    assert spec.goals[0].returned
+    older = SweepSpec.from_dict({k: v for k, v in spec.to_dict().items() if k != "value_rule"})
+    assert not older.goals[0].returned
+    with closing(Ledger.open(tmp_path, create=True)) as ledger:
+        ledger.create_sweep(older)
+    found = automl.sweep(lambda trial: peaks(trial, 0.82), SPACE, trials=2, resume=True, **options)
+    assert found.best.value == 0.845
+    more = automl.sweep(lambda trial: peaks(trial, 0.82), SPACE, trials=3, resume=True, **options)
+    assert (len(more.trials), more.best.value) == (3, 0.845)
+    assert automl.load("old", tmp_path).best.value == 0.845
+
+
+def test_what_is_told_counts_as_returned() -> None:
+    optimizer = automl.Optimizer(SPACE, "minimize loss", suggester="sobol")
+    trial = optimizer.ask()
+    optimizer.report(trial, step=1, loss=0.1)
+    optimizer.tell(trial, 0.3)
+    assert optimizer.best is not None
+    assert (optimizer.best.value, optimizer.best.value_from) == (0.3, "returned")
+
+
+def test_a_returned_value_that_violates_a_constraint_does_not_count() -> None:
+    """The report that satisfied it is of a model that was not returned."""
+    optimizer = automl.Optimizer(SPACE, "minimize loss", "size <= 5", suggester="sobol")
+    trial = optimizer.ask()
+    optimizer.report(trial, step=1, loss=0.1, size=1.0)
+    optimizer.tell(trial, {"loss": 0.3, "size": 9.0})
+    assert optimizer.best is None

@@ -1,0 +1,68 @@
+"""A sweep says why it ended early, why nothing succeeded, and how it has understood a range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import automl
+from search_spaces.plain import ambiguous
+
+
+def sweep(objective: Any, space: Any, tmp_path: Path, **options: Any) -> automl.Result:
+    return automl.sweep(
+        objective,
+        space,
+        "minimize loss",
+        trials=8,
+        dispatcher="inline",
+        suggester="sobol",
+        store=tmp_path,
+        **options,
+    )
+
+
+def test_a_space_without_more_configurations(tmp_path: Path, capfd: Any) -> None:
+    result = sweep(lambda trial: trial.params["x"], {"x": [0.0, 1.0]}, tmp_path)
+    words = "ended after 2 of 8 trials: every configuration of its space was tried"
+    assert words in repr(result)
+    said = capfd.readouterr().err
+    assert words in said
+    assert "x: [0.0, 1.0] is a choice of two values; for the numbers between them" in said
+
+
+def test_a_pin_that_leaves_one_configuration(tmp_path: Path, capfd: Any) -> None:
+    space = {"kind": ["a", "b"], "more": ["c", "d"]}
+    pin = {"kind": "a", "more": "d"}
+    result = sweep(lambda trial: 1.0, space, tmp_path, pin=pin)
+    assert "within its limits was tried; the limits are on kind, more" in repr(result)
+    assert "the limits are on kind, more" in capfd.readouterr().err
+
+
+def test_without_a_success_the_cause_is_said(tmp_path: Path, capfd: Any) -> None:
+    result = sweep(lambda trial: trial.params["y"], {"x": (0.0, 1.0)}, tmp_path)
+    assert "KeyError: 'y'" in str(result)
+    assert "3 of 3 trials failed, 3 of them alike" in str(result)
+    assert "KeyError: 'y'" in capfd.readouterr().err
+    quiet = sweep(lambda trial: trial.params["y"], {"x": (0.0, 1.0)}, tmp_path, progress=False)
+    assert len(quiet.trials) == 3
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        ((0, 1), "x: (0, 1) is the whole numbers 0 and 1; for the numbers between them write"),
+        ([1e-5, 0.1], "x: [1e-05, 0.1] is a choice of two values"),
+        ((0, 8), ""),
+        ((0.0, 1.0), ""),
+        ([16, 32], ""),
+        ([0.1, 0.2, 0.3], ""),
+        (["a", "b"], ""),
+    ],
+)
+def test_only_a_range_that_may_mean_something_else_is_explained(entry: Any, line: str) -> None:
+    assert "".join(ambiguous({"x": entry})).startswith(line)
+    assert bool(ambiguous({"x": entry})) is bool(line)

@@ -1,0 +1,74 @@
+"""Checkpoints that a thread writes while the training goes on, as on a GPU."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from toy import Toy
+
+from workers.context import Context
+from workers.training import checkpoint
+
+TRIAL = {"max_updates": 8, "checkpoint_updates": 2, "checkpoint_seconds": None, "optimizer": "sgd"}
+updates = threading.Semaphore(0)
+
+
+class Counting(Toy):
+    """Counts its updates for the thread that writes."""
+
+    def weight(self, batch):
+        updates.release()
+        return super().weight(batch)
+
+
+def counting(context: Context):
+    return Counting(context.params, {}, {}, seed=context.seed).run(context)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(checkpoint, "writes_beside", lambda device: True)
+
+
+def test_training_goes_on_while_a_checkpoint_is_written(runner, monkeypatch, as_on_a_gpu):
+    """What is written is the state at its update, and until then the one before is the newest."""
+    runner.objective = counting
+    write = checkpoint.CheckpointDraft.finish
+    seen = []
+
+    def slow(draft, progress, *given, **named):
+        beside = threading.current_thread() is not threading.main_thread()
+        before = checkpoint.load(runner.folder)
+        while updates.acquire(blocking=False):
+            pass
+        went_on = beside and updates.acquire(timeout=30.0)
+        seen.append((progress["updates"], before and before.progress["updates"], beside, went_on))
+        return write(draft, progress, *given, **named)
+
+    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", slow)
+    outcome = runner(**TRIAL)
+    assert outcome.failure is None, outcome.message
+    assert seen[:2] == [(2, None, True, True), (4, 2, True, True)]
+    assert seen[-1][0] == 8
+    assert not seen[-1][2], "the last one is awaited"
+
+
+def test_a_training_that_resumes_from_it_is_the_same(runner, monkeypatch, as_on_a_gpu, tmp_path):
+    whole = runner(**TRIAL, evaluate_updates=1)
+    assert whole.failure is None, whole.message
+    losses = runner.losses()
+    runner.folder = tmp_path / "resumed"
+    runner(**{**TRIAL, "max_updates": 5}, evaluate_updates=1)
+    runner(**TRIAL, evaluate_updates=1, resume=True)
+    assert runner.losses() == {step: losses[step] for step in (6, 7, 8)}
+
+
+def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
+    def full(draft, *given, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", full)
+    outcome = runner(**TRIAL)
+    assert outcome.failure == "crashed"
+    assert "No space left" in outcome.message

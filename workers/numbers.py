@@ -1,0 +1,110 @@
+"""What a metric may be, whoever reports, returns or tells it: all of them are bounded here."""
+
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from search_spaces.errors import TrialFailure
+
+from .failures import MAX_NAME, described
+
+MAX_METRICS: Final = 10_000  # of a report or result
+# The controller computes with these metrics, so they are from 0 to this.
+LARGEST: Final[Mapping[str, float]] = {
+    "seconds": 1e10,
+    "peak_memory_bytes": 2.0**60,
+    "estimated_memory_bytes": 2.0**60,
+}
+
+
+class WrongReturn(TrialFailure):
+    """An objective has returned what can be no result: every trial will."""
+
+
+def number_of(value: Any) -> float:
+    """A number, or an array or tensor of one element, as a float.
+
+    Raises:
+        TypeError, ValueError: it is neither; a text is not a number, even if it reads like one.
+    """
+    if type(value) is float:
+        return value
+    if hasattr(value, "detach"):
+        value = value.detach()
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
+    return float(value)
+
+
+def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:
+    """Metrics with each value as a float.
+
+    Raises:
+        TrialFailure: a value is not a number or beyond `LARGEST`, or there are too many or too long
+            names ("missing_metric").
+    """
+    if len(metrics) > MAX_METRICS:
+        raise TrialFailure(
+            "missing_metric", f"at most {MAX_METRICS:,} metrics are kept, got {len(metrics):,}"
+        )
+    numbers = {}
+    for key, value in metrics.items():
+        name = str(key)
+        if len(name) > MAX_NAME:
+            raise TrialFailure(
+                "missing_metric",
+                f"a metric's name has at most {MAX_NAME} characters, got {len(name):,}",
+            )
+        try:
+            numbers[name] = number = number_of(value)
+        except Exception as error:  # of any kind, from a type of the objective
+            raise TrialFailure(
+                "missing_metric", f"metric {name!r} must be a number, got {described(value)}"
+            ) from error
+        if name in LARGEST and not 0 <= number <= LARGEST[name]:
+            raise TrialFailure(
+                "missing_metric",
+                f"metric {name!r} must be a number from 0 to {LARGEST[name]:.3g}, got {number:g}; "
+                "if it means something else, give it another name",
+            )
+    return numbers
+
+
+def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
+    """The metrics that an objective has returned.
+
+    Args:
+        result: a mapping of numbers, None for no metrics or, with one goal, the goal's value.
+        goals: names of their metrics.
+
+    Raises:
+        WrongReturn: it is something else.
+    """
+    if result is None:
+        return {}
+    named = result if isinstance(result, Mapping) else {}
+    if not named and len(goals) == 1 and not isinstance(result, bool | list | tuple | Mapping):
+        named = {goals[0]: result}
+    try:
+        if named or isinstance(result, Mapping):
+            return numbers_of(named)
+    except TrialFailure as error:
+        if isinstance(result, Mapping):
+            raise WrongReturn(error.kind, error.message) from error
+    raise WrongReturn(
+        "missing_metric", f"the objective returned {described(result)}. {what_to_return(goals)}"
+    )
+
+
+def what_to_return(goals: Sequence[str]) -> str:
+    """How an objective says the values of its goals."""
+    some = ", ".join(f"{name!r}: {_variable(name)}" for name in goals) or "'loss': loss"
+    number = f"the number itself (return {_variable(goals[0])}) or " if len(goals) == 1 else ""
+    return f"Return {number}a dict with a number for each goal: return {{{some}}}"
+
+
+def _variable(metric: str) -> str:
+    """A name for the metric's value in Python."""
+    return metric if metric.isidentifier() else "value"
