@@ -99,7 +99,7 @@ def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
     return {
         "params": [params for params, _ in rows],
         "losses": {
-            goal.metric: [None if v[i] is None else goal.loss(v[i]) for _, v in rows]
+            goal.metric: [None if (one := v[i]) is None else goal.loss(one) for _, v in rows]
             for i, goal in enumerate(spec.goals)
         },
     }

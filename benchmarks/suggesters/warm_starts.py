@@ -5,9 +5,10 @@
     python benchmarks/suggesters/warm_starts.py --part subset --table
 
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
-from random configurations with the losses of these sweeps. `bayes+former` does as `--transfer` did:
-three best configurations, and a prior around the best 15%. `bayes+known` has knowledge of
+from random configurations with the losses of these sweeps. `bayes+known` has knowledge of
 parameters that was learned without the data set, `bayes+unknown` without the family of models.
+`~RULE` at the end flips a rule of the policy. Rows of `bayes+former` are best configurations and
+prior alone, those of `bayes+related` in the same code are configurations and `earlier_means`.
 Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
 `held_out.py`.
 """
@@ -27,13 +28,12 @@ from benchmarks.suggesters import held_out  # first: it sets the number of threa
 import numpy as np  # isort: skip
 
 from automl.core.goals import parse_goals
-from automl.core.trial import Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.user_prior import best_of, prior_from_best
 from benchmarks.common import store
 from benchmarks.common.options import benchmark_parser
+from benchmarks.suggesters.contestants import policy_of
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
 from benchmarks.suggesters.fingerprint import present_fingerprint
 from benchmarks.suggesters.held_out import KEYS, Judged
@@ -42,7 +42,7 @@ from benchmarks.suggesters.suggesters import one_thread
 from search_spaces import Space
 
 ROWS: Final = store.RESULTS / "warm_starts.jsonl"
-CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated", "bayes+former")
+CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated")
 SEEDS: Final = 3
 
 
@@ -57,24 +57,6 @@ def unrelated(sweep: EarlierSweep, space: Space) -> EarlierSweep:
     return EarlierSweep(sweep.name, space.sample(rng, len(sweep.params)), sweep.losses)
 
 
-class FormerTransfer(BayesSuggester):
-    """`bayes` after three best configurations, with a prior around the best of earlier sweeps."""
-
-    def __init__(self, space: Space, sweeps: Sequence[EarlierSweep], seed: int) -> None:
-        good = [best_of(sweep, "loss") for sweep in sweeps]
-        self.first = [params for each in zip(*good, strict=True) for params in each][:3]
-        beliefs = prior_from_best(space, [params for each in good for params in each])
-        context = SearchContext(Domain(space), beliefs)
-        super().__init__(space, parse_goals("minimize loss"), seed=seed, context=context)
-
-    def suggest(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
-    ) -> list[Any]:
-        if len(history) < len(self.first):
-            return [self.space.complete(self.first[len(history)])]
-        return super().suggest(history, pending, count)
-
-
 def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:
     """The contestant of one run.
 
@@ -83,12 +65,10 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
     """
     goals = parse_goals("minimize loss")
     like = [p for p in listed if family(p) == family(problem) and p.name != problem.name]
-    kind = name.partition("+")[2]
+    kind = name.partition("~")[0].partition("+")[2]
     sweeps: list[EarlierSweep] = []
-    if kind in ("related", "unrelated", "former"):
+    if kind in ("related", "unrelated"):
         sweeps = [earlier_sweep(other) for other in like]
-    if kind == "former":
-        return FormerTransfer(problem.space, sweeps, seed)
     if kind == "unrelated":
         sweeps = [unrelated(sweep, problem.space) for sweep in sweeps]
     knowledge = {}
@@ -98,7 +78,8 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
             left = [p for p in left if family(p) != family(problem)]
         knowledge = learn([(p.space, earlier_sweep(p)) for p in left])
     context = SearchContext(Domain(problem.space), earlier=sweeps, knowledge=knowledge)
-    return BayesSuggester(problem.space, goals, seed=seed, context=context)
+    policy = policy_of(name)
+    return BayesSuggester(problem.space, goals, seed=seed, context=context, policy=policy)
 
 
 def measure(

@@ -18,7 +18,7 @@ import numpy as np
 
 from automl.core import Goal
 from automl.suggesters.base import EarlierSweep
-from search_spaces import Choice, Space
+from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value
 
 from .data import Array
@@ -114,5 +114,6 @@ def _unit(parameter: Parameter, value: Value | None) -> float | None:
         return math.nan
     if isinstance(parameter, Choice):
         return parameter.to_unit(value) if value in parameter.choices else None
+    assert isinstance(parameter, Float | Int)
     known = isinstance(value, int | float) and parameter.low <= value <= parameter.high
     return parameter.to_unit(value) if known else None

@@ -69,7 +69,7 @@ class Surrogates:
                 seed,
                 policy,
                 goal=True,
-                earlier=known.trend if known else None,
+                earlier=known.trend if known and policy.earlier_means else None,
             )
             for goal, known in zip(goals, self.earlier, strict=True)
         ]
