@@ -80,7 +80,8 @@ def sweep(
 
     Args:
         objective: called with a trial (`trial.params`, `trial.report(step=..., **metrics)`, which
-            returns False if the trial should end); returns a dict of metrics.
+            returns False if the trial should end); returns a dict of metrics or, with one goal,
+            its value.
         space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
             `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.

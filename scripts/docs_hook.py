@@ -1,21 +1,26 @@
 """A hook of mkdocs: fills in what a page of the reference takes from the program.
 
 `<!-- commands -->` becomes the help of every verb, `<!-- keys -->` every key of a configuration.
+Their texts are in `automl/actions` and in `automl/core/spec.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
 from typing import Any
 
 import click
 
 from automl.cli import COMMANDS, cli
-from automl.config import reference
+from automl.config import entries
+from automl.core.keys import Key
+from automl.core.spec import KEYS
 
 
 def fill(markdown: str) -> str:
     """The page with the generated parts."""
-    for mark, text in (("commands", commands), ("keys", reference.markdown)):
+    for mark, text in (("commands", commands), ("keys", settings)):
         comment = f"<!-- {mark} -->"
         if comment in markdown:
             markdown = markdown.replace(comment, text())
@@ -43,6 +48,45 @@ def sections(command: click.Command, name: str, parent: click.Context) -> list[s
             for verb, part in command.commands.items():
                 found += sections(part, verb, inner)
     return found
+
+
+def parts_of(name: str) -> Mapping[str, Key]:
+    """The keys below a key."""
+    return entries.KEYS if name == "space" else KEYS[name].kind.keys
+
+
+def all_keys() -> dict[str, Key]:
+    """Every key: `goals`, `budget.trials`, `space.low` and so on."""
+    below = {f"{name}.{part}": key for name in KEYS for part, key in parts_of(name).items()}
+    return {**KEYS, **below}
+
+
+def default_of(key: Key) -> str:
+    """The default of a key, for a person; `required` if there is none."""
+    if key.words or key.default is MISSING:
+        return key.words or "required"
+    if callable(key.default) or key.default in (None, "", ()):
+        return "none"
+    return f"`{key.default}`"
+
+
+def settings() -> str:
+    """Every key of a configuration: a heading for each, a table of the keys below it."""
+    lines: list[str] = []
+    for name, key in KEYS.items():
+        lines += [f"### `{name}`", "", key.meaning, "", f"- Type: {key.kind.words}"]
+        lines += [f"- Default: {default_of(key)}", "", "```yaml", key.example, "```", ""]
+        if parts := parts_of(name):
+            lines += [*_table(parts), ""]
+    return "\n".join(lines)
+
+
+def _table(parts: Mapping[str, Key]) -> Iterator[str]:
+    yield "| key | type | default | meaning | example |"
+    yield "|---|---|---|---|---|"
+    for name, key in parts.items():
+        cells = key.kind.words, default_of(key), key.meaning, f"`{key.example}`"
+        yield f"| `{name}` | {' | '.join(cells)} |"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

@@ -113,8 +113,8 @@ def photograph(running: Any, server: StudioServer, state: str, out: Path) -> Non
             page.wait_for_selector("body[data-ready]")
             page.wait_for_selector("#connection.live")
             ready = next((one for end, one in READY.items() if path.endswith(end)), None)
-            if ready or "/compare" in path:
-                page.wait_for_selector(ready or "[data-known]", timeout=300_000)
+            if ready:
+                page.wait_for_selector(ready, timeout=300_000)
             page.wait_for_timeout(400)
             keep(page, out / f"{state}-{name}-{view}.png")
         page.close()

@@ -18,7 +18,7 @@ from search_spaces.hints import TRIAL, no_attribute
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .numbers import numbers_of
+from .functions.numbers import numbers_of
 from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from search_spaces.hardware import memory_limit
 
 from .context import Context, Stopped
 from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
-from .numbers import LARGEST, WrongReturn, returned, what_to_return
+from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
 
 if TYPE_CHECKING:

@@ -67,12 +67,15 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
     """Show the live view until the sweep ends or Ctrl-C is pressed."""
     from automl.report.terminal_view import view
 
+    follower = ledger.follow(sweep)
     with view() as show:
         try:
-            show(snapshot := ledger.snapshot(sweep, condensed=True))
-            while snapshot.state == "running":
+            while True:
+                follower.refresh()
+                show(snapshot := follower.snapshot())
+                if snapshot.state != "running":
+                    return
                 time.sleep(interval)
-                show(snapshot := ledger.snapshot(sweep, condensed=True))
         except KeyboardInterrupt:
             return
 
@@ -105,7 +108,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one."""
     from automl.report.confirmations import read
 
-    snapshot, confirmation = ledger.snapshot(sweep, condensed=True), read(ledger, sweep)
+    snapshot = ledger.snapshot(sweep, condensed=True)
+    confirmation = read(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 
-def report(ledger: Ledger, sweep: str, output: str | None, ax: bool) -> None:
+def report(ledger: Ledger, sweep: str, output: str | None) -> None:
     """Write the report of a sweep as an HTML file."""
     from automl.report.page import save
     from automl.report.record import Record
 
     path = Path(output or f"{sweep}.html")
-    save(Record.read(ledger, sweep), path, ax=ax)
+    save(Record.read(ledger, sweep), path)
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 

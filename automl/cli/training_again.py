@@ -53,7 +53,7 @@ def confirm(
             options |= {"summary": False, "resume": True, "as_json": as_json}
             if status := run_sweep(again, ledger, typed, function, **options):
                 return status
-        confirmation = confirmations.read(ledger, sweep)
+        confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
     if as_json:

@@ -4,13 +4,12 @@ import ast
 from pathlib import Path
 
 from automl.core.names import NAME
+from automl.core.text import yaml_scalar
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware, detect
-from search_spaces.parameters import Parameter, Value
+from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
-
-from .scalars import plain_scalar
 
 PREAMBLE = """\
 # {summary}
@@ -140,17 +139,17 @@ def _metrics(function: ast.FunctionDef) -> list[str]:
 def _entry(parameter: Parameter) -> str:
     """A line of `space:` for a declared parameter."""
     if isinstance(parameter, Choice):
-        text = f"[{', '.join(map(_scalar, parameter.choices))}]"
+        text = f"[{', '.join(map(yaml_scalar, parameter.choices))}]"
     else:
         assert isinstance(parameter, Float | Int)
         fields = {"log": "true" if parameter.log else "", "step": _step(parameter)}
         more = "".join(f", {key}: {value}" for key, value in fields.items() if value)
-        text = f"{{low: {_scalar(parameter.low)}, high: {_scalar(parameter.high)}{more}}}"
+        text = f"{{low: {yaml_scalar(parameter.low)}, high: {yaml_scalar(parameter.high)}{more}}}"
     notes = (
         [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
     )
     if parameter.has_default:
-        notes.insert(0, f"default {_scalar(parameter.default)}")
+        notes.insert(0, f"default {yaml_scalar(parameter.default)}")
     if parameter.when:
         notes.append(
             "when "
@@ -160,17 +159,4 @@ def _entry(parameter: Parameter) -> str:
 
 
 def _step(parameter: Float | Int) -> str:
-    return _scalar(parameter.step) if "step" in parameter.domain() else ""
-
-
-def _scalar(value: Value) -> str:
-    """A value as YAML that reads back as the same value."""
-    if value is None:
-        return "null"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_scalar, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return value if NAME.fullmatch(value) and plain_scalar(value) == value else f'"{value}"'
-    return repr(value)
+    return yaml_scalar(parameter.step) if "step" in parameter.domain() else ""

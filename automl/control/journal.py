@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -58,6 +59,7 @@ class Journal(SweepWriter):
         self._dispatcher: Dispatcher | None = None
         self._shown_state = "running"
         self._effects: list[Callable[[], None]] = []
+        self._events: list[SweepEvent] = []  # since the sweep was shown last
         self._committed = self._shown = -math.inf
         self._num_commits, self._commit_seconds = 0, 0.0
         self._oldest = math.inf  # when the oldest event that is not committed came
@@ -75,6 +77,7 @@ class Journal(SweepWriter):
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes none."""
         trial = super().apply(event)
+        self._events.append(event)
         if self._recorder.uncommitted:
             self._oldest = min(self._oldest, time.monotonic())
         if trial is not None:
@@ -157,8 +160,9 @@ class Journal(SweepWriter):
     def _show(self, changed: bool) -> None:
         if changed or time.monotonic() - self._shown > SHOW_SECONDS:
             self._shown = time.monotonic()
+            events, self._events = self._events, []
             if self._on_change:
-                self._on_change(self.snapshot())
+                self._on_change(replace(self.snapshot(), events=events))
 
     def _status(self, num_seconds: int) -> dict[str, Any]:
         """State that is not in the events, with the durations of the latest suggestions."""

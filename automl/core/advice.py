@@ -11,6 +11,7 @@ from .trial import Trial
 FILES: Final = "files"  # key of a trial's details: see `workers.command.changes`
 BUFFERED: Final = "buffered"  # key of a trial's details: how many reports came at its end
 MAX_PAIRS: Final = 16  # earlier trials that one is compared with
+END_SHARE: Final = 0.1  # of a trial's time is its end
 _VARYING: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 
 
@@ -44,26 +45,35 @@ def advice(trials: Iterable[Trial], ignored: Collection[str] = ()) -> list[str]:
 def _shared(trials: list[Trial], ignored: Collection[str]) -> Iterator[tuple[str, int, int]]:
     """Files that overlapping trials seem to write, with the numbers of the trials.
 
-    A file counts if it has changed while the first ran, and again after that had ended. It does
-    not if others are named like it but for a number: each trial has its own then.
+    If each trial had files of its own, there would be at least as many of a kind as trials. A file
+    counts if there are fewer, and it has changed at the end of the first trial or later: that is no
+    file that a person has edited.
     """
     runs = [(trial.number, trial.details[FILES]) for trial in trials if FILES in trial.details]
     runs.sort(key=lambda run: run[1]["ended"])
+    of_kind: dict[str, set[str]] = {}
+    num_trials: dict[str, int] = {}
     for place, (second, later) in enumerate(runs):
+        folder = later["place"].partition(":")[2]
+        changed = [path for path in later["changed"] if f"{folder}/{path}" not in ignored]
+        for kind in {_kind(path) for path in changed}:
+            num_trials[kind] = num_trials.get(kind, 0) + 1
+        for path in changed:
+            of_kind.setdefault(_kind(path), set()).add(path)
         for first, earlier in runs[max(0, place - MAX_PAIRS) : place]:
-            if earlier["place"] != later["place"] or later["began"] >= earlier["ended"]:
-                continue
-            folder = later["place"].partition(":")[2]
-            for path in _written_by_both(earlier, later):
-                if f"{folder}/{path}" not in ignored:
-                    yield path, min(first, second), max(first, second)
+            if earlier["place"] == later["place"] and later["began"] < earlier["ended"]:
+                for path in sorted(changed):
+                    few = len(of_kind[_kind(path)]) < num_trials[_kind(path)]
+                    if few and _is_of_both(path, earlier, later):
+                        yield path, min(first, second), max(first, second)
 
 
-def _written_by_both(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Iterator[str]:
-    alike: dict[str, set[str]] = {}
-    for path in (*earlier["changed"], *later["changed"]):
-        alike.setdefault(_VARYING.sub("#", path), set()).add(path)
-    for path, at in sorted(later["changed"].items()):
-        again = at > earlier["ended"] and path in earlier["changed"]
-        if again and len(alike[_VARYING.sub("#", path)]) == 1:
-            yield path
+def _kind(path: str) -> str:
+    """What files that differ by trial have in common: the folder and the suffix."""
+    folder, _, name = path.rpartition("/")
+    return f"{_VARYING.sub('#', folder)}/{name.partition('.')[2]}"
+
+
+def _is_of_both(path: str, earlier: Mapping[str, Any], later: Mapping[str, Any]) -> bool:
+    end = earlier["ended"] - END_SHARE * (earlier["ended"] - earlier["began"])
+    return path in earlier["changed"] and later["changed"][path] >= end

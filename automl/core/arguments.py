@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar, cast
 
 from automl.errors import TrialFailure, UsageError
 from search_spaces.validation import show
-from workers.numbers import numbers_of
+from workers.functions.numbers import numbers_of
 from workers.protocol import Metric
 
 MAX: Final = 2**63 - 1
@@ -122,7 +122,7 @@ def listed(name: str, value: Any, kinds: type | tuple[type, ...], words: str) ->
 
 
 def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Values of metrics by name, as `workers.numbers` bounds them."""
+    """Values of metrics by name, as `workers.functions.numbers` bounds them."""
     try:
         return numbers_of({text("a metric's name", name): one for name, one in metrics.items()})
     except TrialFailure as error:

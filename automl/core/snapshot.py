@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import ranking
 from .budget import Budget
+from .events import Begun, Ended, Moved, SweepEvent, TrialEvent
 from .goals import Constraint, Goal
 from .spec import SweepSpec
 from .trial import AGENT, Trial, TrialState
@@ -47,8 +48,10 @@ class Snapshot:
         activity: of the controller, in its own process; elsewhere nothing is known of it.
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
+        reason: why it does not run any more; "" while it runs, and if that is not known.
+        share: of the budget that is used, from 0 to 1; None without a limit.
+        events: that came since the snapshot before, for those who follow the sweep.
         spec: of the sweep; None if it is not known.
-        reason: why it has ended; "" if it has not.
         values: of finished trials for the first goal, by number, if they are known.
     """
 
@@ -67,6 +70,8 @@ class Snapshot:
     activity: Activity = Activity()
     brief: bool = False
     dashboard: str = ""
+    share: float | None = None
+    events: Sequence[SweepEvent] = ()
     spec: SweepSpec | None = None
     reason: str = ""
     values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
@@ -80,6 +85,8 @@ class Snapshot:
             seconds: of the sweep so far; status: further fields.
         """
         spec = state.spec
+        is_limited = spec.budget.spent() is not None
+        share = state.use.spent(seconds, len(state.index.known)) if is_limited else None
         return cls(
             spec.name,
             shown,
@@ -88,8 +95,9 @@ class Snapshot:
             spec.constraints,
             spec.budget,
             seconds,
+            reason="" if shown == "running" else state.reason,
+            share=share,
             spec=spec,
-            reason=state.reason,
             values=state.values,
             **status,
         )
@@ -121,6 +129,21 @@ class Snapshot:
             return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
         return spec is not None and spec.workload is None and not spec.command
+
+    @property
+    def changed(self) -> list[Trial]:
+        """The trials that `events` have changed, as they are now, by number."""
+        numbers = {event.trial for event in self.events if isinstance(event, TrialEvent)}
+        return [self.trials[number] for number in sorted(numbers)]
+
+    @property
+    def transitions(self) -> list[tuple[Trial, TrialState]]:
+        """Each trial that `events` bring into another state, as it is now, and that state."""
+        return [
+            (self.trials[one.trial], TrialState.RUNNING if isinstance(one, Begun) else one.state)
+            for one in self.events
+            if isinstance(one, Begun | Ended | Moved)
+        ]
 
     def in_state(self, *states: TrialState) -> list[Trial]:
         """The trials that are in one of these states."""

@@ -1,12 +1,12 @@
 """Formats values for the live view, the summary, tables and JSON."""
 
+import json
 import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from .curve import LearningCurve
 from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
@@ -19,7 +19,10 @@ _PROGRAM_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the program, its options "
     "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
 )
+T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -53,6 +56,19 @@ def json_data(value: Any) -> Any:
     return str(value)
 
 
+def yaml_scalar(value: Any) -> str:
+    """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        is_plain = _WORD.fullmatch(value) and value.lower() not in _NO_TEXT
+        return value if is_plain else json.dumps(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "e" not in text or "." in text else text.replace("e", ".0e")
+    return str(value) if isinstance(value, int) else json.dumps(value)
+
+
 def number(value: Any, digits: int = 4) -> str:
     """A value with 4 significant digits, or with more."""
     if isinstance(value, list | tuple):
@@ -68,10 +84,10 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def sweep_state(snapshot: Snapshot) -> str:
-    """The state of a sweep in words: one that agents serve is not interrupted."""
+    """The state of a sweep in words, with the reason: one that agents serve is not interrupted."""
     if snapshot.state == "interrupted" and snapshot.for_agents:
         return "no controller; agents may ask"
-    return snapshot.state
+    return f"{snapshot.state} ({snapshot.reason})" if snapshot.reason else snapshot.state
 
 
 def duration(seconds: float) -> str:
@@ -232,6 +248,18 @@ def failure_text(trials: Iterable[Trial]) -> str:
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 
+def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
+    """`12 completed`, `3 infeasible`, `2 failed (2 out of memory)`.
+
+    Args:
+        counts: of the sweep's `Standings`; empty to leave out all but the failures.
+    """
+    shown = ("running", "completed", "infeasible", "stopped", "paused")
+    found = [f"{counts[word]} {word}" for word in shown if counts.get(word)]
+    failed = failure_text(snapshot.trials)
+    return [*found, failed] if failed else found
+
+
 def reasons(failed: Iterable[Trial]) -> str:
     """A line for each kind of failure, with the message of the first such trial."""
     first: dict[str, Trial] = {}
@@ -243,28 +271,18 @@ def reasons(failed: Iterable[Trial]) -> str:
     )
 
 
-def best_so_far(snapshot: Snapshot) -> list[float]:
-    """Best value of the first goal after each finished trial, in the order in which they ended."""
-    goal = snapshot.goals[0]
-    ended = sorted(
-        (trial for trial in snapshot.trials if trial.state.finished),
-        key=lambda trial: (trial.ended is None, trial.ended or 0.0, trial.number),
-    )
-    curve = LearningCurve(goal)
-    for trial in ended:
-        value = goal_value(trial, snapshot)
-        if value is not None or len(curve):
-            curve.add({} if value is None else {goal.metric: value})
-    return [goal.loss(point.lowest) for point in curve]
+def thinned(items: Sequence[T], most: int) -> Sequence[T]:
+    """At most this many of the items, evenly spaced, the last among them."""
+    if len(items) <= most:
+        return items
+    return [items[(i + 1) * len(items) // most - 1] for i in range(most)]
 
 
 def sparkline(values: Sequence[float], width: int, *, maximize: bool) -> str:
     """Values as a row of at most `width` blocks; the best value is the highest."""
     if not values or width < 1:
         return ""
-    if len(values) > width:
-        values = [values[(i + 1) * len(values) // width - 1] for i in range(width)]
-    values = [min(max(value, -1e307), 1e307) for value in values]  # their differences are finite
+    values = [min(max(value, -1e307), 1e307) for value in thinned(values, width)]
     low, high = min(values), max(values)
     heights = [(value - low) / (high - low) if high > low else 0.5 for value in values]
     return "".join(BLOCKS[round((h if maximize else 1 - h) * (len(BLOCKS) - 1))] for h in heights)

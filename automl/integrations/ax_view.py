@@ -5,8 +5,6 @@ client.compute_analyses()
 client.get_best_parameterization()
 """
 
-import json
-import warnings
 from typing import Any, Protocol
 
 from automl.core import Snapshot, Trial, TrialState, ranking
@@ -55,31 +53,6 @@ def experiment(sweep: Swept | Snapshot) -> Any:
         if trial.state.finished or trial.state is TrialState.RUNNING:
             _attach(client, snapshot, space, trial)
     return client
-
-
-def surfaces(sweep: Swept | Snapshot) -> list[dict[str, Any]]:
-    """Ax's plots of the first goal over the most important parameters and pairs, as plotly data.
-
-    Ax fits its own model, which takes tens of seconds.
-
-    Raises:
-        UsageError: Ax makes no plot, because the trials are too few or all alike.
-    """
-    from ax.analysis.plotly.plotly_analysis import PlotlyAnalysisCard
-    from ax.analysis.plotly.top_surfaces import TopSurfacesAnalysis
-
-    client = experiment(sweep)
-    snapshot = sweep if isinstance(sweep, Snapshot) else sweep.snapshot
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        analysis = TopSurfacesAnalysis(metric_name=snapshot.goals[0].metric, top_k=4)
-        cards = client.compute_analyses(analyses=[analysis], display=False)
-    found = [
-        card for group in cards for card in group.flatten() if isinstance(card, PlotlyAnalysisCard)
-    ]
-    if not found:
-        raise UsageError("Ax can make no plot of these trials: they are too few, or all alike")
-    return [{"title": card.title, **json.loads(card.blob)} for card in found]
 
 
 def _attach(client: Any, snapshot: Snapshot, space: Space, trial: Trial) -> None:

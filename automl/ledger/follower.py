@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from automl.core import Command, Snapshot, SweepState
+from automl.core import Command, Snapshot, SweepEvent, SweepState
 from automl.core.ranking import condensed
 from automl.errors import StoreError
 
@@ -39,6 +39,7 @@ class Follower:
         state: of the sweep.
         lease: of the process that holds the sweep or held it last; None if nobody has.
         created: seconds since 1970.
+        events: that the latest `refresh` has read, if it did not read all of them.
         epoch: grows if the sweep was replaced by another one of its name, or mended.
     """
 
@@ -52,6 +53,7 @@ class Follower:
         self.lease: LeaseRow | None = None
         self.created = 0.0
         self._commands: deque[Command] | None = None  # once somebody asks
+        self.events: list[SweepEvent] = []
         self.epoch = 0
 
     @property
@@ -66,7 +68,7 @@ class Follower:
         status: dict[str, Any] = {}  # further facts of the controller that runs
         if lease and shown == "running":
             status = json.loads(lease["status"])
-        return Snapshot.of(self.state, shown, seconds, **status)
+        return Snapshot.of(self.state, shown, seconds, events=tuple(self.events), **status)
 
     @property
     def commands(self) -> Sequence[Command]:
@@ -95,6 +97,7 @@ class Follower:
 
     def _read(self, connection: Connection, sweep: Sweep) -> Sequence[int]:
         self.created = sweep.created
+        self.events = []
         self.lease = read_lease(connection, sweep.id)
         last = last_place(connection, sweep)
         if self._sweep == sweep.id:
@@ -111,6 +114,7 @@ class Follower:
     def _read_new(self, connection: Connection, sweep: Sweep) -> Sequence[int]:
         changed: set[Any] = set()
         for records, place in records_after(connection, sweep, self._place):
+            self.events += (record.event for record in records)
             for record in records:
                 if isinstance(record.event, Command):
                     if self._commands is not None:
@@ -126,6 +130,7 @@ class Follower:
 
     def _read_all(self, connection: Connection, sweep: Sweep) -> None:
         self.epoch += 1
+        self.events = []
         self.state, self._place = read_state(connection, sweep, condensed=not self._whole)
         self._condense(range(len(self.state.trials)))
         self._commands = None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,7 +33,7 @@ def padded(low: float, high: float) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class AxisRange:
-    """The range of an axis; values beyond it are drawn at its edge.
+    """The range of an axis. The page draws values beyond it as triangles at its edge.
 
     Args:
         low, high: of the axis; log: whether it is logarithmic.
@@ -43,7 +44,9 @@ class AxisRange:
     log: bool = False
 
     @classmethod
-    def of(cls, values: Iterable[float], *, log: bool = True) -> AxisRange:
+    def of(
+        cls, values: Iterable[float], *, log: bool = True, spread: float = math.inf
+    ) -> AxisRange:
         """The range of all values but those that are far out, more than three interquartile ranges.
 
         The fences are Tukey's ("Exploratory Data Analysis", 1977). The axis is logarithmic if all
@@ -53,14 +56,16 @@ class AxisRange:
 
         Args:
             log: whether the axis may be logarithmic.
+            spread: largest over smallest value from which it is, if all are positive.
         """
         known = np.array([clipped(value) for value in values if np.isfinite(value)], dtype=float)
         if not len(known):
             return cls(0.0, 1.0)
         low, high, beyond = _fenced(known, 10.0**FAR_OUT * abs(float(np.median(known))))
-        if log and beyond and known.min() > 0:
+        is_spread = low > 0 and high > spread * low
+        if log and (beyond or is_spread) and known.min() > 0:
             first, last, fewer = _fenced(np.log10(known), FAR_OUT)
-            if fewer < beyond:
+            if fewer < beyond or is_spread:
                 first, last = padded(first, last)
                 return cls(10.0 ** max(first, -300.0), 10.0 ** min(last, 307.0), log=True)
         return cls(*padded(low, high))
@@ -74,24 +79,6 @@ class AxisRange:
     def inside(self, values: Iterable[float]) -> list[float]:
         """The values, those beyond the range at its edge."""
         return [min(max(value, self.low), self.high) for value in values]
-
-    def beyond(self, value: float) -> bool:
-        """Whether a value is drawn at the edge."""
-        return not self.low <= value <= self.high
-
-    def symbols(self, values: Sequence[float], usual: str = "circle") -> list[str]:
-        """A marker for each value: a triangle for those beyond the range."""
-        return [
-            "triangle-up" if value > self.high else "triangle-down" if value < self.low else usual
-            for value in values
-        ]
-
-    def note(self, values: Iterable[float]) -> str:
-        """A sentence about the values beyond the range; "" if there are none."""
-        count = sum(map(self.beyond, values))
-        if not count:
-            return ""
-        return f" {count} value{'s' * (count != 1)} beyond the axis: triangles at its edge."
 
     def axis(self, axis: dict[str, Any]) -> dict[str, Any]:
         """An axis of plotly with this range."""

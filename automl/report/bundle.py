@@ -8,8 +8,6 @@ from importlib import resources
 from string import Template
 from typing import Final
 
-from automl.errors import UsageError
-
 MODULES: Final = (
     "format.js",
     "dom.js",
@@ -29,31 +27,24 @@ _EXPORT: Final = re.compile(
 )
 
 
-def page(
-    title: str, body: Sequence[str], navigation: str = "", *, bare: bool = False, ax: bool = False
-) -> str:
+def page(title: str, body: Sequence[str], opening: Sequence[str] = ()) -> str:
     """The file.
 
     Args:
-        title, body, navigation: as HTML.
-        bare: whether it is a part of another page.
-        ax: whether figures need plotly, which is then a part of the file.
-
-    Raises:
-        UsageError: plotly is needed and not installed.
+        title, body: as HTML.
+        opening: what comes before the body: the header and the contents; none if the page is a
+            part of another one.
     """
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     parts = {
         "title": title,
-        "kind": "bare" if bare else "whole",
+        "kind": "whole" if opening else "bare",
         "css": asset("theme.css") + asset("report.css"),
         "js": script,
-        "navigation": navigation,
+        "opening": "\n".join(opening),
         "body": "\n".join(body),
-        "plotly": f"<script>{plotly_js()}</script>" if ax else "",
-        # plotly makes functions of text and styles; our own scripts do not need that.
-        "scripts": "'unsafe-inline' 'unsafe-eval'" if ax else f"'sha256-{digest}'",
+        "digest": digest,
     }
     return Template(asset("report.html")).substitute(parts)
 
@@ -61,20 +52,6 @@ def page(
 def asset(name: str) -> str:
     """The text of a file in `assets`."""
     return (resources.files("automl.report") / "assets" / name).read_text(encoding="utf-8")
-
-
-def plotly_js() -> str:
-    """The JavaScript of plotly.
-
-    Raises:
-        UsageError: plotly is not installed.
-    """
-    try:
-        from plotly.offline import get_plotlyjs
-    except ModuleNotFoundError as error:
-        raise UsageError("plots by Ax need plotly: install automl[report]") from error
-    # A closing tag inside the script would end it.
-    return str(get_plotlyjs()).replace("</script", "<\\/script")
 
 
 def _script() -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from automl.core import Snapshot, Trial, TrialState, text
-from automl.core.metrics import CONTROLLER_METRICS, warmup
+from automl.core.metrics import warmup
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Params
 
@@ -24,7 +24,6 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _too_few(snapshot, space)
     yield from _failing(snapshot, space)
     yield from _skipped(snapshot)
-    yield from _warmup(snapshot, best)
 
 
 def warmed_up(name: str, one: Trial, other: Trial) -> bool:
@@ -32,18 +31,6 @@ def warmed_up(name: str, one: Trial, other: Trial) -> bool:
     values = [trial.metrics.get(name) for trial in (one, other)]
     cost = max(warmup(name, trial.details) for trial in (one, other))
     return None not in values and 0 < abs(values[0] - values[1]) <= cost  # type: ignore[operator]
-
-
-def _warmup(snapshot: Snapshot, best: Trial) -> Iterator[str]:
-    """Metrics of the controller in which the best cannot be compared with trial 0."""
-    first = snapshot.trials[0]
-    names = [m.name for m in CONTROLLER_METRICS if warmed_up(m.name, best, first)]
-    if names:
-        cold = max((best, first), key=lambda trial: warmup(names[0], trial.details))
-        yield (
-            f"trial {cold.number} imported modules, so its first uses of them took time and memory:"
-            f" trials {first.number} and {best.number} cannot be compared in {' and '.join(names)}"
-        )
 
 
 def _directions(snapshot: Snapshot) -> Iterator[str]:

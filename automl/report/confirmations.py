@@ -156,16 +156,12 @@ def candidates(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
     return list(found.values())[:count]
 
 
-def read(ledger: Ledger, sweep: str) -> Confirmation | None:
+def read(ledger: Ledger, snapshot: Snapshot) -> Confirmation | None:
     """The new runs of a sweep's best configurations; None if its present best has none."""
-    name = companion(sweep, KIND)
-    if not ledger.exists(name):
+    name, spec = companion(snapshot.sweep, KIND), snapshot.spec
+    if spec is None or not ledger.exists(name):
         return None
-    snapshot, again, space = (
-        ledger.snapshot(sweep),
-        ledger.snapshot(name),
-        ledger.spec(sweep).known_space,
-    )
+    again, space = ledger.snapshot(name, condensed=True), spec.known_space
     every = candidates(snapshot, space, len(snapshot.trials))
     originals = {identity(space, trial.params): trial for trial in every}
     runs: dict[Hashable, list[Trial]] = {}

@@ -2,38 +2,45 @@
 
 from html import escape as quoted
 
-from automl.core import Snapshot, text
+from automl.core import Snapshot, TrialState
+from automl.core.standings import Standings
 
-from . import bundle, summary
+from . import bundle
 from .figures import draw
 from .page import panel_html, table, trial_rows
 from .plotting import escape
 from .record import Record
-from .static_chart import static_chart
+from .summary import headline
+from .terminal_view import state_lines
 
-FIGURES = ("parallel", "pareto", "curves")  # those that need no surrogates, which take seconds
+FIGURES = (
+    "progress",
+    "parallel",
+    "pareto",
+    "curves",
+)  # those that need no surrogates, which take seconds
 FRAME_HEIGHT = 560  # pixels
 
 
 def card(snapshot: Snapshot) -> str:
-    """A sweep as HTML: the result, its course, the best trials, and figures to select trials in."""
+    """A sweep as HTML: the result, the best trials, and figures to select trials in."""
     return answer(snapshot) + frame(snapshot)
 
 
 def answer(snapshot: Snapshot, count: int = 5) -> str:
-    """The result, its course and the best trials."""
+    """The state, the result and the best trials; the first error if no trial has succeeded."""
     record = Record.of(snapshot)
+    lines = state_lines(snapshot, Standings.of(snapshot).counts())
+    state = "<br>".join(map(escape, lines if snapshot.state == "running" else lines[:1]))
+    found = f"<p><b>{escape(snapshot.sweep)}</b>: {state}<br>{escape(headline(snapshot))}</p>"
     scored = [trial for trial, _ in record.scored()]
+    if not scored:
+        failed = snapshot.in_state(TrialState.FAILED)[:1]
+        return found + "".join(f"<pre>{escape(t.traceback or t.message)}</pre>" for t in failed)
     rows = [(*row[:-2], row[-1]) for row in trial_rows(record, scored[:count])]
     metrics = (goal.metric for goal in snapshot.goals)
     header = ("trial", "state", *metrics, "time", "memory", "configuration")
-    time = text.duration(snapshot.seconds)
-    state = escape(f"{snapshot.sweep}: {snapshot.state}, {len(record.trials)} trials in {time}")
-    headline = escape(summary.headline(snapshot))
-    if not rows:
-        return f"<p><b>{state}</b><br>{headline}</p>"
-    chart = f'<div style="max-width:640px">{static_chart(record)}</div>'
-    return f"<p><b>{state}</b><br>{headline}</p>{chart}{table(header, rows)}"
+    return found + table(header, rows)
 
 
 def frame(snapshot: Snapshot) -> str:
@@ -47,7 +54,7 @@ def frame(snapshot: Snapshot) -> str:
         return ""
     name = escape(snapshot.sweep)
     body = ['<div class="panels">', *(part for one in panels for part in panel_html(one)), "</div>"]
-    page = quoted(bundle.page(name, body, bare=True))
+    page = quoted(bundle.page(name, body))
     return (
         f'<iframe title="Figures of {name}" sandbox="allow-scripts allow-downloads" '
         f'style="width:100%;height:{FRAME_HEIGHT}px;border:0" srcdoc="{page}"></iframe>'

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from automl.core import Snapshot, Trial, text
+from automl.core.standings import Standings
 from automl.core.text import json_data
 from automl.errors import UsageError
 
@@ -17,24 +18,20 @@ from .figures import ORDER, draw
 from .plotting import Panel, escape, rounded
 from .recipe import recipe
 from .record import Record
-from .static_chart import static_chart
 
 MAX_ROWS: Final = 200
 WIDE: Final = frozenset({"parallel", "dependence", "timeline"})  # panels over both columns
 
 
-def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = False) -> None:
+def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
     """Write the report; an existing file is replaced once the new one is complete.
 
-    Args:
-        ax: whether to add Ax's plots over two parameters, which take tens of seconds.
-
     Raises:
-        UsageError: the file cannot be written, or `ax` is true and plotly is not installed.
+        UsageError: the file cannot be written.
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
-    page = render(record, [surfaces(record)] if ax else ())
+    page = render(record)
     try:
         draft = target.parent / f".{target.name}.{uuid.uuid4().hex}"
         try:
@@ -46,27 +43,21 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str], *, ax: bool = F
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 
-def render(record: Record, more: Sequence[Panel] = ()) -> str:
+def render(record: Record) -> str:
     """The report as an HTML page.
 
-    The order of its sections: opening (result, certainty, chart), warnings, the best configuration,
-    the panels in the order of `figures.ORDER`, then `more` panels, setup, trials.
-
-    Args:
-        more: panels of figures that only plotly can draw.
-
-    Raises:
-        UsageError: plotly is needed for `more` and not installed.
+    Result, certainty and the course of the sweep come first; then the contents; then warnings, the
+    best configuration, the other panels in the order of `figures.ORDER`, setup, trials.
     """
     insights = insights_of(record)
-    panels = [draw(name, record, insights) for name in ORDER]
+    course, *panels = (draw(name, record, insights) for name in ORDER)
     body = [
-        *_opening(record, insights),
+        *_warnings(record, insights),
         '<div id="select" class="bar picked"></div>',
         '<div class="panels">',
         *_best(record),
+        *_front(record),
         *(part for panel in panels for part in panel_html(panel)),
-        *(part for panel in more for part in panel_html(panel, plotly=True)),
         *_setup(record),
         *_trials(record),
         "</div>",
@@ -74,38 +65,18 @@ def render(record: Record, more: Sequence[Panel] = ()) -> str:
         f'<script type="application/json" id="trials-data">{as_json(_data(record))}</script>',
     ]
     title = f"{escape(record.snapshot.sweep)}: report of a sweep"
-    return bundle.page(title, body, _navigation([*panels, *more]), ax=bool(more))
-
-
-def surfaces(record: Record) -> Panel:
-    """A panel of Ax's plots over one and two parameters, from Ax's own model."""
-    from automl.integrations import ax_view
-
-    caption = (
-        f"Slices and contours of {record.goal.metric} by Ax, which fits its own model: conditional "
-        "parameters are flattened and failed trials are left out. "
-        "A contour shows the effect of two parameters together."
-    )
-    figures = [
-        {
-            "data": found["data"],
-            "layout": {
-                **found["layout"],
-                "height": 440,
-                "title": {"text": escape(found["title"]), "font": {"size": 14}},
-            },
-        }
-        for found in ax_view.surfaces(record.snapshot)
+    opening = [
+        "<header>",
+        *_opening(record, insights),
+        *panel_html(course),
+        "</header>",
+        _navigation(panels),
     ]
-    return Panel("ax", "Two parameters together, by Ax", caption, tuple(figures))
+    return bundle.page(title, body, opening)
 
 
-def panel_html(panel: Panel, *, plotly: bool = False) -> Iterator[str]:
-    """A panel as HTML: a place for each figure, and its data.
-
-    Args:
-        plotly: whether its figures are drawn by plotly.
-    """
+def panel_html(panel: Panel) -> Iterator[str]:
+    """A panel as HTML: a place for each figure, and its data."""
     wide = panel.key in WIDE or len(panel.figures) > 2
     kind = "" if panel.figures else " empty"
     yield f'<section id="{panel.key}" class="panel{" wide" if wide else ""}{kind}">'
@@ -114,8 +85,7 @@ def panel_html(panel: Panel, *, plotly: bool = False) -> Iterator[str]:
     yield f'<div class="{"many" if many else "few"}">'
     for i, figure in enumerate(panel.figures):
         key, height = f"{panel.key}-{i}", figure["layout"]["height"]
-        engine = ' data-plotly="1"' if plotly else ""
-        yield f'<div class="figure" id="{key}" data-spec="{key}-spec"{engine} '
+        yield f'<div class="figure" id="{key}" data-spec="{key}-spec" '
         yield f'style="min-height:{height}px"></div>'
         yield f'<script type="application/json" id="{key}-spec">{as_json(figure)}</script>'
     yield "</div></section>"
@@ -123,7 +93,6 @@ def panel_html(panel: Panel, *, plotly: bool = False) -> Iterator[str]:
 
 def _navigation(panels: Sequence[Panel]) -> str:
     links = [
-        ("result", "Result"),
         ("recipe", "Best configuration"),
         *((panel.key, panel.title) for panel in panels if panel.figures),
         ("setup", "Setup"),
@@ -137,19 +106,19 @@ def _navigation(panels: Sequence[Panel]) -> str:
 def _opening(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     snapshot = record.snapshot
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"
-    failed = text.failure_text(record.trials)
-    yield f'<h1 id="result">{escape(snapshot.sweep)}</h1>'
+    outcomes = text.outcomes(snapshot, Standings.of(snapshot).counts())
     state = f"{snapshot.state}, {count} in {text.duration(snapshot.seconds)}"
-    yield f'<p class="soft">{escape(f"{state}, {failed}" if failed else state)}</p>'
+    yield f'<h1 id="result">{escape(snapshot.sweep)}</h1>'
+    yield f'<p class="soft">{escape(", ".join([state, *outcomes]))}</p>'
     yield f'<p class="headline">{escape(summary.headline(snapshot))}</p>'
     yield f'<p class="certainty">{escape(conclusion.certainty(record, insights))}</p>'
-    yield static_chart(record)
-    warnings = "".join(
-        f"<li>{escape(warning)}</li>" for warning in conclusion.warnings(record, insights)
-    )
-    if warnings:
+
+
+def _warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
+    found = "".join(f"<li>{escape(one)}</li>" for one in conclusion.warnings(record, insights))
+    if found:
         yield '<section class="panel warn warnings" id="warnings"><h2>Warnings</h2>'
-        yield f"<ul>{warnings}</ul></section>"
+        yield f"<ul>{found}</ul></section>"
 
 
 def _data(record: Record) -> dict[str, Any]:
@@ -201,22 +170,24 @@ def _best(record: Record) -> Iterator[str]:
 def _comparison(record: Record, best: Trial) -> str:
     """Parameters and metrics of the best trial and of trial 0."""
     first = record.trials[0]
-    rows = []
-    for name in record.space.parameters:
-        if name in best.params or name in first.params:
-            rows.append((name, *(text.number(t.params.get(name, "none")) for t in (best, first))))
-    for index, goal in enumerate(record.snapshot.goals):
-        values = [record.value(trial, index) for trial in (best, first)]
-        if values != [trial.metrics.get(goal.metric) for trial in (best, first)]:
-            shown = ("none" if value is None else text.number(value) for value in values)
-            rows.append((f"{goal.metric} (best report)", *shown))
-    for name in best.metrics:
-        cells = (
-            text.metric(name, t.metrics[name]) if name in t.metrics else "none"
-            for t in (best, first)
-        )
-        rows.append((f"{name} (reported)" if name in record.space.parameters else name, *cells))
-    return table(("", f"trial {best.number}, the best", "trial 0"), rows, numbers=(1, 2))
+    rows = [
+        *summary.compared_params(best, first, record.space),
+        *summary.compared_metrics(record.snapshot, best, first),
+    ]
+    return table(("", f"trial {best.number}, the best", "trial 0", "change"), rows, (1, 2, 3))
+
+
+def _front(record: Record) -> Iterator[str]:
+    """The configurations on the Pareto front, if there are several goals."""
+    front = record.snapshot.pareto[:MAX_ROWS]
+    if len(record.snapshot.goals) < 2 or not front:
+        return
+    names = [goal.metric for goal in record.snapshot.goals]
+    rows = [(*row[:1], *row[2 : 2 + len(names)], row[-1]) for row in trial_rows(record, front)]
+    numbers = range(1 + len(names))
+    found = table(("trial", *names, "configuration"), rows, tuple(numbers))
+    yield '<section id="front" class="panel"><h2>On the Pareto front</h2>'
+    yield f"{scrolled(found, 'Configurations on the Pareto front')}</section>"
 
 
 def _trials(record: Record) -> Iterator[str]:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import IO, Any, Final
 
 from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.standings import Standings
 
 STATUS_SECONDS: Final = 60.0
 
@@ -34,9 +35,7 @@ class PlainLines:
     def __init__(self, out: Any, *, starts: bool = True) -> None:
         self.console = out
         self.starts = starts
-        self.ended = 0  # leading trials that have ended and were printed
-        self.seen: dict[int, TrialState] = {}
-        self.best: float | None = None
+        self.standings = Standings()
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
         self.waited = False  # for another sweep
@@ -50,28 +49,26 @@ class PlainLines:
         if snapshot.waits_for and not self.waited:
             self.waited = True
             self._line(snapshot, snapshot.waits_for)
-        for trial in snapshot.trials[self.ended :]:
-            if self.seen.get(trial.number) is not trial.state:
-                self.seen[trial.number] = trial.state
-                self._print_trial(snapshot, trial)
-            self.ended += trial.state.finished and trial.number == self.ended
-        if snapshot.seconds >= self.next_status and snapshot.state == "running":
+        is_first = not self.standings.values and not snapshot.events
+        self.standings.follow(snapshot)
+        for trial, state in snapshot.transitions:
+            if self.starts or state not in (TrialState.RUNNING, TrialState.PAUSED):
+                self._print_trial(snapshot, trial, state)
+        is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
+        if is_due or (is_first and snapshot.trials):
             self.next_status = snapshot.seconds + STATUS_SECONDS
-            self._line(snapshot, " - ".join([budget_text(snapshot), *counts(snapshot)]))
+            counts = text.outcomes(snapshot, self.standings.counts())
+            self._line(snapshot, " - ".join([budget_text(snapshot), *counts]))
 
-    def _print_trial(self, snapshot: Snapshot, trial: Trial) -> None:
-        if trial.state is TrialState.WAITING and trial.attempts == 0:
-            return
-        if not self.starts and trial.state in (TrialState.RUNNING, TrialState.PAUSED):
-            return
-        words = [f"trial {trial.number} {trial.state}"]
-        if trial.state.finished:
+    def _print_trial(self, snapshot: Snapshot, trial: Trial, state: TrialState) -> None:
+        words = [f"trial {trial.number} {state}"]
+        if state.finished:
             words += self._result(snapshot, trial)
-        if trial.state is TrialState.RUNNING:
+        if state is TrialState.RUNNING:
             words.append(text.configuration(trial.params))
         elif trial.message:
             words.append(f"({trial.message.splitlines()[0]})")
-        if trial.state.finished and not self.starts:
+        if state.finished and not self.starts:
             words.append(text.configuration(trial.params))
         self._line(snapshot, "  ".join(words))
         if trial.traceback and trial.message not in self.errors:
@@ -86,8 +83,7 @@ class PlainLines:
         if value is None:
             return [text.violation(trial, snapshot) or f"no {goal.metric}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
-        if self.best is None or goal.better(value, self.best):
-            self.best = value
+        if self.standings.best() == trial.number:
             found.append("best so far")
         return found
 
@@ -97,15 +93,6 @@ class PlainLines:
             markup=False,
             soft_wrap=True,
         )
-
-
-def counts(snapshot: Snapshot) -> list[str]:
-    """How many trials are in which state."""
-    states = (TrialState.RUNNING, TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-    numbers = {state: len(snapshot.in_state(state)) for state in states}
-    found = [f"{count} {state}" for state, count in numbers.items() if count]
-    failed = text.failure_text(snapshot.trials)
-    return [*found, failed] if failed else found
 
 
 def budget_text(snapshot: Snapshot) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from automl.core import Trial, text
 from search_spaces import Choice, Float, Int, Parameter
 
-from .axis_range import NARROWEST, clipped, padded
+from .axis_range import NARROWEST, AxisRange, clipped, padded
 
 Figure = dict[str, Any]
 
@@ -150,20 +150,14 @@ def axis(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def metric_axis(metric: str, values: Iterable[float], *, log: bool) -> dict[str, Any]:
-    """The axis of a metric for plotly, with round ticks if it is logarithmic or in bytes."""
-    known = [clipped(value) for value in values if math.isfinite(value)]
-    found: dict[str, Any] = {"title": {"text": escape(metric)}}
-    if not known or (log and min(known) <= 0):
-        return found
-    low, high = min(known), max(known)
-    ticks = log_ticks(low, high) if log else linear_ticks(low, high)
-    labels = [text.metric(metric, tick) for tick in ticks]
-    if log:
-        return found | {"type": "log", "tickvals": ticks, "ticktext": labels}
-    if labels != [text.number(tick) for tick in ticks]:  # plotly labels plain numbers well
-        return found | {"tickvals": ticks, "ticktext": labels}
-    return found
+def metric_axis(metric: str, *, log: bool = False) -> dict[str, Any]:
+    """The axis of a metric for plotly."""
+    return {"title": {"text": escape(metric)}, **({"type": "log"} if log else {})}
+
+
+def limited_axis(metric: str, limits: AxisRange) -> dict[str, Any]:
+    """The axis of a metric for plotly, over this range."""
+    return limits.axis(metric_axis(metric))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, TrialState, text
+from automl.core import Snapshot, text
 from search_spaces.plain import ambiguous
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ class NotebookOutput:
         running = snapshot.state == "running"
         if time.monotonic() < self._next and running:
             return
-        self._show("answer", html(snapshot))
+        from .notebook import answer, frame
+
+        self._show("answer", answer(snapshot))
         ended = sum(trial.state.finished for trial in snapshot.trials)
         if ended >= self._drawn * GROWTH + MIN_TRIALS or (not running and ended > self._drawn):
-            from .notebook import frame
-
             self._show("figures", frame(snapshot))
             self._drawn = ended
         self._next = time.monotonic() + EVERY_SECONDS
@@ -123,17 +123,3 @@ class NotebookOutput:
         else:
             self._places[place] = DisplayHandle()  # type: ignore[no-untyped-call]
             self._places[place].display(drawn, raw=True)
-
-
-def html(snapshot: Snapshot) -> str:
-    """The state of the sweep and its best trials, as a few lines of HTML."""
-    from .notebook import answer
-    from .plotting import escape
-    from .terminal_view import state_lines
-
-    lines = "<br>".join(escape(line) for line in state_lines(snapshot))
-    if snapshot.best:
-        return f"<p>{lines}</p>{answer(snapshot)}"
-    failed = snapshot.in_state(TrialState.FAILED)
-    error = f"<pre>{escape(failed[0].traceback or failed[0].message)}</pre>" if failed else ""
-    return f"<p>{lines}</p>{error}"

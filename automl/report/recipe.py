@@ -1,14 +1,8 @@
 """The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
-import json
-import re
-from typing import Any
-
 from automl.core import SweepSpec, Trial
 from automl.core.resuming import shell_line, trained_words
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
+from automl.core.text import yaml_scalar
 
 
 def recipe(spec: SweepSpec, trial: Trial) -> str:
@@ -22,31 +16,16 @@ def recipe(spec: SweepSpec, trial: Trial) -> str:
     ]
     if spec.workload:
         lines.append(f"workload: {spec.workload}")
-    for section, values in (("data", spec.data), ("fixed", spec.fixed), ("reports", spec.reports)):
-        items = [f"  {scalar(key)}: {scalar(value)}" for key, value in values.items()]
+    sections = {"data": spec.data, "fixed": spec.fixed, "reports": spec.reports}
+    for section, values in sections.items():
+        items = [f"  {yaml_scalar(key)}: {yaml_scalar(value)}" for key, value in values.items()]
         lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
     if spec.constraints:
-        lines.append(f"constraints: [{', '.join(scalar(str(one)) for one in spec.constraints)}]")
-    lines += ["space:", *(f"  {key}: [{scalar(value)}]" for key, value in trial.params.items())]
-    resources = f"resources: {{cpus: {spec.resources.cpus}, gpus: {scalar(spec.resources.gpus)}}}"
-    return (
-        "\n".join(
-            [*lines, "budget: {trials: 1}", "suggester: sobol", resources, f"seed: {spec.seed}"]
-        )
-        + "\n"
-    )
-
-
-def scalar(value: Any) -> str:
-    """A value in YAML that every parser reads alike; nested values are JSON, a subset of YAML."""
-    if isinstance(value, bool) or value is None:
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        return (
-            value if _PLAIN.fullmatch(value) and value.lower() not in _WORDS else json.dumps(value)
-        )
-    if isinstance(value, float):
-        text = repr(value)
-        return text if "e" not in text or "." in text else text.replace("e", ".0e")
-    return str(value) if isinstance(value, int) else json.dumps(value)
+        bounds = ", ".join(yaml_scalar(str(one)) for one in spec.constraints)
+        lines.append(f"constraints: [{bounds}]")
+    lines.append("space:")
+    lines += [f"  {name}: [{yaml_scalar(value)}]" for name, value in trial.params.items()]
+    lines += ["budget: {trials: 1}", "suggester: sobol"]
+    lines.append(f"resources: {{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}")
+    return "\n".join([*lines, f"seed: {spec.seed}", ""])

@@ -17,6 +17,7 @@ from automl.core import (
     Snapshot,
     SweepEvent,
     SweepSpec,
+    SweepState,
     Trial,
     TrialState,
     text,
@@ -24,7 +25,7 @@ from automl.core import (
 from automl.core.metrics import SECONDS
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
-from search_spaces import Choice, Space
+from search_spaces import Space
 from workers.protocol import Metric
 
 from . import confirmations
@@ -50,7 +51,7 @@ class Record:
     """A sweep as its report shows it.
 
     Args:
-        snapshot: of the sweep; spec: its settings.
+        snapshot: of the sweep.
         environment: git commit, versions and hardware; empty if they are not known.
         attempts: by their beginning; notes: by time.
         limits: first trial and text of each pinned or narrowed parameter.
@@ -58,7 +59,6 @@ class Record:
     """
 
     snapshot: Snapshot
-    spec: SweepSpec
     environment: Mapping[str, Any] = field(default_factory=dict)
     attempts: Sequence[Attempt] = ()
     notes: Sequence[Noted] = ()
@@ -68,14 +68,17 @@ class Record:
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
         """Read a sweep from its ledger; raises UsageError if there is none of that name."""
-        snapshot, events = ledger.snapshot(sweep), list(ledger.events(sweep))
+        state, events = SweepState(), list(ledger.events(sweep))
+        for number, event in enumerate(events, 1):
+            state.apply(event, number)
+        info = next(info for info in ledger.sweeps() if info.name == sweep)
+        snapshot = Snapshot.of(state, info.state, info.seconds)
         return cls(
             snapshot,
-            ledger.spec(sweep),
-            ledger.environment(sweep),
+            state.environment,
             _attempts(events, snapshot),
             [event for event in events if isinstance(event, Noted)],
-            confirmations.read(ledger, sweep),
+            confirmations.read(ledger, snapshot),
             _limits(events),
         )
 
@@ -98,19 +101,18 @@ class Record:
     @classmethod
     def of(cls, snapshot: Snapshot) -> Record:
         """The part that is known without a ledger."""
-        spec = snapshot.spec or SweepSpec(
-            snapshot.sweep,
-            guessed_space(snapshot.trials),
-            snapshot.goals,
-            snapshot.constraints,
-            budget=snapshot.budget,
-        )
         attempts = [
             Attempt(t.number, t.attempts, t.started, t.started + t.seconds, str(t.state))
             for t in snapshot.trials
             if t.started is not None
         ]
-        return cls(snapshot, spec, attempts=sorted(attempts, key=lambda a: a.started))
+        return cls(snapshot, attempts=sorted(attempts, key=lambda a: a.started))
+
+    @property
+    def spec(self) -> SweepSpec:
+        """The settings of the sweep."""
+        assert self.snapshot.spec is not None, "a sweep that was run has its settings"
+        return self.snapshot.spec
 
     @property
     def space(self) -> Space:
@@ -150,15 +152,6 @@ class Record:
         return [*speed, SECONDS]
 
 
-def guessed_space(trials: Sequence[Trial]) -> Space:
-    """A space of the values that were tried, if the search space is not known."""
-    values: dict[str, dict[Any, None]] = {}
-    for trial in trials:
-        for name, value in trial.params.items():
-            values.setdefault(name, {})[value] = None
-    return Space(*(Choice(name, list(tried)) for name, tried in values.items()))
-
-
 def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]:
     open_: dict[int, Begun] = {}
     found: list[Attempt] = []
@@ -168,11 +161,13 @@ def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]
         elif isinstance(event, Ended | Moved) and event.trial in open_:
             if isinstance(event, Moved) and event.state is TrialState.RUNNING:
                 continue
-            started = open_.pop(event.trial)
+            begun = open_.pop(event.trial)
+            ended = max(event.at, begun.at)
+            seconds = event.outcome.seconds if isinstance(event, Ended) else event.seconds
+            # The start of its worker is no part of it.
+            started = max(begun.at, ended - seconds) if seconds else begun.at
             state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
-            found.append(
-                Attempt(event.trial, started.attempt, started.at, max(event.at, started.at), state)
-            )
+            found.append(Attempt(event.trial, begun.attempt, started, ended, state))
     now = snapshot.seconds
     found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
     return sorted(found, key=lambda attempt: attempt.started)

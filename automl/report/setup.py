@@ -1,54 +1,37 @@
 """The setup of a sweep: settings, search space and environment, as tables of the report."""
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
-from automl.core import Constraint, Goal, text
+from automl.core import Constraint, Goal, SweepSpec, text
+from automl.core.keys import DURATION, keys_of
 from search_spaces import Choice, Float, Int, Parameter
 
 from .record import Record
 
 Rows = list[tuple[str, ...]]
+APART = ("name", "space")  # settings that the page shows elsewhere
 
 
 def settings(record: Record) -> Rows:
-    """Name and value of each setting that is not empty."""
-    spec, snapshot = record.spec, record.snapshot
-    limits = {
-        "trials": spec.budget.trials and str(spec.budget.trials),
-        "time": spec.budget.time and text.duration(spec.budget.time),
-        "worker time": spec.budget.worker_time and text.duration(spec.budget.worker_time),
-        "target": spec.budget.target is not None and text.number(spec.budget.target),
-    }
-    budget = ", ".join(
-        f"{value} {key}" if key == "trials" else f"{key} {value}"
-        for key, value in limits.items()
-        if value
-    )
-    used = f"{len(record.trials)} trials, {text.duration(snapshot.seconds)}"
+    """Name and value of each setting that is not empty, then what happened to them."""
+    notes: dict[str, list[str]] = {}
+    for note in record.notes:
+        notes.setdefault(note.kind, []).append(note.message)
+    given = ((name, getattr(record.spec, name)) for name in keys_of(SweepSpec))
     rows = [
-        ("goal" if len(spec.goals) == 1 else "goals", "; ".join(map(str, spec.goals))),
-        ("constraints", "; ".join(map(str, spec.constraints))),
+        *((name.replace("_", " "), _shown(value)) for name, value in given if name not in APART),
         ("aspects guessed from names", _guesses(record)),
-        ("workload", spec.workload or "the user's objective"),
-        ("data", _flat(spec.data)),
-        ("fixed options", _flat(spec.fixed)),
-        ("budget", f"{budget or 'none'} (used: {used})"),
-        (
-            "suggester, stopper, seed",
-            f"{_with_options(spec.suggester, spec.suggester_options)}, "
-            f"{_with_options(spec.stopper, spec.stopper_options)}, {spec.seed}",
-        ),
         ("enqueued or added", _given(record)),
         (
             "pinned or narrowed",
             "; ".join(f"{limit} (from trial {first} on)" for first, limit in record.limits),
         ),
-        ("beliefs about good values", _beliefs(record)),
-        ("changes of the space", "; ".join(n.message for n in record.notes if n.kind == "space")),
-        ("GPUs", "; ".join(note.message for note in record.notes if note.kind == "gpus")),
+        ("changes of the space", "; ".join(notes.get("space", ()))),
+        ("GPUs", "; ".join(notes.get("gpus", ()))),
         ("usual values", _usual(record)),
-        ("earlier sweeps", spec.learned_from),
+        ("learned from", record.spec.learned_from),
     ]
     return [row for row in rows if row[1]]
 
@@ -100,13 +83,22 @@ def _values(parameter: Parameter) -> str:
     return f"{text.number(parameter.low)} to {text.number(parameter.high)}{steps}{scale}"
 
 
-def _with_options(name: str, options: Mapping[str, Any]) -> str:
-    shown = ", ".join(f"{key} {value}" for key, value in options.items())
-    return f"{name} ({shown})" if shown else name
-
-
-def _flat(section: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in section.items())
+def _shown(value: Any) -> str:
+    """A setting in words; "" if it is empty or off."""
+    if is_dataclass(value):
+        keys = keys_of(type(value))
+        parts = ((key, getattr(value, key)) for key in keys)
+        return ", ".join(
+            f"{key.replace('_', ' ')} "
+            + (text.duration(part) if keys[key].kind is DURATION else _shown(part))
+            for key, part in parts
+            if part is not None
+        )
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={part}" for key, part in value.items())
+    if isinstance(value, tuple):
+        return "; ".join(map(str, value))
+    return "" if value in (None, False) and value != 0 else str(value)
 
 
 def _guesses(record: Record) -> str:
@@ -117,15 +109,6 @@ def _guesses(record: Record) -> str:
     }
     found = ", ".join(f"`{name}` measures {aspects}" for name, aspects in guessed.items())
     return f"{found} (to declare them: metrics=)" if found else ""
-
-
-def _beliefs(record: Record) -> str:
-    from automl.suggesters.user_prior import UserPrior
-
-    return "; ".join(
-        f"{name} {prior}"
-        for name, prior in UserPrior(record.space, record.spec.beliefs).by_name.items()
-    )
 
 
 def _usual(record: Record) -> str:

@@ -52,29 +52,28 @@ def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
         "",
         f"best (trial {best.number})",
         "default (trial 0)" if text.has_default(snapshot) else "trial 0",
+        "change",
     ]
-    names = [name for name in space.parameters if name in best.params or name in baseline.params]
-    params: list[list[RenderableType]] = []
-    for name in names:
-        ours, theirs = (
-            text.number(t.params[name]) if name in t.params else "-" for t in (best, baseline)
-        )
-        params.append([name, Text(ours, style="bold" if ours != theirs else ""), theirs])
-    metrics: list[list[RenderableType]] = [
-        [name, *cells] for name, cells in _metrics(snapshot, best, baseline)
-    ]
+    params = list(compared_params(best, baseline, space))
+    metrics = list(compared_metrics(snapshot, best, baseline))
     if best.number == 0:
         return table(header[:2], [row[:2] for row in [*params, *metrics]], right=header[1:2])
-    blank: list[list[RenderableType]] = [["", "", ""]]
-    return table(
-        [*header, "change"], [[*row, ""] for row in [*params, *blank]] + metrics, right=header[1:]
-    )
+    return table(header, [*params, ("", "", "", ""), *metrics], right=header[1:])
 
 
-def _metrics(
-    snapshot: Snapshot, best: Trial, baseline: Trial
-) -> Iterator[tuple[str, list[RenderableType]]]:
-    """Rows of the goals first, then of other metrics."""
+def compared_params(best: Trial, baseline: Trial, space: Space) -> Iterator[tuple[str, ...]]:
+    """Name and values of each parameter of two trials."""
+    for name in space.parameters:
+        if name in best.params or name in baseline.params:
+            yield name, *(_value(trial, name) for trial in (best, baseline)), ""
+
+
+def _value(trial: Trial, name: str) -> str:
+    return text.number(trial.params[name]) if name in trial.params else "inactive"
+
+
+def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, ...]]:
+    """Name, values and change of each metric of two trials: those of the goals first."""
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
@@ -82,28 +81,27 @@ def _metrics(
         label = f"{goal.metric} (best report)" if peaked else goal.metric
         if not peaked and best.reports.first(goal.metric) is not None:
             label = f"{goal.metric} ({ranking.origin(best, goal, snapshot.constraints)})"
-        yield label, _cells(ours, theirs, style="bold green")
+        yield label, *_cells(ours, theirs)
         if peaked:  # the goal takes the best report, `metrics` holds the last
-            yield f"{goal.metric} (last report)", _cells(*last)
+            yield f"{goal.metric} (last report)", *_cells(*last)
     goals = {goal.metric for goal in snapshot.goals}
     others = [name for name in best.metrics if name not in goals]
     for name in others[: MAX_METRICS - len(goals)]:
         label = f"{name} (reported)" if name in best.params else name
         values = best.metrics[name], baseline.metrics.get(name)
         cells = _cells(*values, show=partial(text.metric, name))
-        yield label, [*cells[:2], Text("warm-up")] if warmed_up(name, best, baseline) else cells
+        yield label, *cells[:2], "warm-up" if warmed_up(name, best, baseline) else cells[2]
 
 
 def _cells(
-    ours: float | None,
-    theirs: float | None,
-    style: str = "",
-    show: Callable[[float], str] = text.number,
-) -> list[RenderableType]:
-    shown = ["-" if value is None else show(value) for value in (ours, theirs)]
-    known = ours is not None and theirs is not None and ours != theirs
-    change = text.change(ours, theirs) if known else ""  # type: ignore[arg-type]
-    return [Text(shown[0], style=style), Text(shown[1]), Text(change, style=style)]
+    ours: float | None, theirs: float | None, show: Callable[[float], str] = text.number
+) -> tuple[str, str, str]:
+    """Two values, and the change from the second to the first."""
+    change = ""
+    if ours is not None and theirs is not None and ours != theirs:
+        change = text.change(ours, theirs)
+    shown = ("-" if value is None else show(value) for value in (ours, theirs))
+    return *shown, change  # type: ignore[return-value]
 
 
 def pareto_table(snapshot: Snapshot) -> RenderableType:
@@ -121,28 +119,10 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
 
 def _state(snapshot: Snapshot) -> str:
     trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
-    parts = [f"{snapshot.sweep} {snapshot.state}: {trials} in {text.duration(snapshot.seconds)}"]
-    parts += [part for part in (text.failure_text(snapshot.trials), _ended_by(snapshot)) if part]
-    return ", ".join(parts)
-
-
-def _ended_by(snapshot: Snapshot) -> str:
-    """The part of the budget that ended the sweep; "" for the number of trials."""
-    budget, best = snapshot.budget, snapshot.best
-    value = text.goal_value(best, snapshot) if best else None
-    if snapshot.state != "finished":
-        return ""
-    if (
-        budget.target is not None
-        and value is not None
-        and not snapshot.goals[0].better(budget.target, value)
-    ):
-        return f"target of {text.number(budget.target)} reached"
-    if budget.trials is not None and len(snapshot.trials) >= budget.trials:
-        return ""
-    if budget.time is not None and snapshot.seconds >= budget.time:
-        return "time is up"
-    return text.why_early(snapshot)
+    state = f"{snapshot.sweep} {text.sweep_state(snapshot)}"
+    found = f"{state}: {trials} in {text.duration(snapshot.seconds)}"
+    failed = text.failure_text(snapshot.trials)
+    return f"{found}, {failed}" if failed else found
 
 
 def headline(snapshot: Snapshot) -> str:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -14,10 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.standings import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
-from .plain_lines import PlainLines, budget_text, counts
+from .plain_lines import PlainLines, budget_text
 
 REFRESH_SECONDS = 0.25
 MAX_WIDTH = 160
@@ -45,12 +45,13 @@ class SweepView:
         width = min(options.max_width, MAX_WIDTH)
         state = (text.sweep_state(self.snapshot), SWEEP_STYLES.get(self.snapshot.state, ""))
         name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
+        standings = Standings.of(self.snapshot)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
         yield Text()
-        yield from _best(self.snapshot, width)
+        yield from _best(self.snapshot, standings, width)
         yield Text()
-        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot)]
+        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot, standings)]
         num_rows = max(self.height - 8 - len(footer), 3)
         yield _trials(self.snapshot, num_rows)
         yield Text()
@@ -85,9 +86,14 @@ class _Screen:
         self.next_time = end + max(REFRESH_SECONDS, 20 * (end - begin))
 
 
-def state_lines(snapshot: Snapshot) -> list[str]:
-    """The state of the sweep, in two lines of text."""
-    words = [text.sweep_state(snapshot), budget_text(snapshot), *counts(snapshot)]
+def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
+    """The state of the sweep, in two lines of text.
+
+    Args:
+        counts: of the sweep's `Standings`.
+    """
+    counted = text.outcomes(snapshot, counts)
+    words = [text.sweep_state(snapshot), budget_text(snapshot), *counted]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),
@@ -112,18 +118,19 @@ def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     right = Text(budget_text(snapshot))
     bar = max(width - right.cell_len - 2, 0)
     row = Table.grid(padding=(0, 2, 0, 0))
-    share = _share(snapshot)
+    share = snapshot.share
     row.add_row(
         ProgressBar(total=1.0, completed=share, width=bar) if share is not None else Text(), right
     )
     return row
 
 
-def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
-    best, goal = snapshot.best, snapshot.goals[0]
-    value = text.goal_value(best, snapshot) if best else None
-    if best is None or value is None:
+def _best(snapshot: Snapshot, standings: Standings, width: int) -> list[RenderableType]:
+    number, goal = standings.best(), snapshot.goals[0]
+    if number is None:
         return [Text(f"no {goal.metric} yet", style="dim"), Text()]
+    best, value = snapshot.trials[number], standings.values[number][0]
+    assert value is not None, "the best trial has a value"
     words = Text.assemble(
         "best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}"
     )
@@ -131,9 +138,8 @@ def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
     if len(snapshot.goals) > 1:
         words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
     room = width - words.cell_len - 2
-    spark = text.sparkline(
-        text.best_so_far(snapshot), min(room, width // 3), maximize=goal.maximize
-    )
+    course = [goal.loss(loss) for loss in standings.trajectory()]
+    spark = text.sparkline(course, min(room, width // 3), maximize=goal.maximize)
     params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
     return [_apart(words, Text(spark, style="green"), width), params]
 
@@ -179,21 +185,9 @@ def _row(
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
-        Text(_time(snapshot, trial)),
+        Text(text.duration(_seconds(snapshot, trial))),
         Text(text.configuration(changed) or "the default", style="dim"),
     )
-
-
-def _time(snapshot: Snapshot, trial: Trial) -> str:
-    """The duration of a trial; of a running one also the median, if three have completed."""
-    taken = text.duration(_seconds(snapshot, trial))
-    if trial.state is not TrialState.RUNNING:
-        return taken
-    completed = snapshot.in_state(TrialState.COMPLETED)
-    ended = [other.seconds for other in completed if other.seconds > 0]
-    if len(ended) < 3:
-        return taken
-    return f"{taken} of ~{text.duration(median(ended))}"
 
 
 def _seconds(snapshot: Snapshot, trial: Trial) -> float:
@@ -216,8 +210,9 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
     return [title, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
 
 
-def _footer(snapshot: Snapshot) -> list[RenderableType]:
-    numbers = Text("   ".join(counts(snapshot)) or "no trial has ended yet")
+def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
+    outcomes = text.outcomes(snapshot, standings.counts())
+    numbers = Text("   ".join(outcomes) or "no trial has ended yet")
     if snapshot.state != "running":
         return [numbers]
     words = _workers(snapshot)
@@ -233,19 +228,9 @@ def _suggesting(snapshot: Snapshot) -> str:
     return "being made" if snapshot.suggesting == "suggesting" else snapshot.suggesting
 
 
-def _share(snapshot: Snapshot) -> float | None:
-    """The share of the budget that is used, the largest of its limits; None without a limit."""
-    budget = snapshot.budget
-    ended = sum(trial.state.finished for trial in snapshot.trials)
-    worked = sum(trial.seconds for trial in snapshot.trials)
-    used = ((ended, budget.trials), (snapshot.seconds, budget.time), (worked, budget.worker_time))
-    shares = [done / limit for done, limit in used if limit]
-    return min(max(shares), 1.0) if shares else None
-
-
 def _left_text(snapshot: Snapshot) -> str:
     """`about 4m 48s left`, if the sweep goes on at its pace so far."""
-    share = _share(snapshot)
+    share = snapshot.share
     if snapshot.state != "running" or share is None or share <= 0:
         return ""
     return f"about {text.duration(snapshot.seconds * (1 - share) / share)} left"

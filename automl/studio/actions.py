@@ -19,7 +19,7 @@ from automl.actions.agents import MAX_WAIT
 from automl.errors import AutomlError, StoreError, UsageError
 
 from .bodies import body_of
-from .child import ChildProcess
+from .child import ChildProcess, SilentError
 from .encoding import encoded
 
 MAX_BYTES: Final = 1 << 20  # of a body
@@ -29,7 +29,7 @@ MAX_PENDING: Final = 100
 MAX_PROBLEMS: Final = 5  # that one message names
 MAX_MESSAGE: Final = 2000  # characters
 IDLE_SECONDS: Final = 3600.0
-STATUSES: Final = {TimeoutError: 504, UsageError: 400, StoreError: 503, AutomlError: 409}
+STATUSES: Final = {SilentError: 504, UsageError: 400, StoreError: 503, AutomlError: 409}
 SILENT: Final = "there was no answer in time: look whether it was done, then try again"
 
 
@@ -50,7 +50,7 @@ class StudioActions:
 
     def __init__(self, location: str) -> None:
         module = "automl.studio.action_process"
-        self._child = ChildProcess(module, location, SILENT, IDLE_SECONDS)
+        self._child = ChildProcess(module, location, ANSWER_SECONDS, SILENT, IDLE_SECONDS)
         self._pending = 0
 
     async def end(self) -> None:
@@ -98,8 +98,8 @@ class StudioActions:
             raise RefusedError(503, f"{MAX_PENDING} requests wait already: try again later")
         self._pending += 1
         try:
-            found = await self._child.ask(question, ANSWER_SECONDS)
-        except (TimeoutError, AutomlError) as error:
+            found = await self._child.ask(question)
+        except AutomlError as error:
             status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
             raise RefusedError(status, str(error)) from error
         finally:

@@ -12,11 +12,19 @@ from starlette.routing import Route
 
 from automl.errors import UsageError
 
+from .child import ChildProcess
 from .encoding import encoded
 
-MAX_COMPARED: Final = 6
+ANSWER_SECONDS: Final = 300.0
+SILENT: Final = "the surrogates did not answer: ask again, or look at `automl report`"
 Question = dict[str, Any]
 Ask = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def surrogates_of(location: str) -> ChildProcess:
+    """The process that fits and asks the surrogates of a store. One that hangs is killed."""
+    module = "automl.studio.surrogate_process"
+    return ChildProcess(module, location, ANSWER_SECONDS, SILENT, is_killed=True)
 
 
 def analysis_routes(ask: Ask) -> list[Route]:
@@ -34,7 +42,6 @@ def analysis_routes(ask: Ask) -> list[Route]:
         route("/api/sweeps/{sweep}/trials/{trial:int}/why", lambda request: {"ask": "why"}),
         route("/api/sweeps/{sweep}/predict", _predict),
         route("/api/sweeps/{sweep}/contours", _contours),
-        route("/api/difference", _difference),
     ]
 
 
@@ -53,21 +60,3 @@ def _contours(request: Request) -> Question:
     """A metric over two parameters: `?metric=loss&x=lr&y=batch_size`."""
     chosen = {name: request.query_params.get(name, "") for name in ("metric", "x", "y")}
     return {"ask": "contours", **chosen}
-
-
-def _difference(request: Request) -> Question:
-    """Whether a difference is more than noise: `?sweeps=a&sweeps=b` or `?trials=a:3&...`."""
-    sweeps = request.query_params.getlist("sweeps")
-    trials = request.query_params.getlist("trials")
-    if not 2 <= len(sweeps or trials) <= MAX_COMPARED:
-        raise UsageError(f"compare 2 to {MAX_COMPARED} sweeps or trials")
-    pairs = [(name, digits) for name, _, digits in (one.rpartition(":") for one in trials)]
-    wrong = [one for one, (_, digits) in zip(trials, pairs, strict=True) if not _whole(digits)]
-    if wrong:
-        raise UsageError(f"a trial is SWEEP:NUMBER, got {wrong[0][:80]!r}")
-    chosen = [(name, int(digits)) for name, digits in pairs]
-    return {"ask": "difference", "sweeps": sweeps, "trials": chosen}
-
-
-def _whole(digits: str) -> bool:
-    return digits.isascii() and digits.isdecimal() and len(digits) < 12

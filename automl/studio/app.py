@@ -19,11 +19,11 @@ from automl.errors import AutomlError, StoreError, UsageError
 from . import stream, trial_page
 from .actions import RefusedError, StudioActions
 from .analysis import analysis_routes
+from .child import ChildProcess
 from .encoding import encoded
 from .guard import LOOPBACK, Guard
 from .openapi import document
 from .static_files import StaticFiles
-from .surrogates import SurrogateQueries
 from .tokens import Tokens
 from .watcher import Watcher
 
@@ -45,7 +45,7 @@ PAGES: Final = (
 
 def create_app(
     watcher: Watcher,
-    surrogates: SurrogateQueries,
+    surrogates: ChildProcess,
     actions: StudioActions,
     tokens: Tokens,
     *,
@@ -56,7 +56,7 @@ def create_app(
 
     Args:
         watcher: follows the store; the caller starts and closes it.
-        surrogates: asked by the page Understand; the caller closes them.
+        surrogates: the process that the page Understand asks; the caller ends it.
         actions: act; the caller ends them.
         tokens: what the API asks for.
         store: as the user wrote it, for the shell lines that pages show.

@@ -27,19 +27,36 @@ _KINDS: Final = {"usage": UsageError, "store": StoreError, "refused": AutomlErro
 Answer = dict[str, Any]
 
 
+class SilentError(AutomlError):
+    """The process has not answered."""
+
+
 class ChildProcess:
     """The side that asks. Used from one event loop.
 
     Args:
         module: the program, run with `python -m`; it calls `serve`.
         location: of the store, its argument.
+        seconds: that an answer may take.
         silent: what is said if it gives no answer.
         idle: seconds after the last question until the process ends.
+        is_killed: whether the process is killed if it gives no answer, because it hangs.
     """
 
-    def __init__(self, module: str, location: str, silent: str, idle: float = IDLE_SECONDS) -> None:
+    def __init__(
+        self,
+        module: str,
+        location: str,
+        seconds: float,
+        silent: str,
+        idle: float = IDLE_SECONDS,
+        *,
+        is_killed: bool = False,
+    ) -> None:
         self._command = (sys.executable, "-m", module, location)
+        self._seconds = seconds
         self._silent = silent
+        self._is_killed = is_killed
         self._idle = idle
         self._numbers = count()
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
@@ -48,14 +65,14 @@ class ChildProcess:
         self._starting = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, question: Mapping[str, Any], seconds: float) -> Answer:
+    async def ask(self, question: Mapping[str, Any]) -> Answer:
         """The answer to a question.
 
         Raises:
             UsageError: the question is wrong.
             StoreError: the store cannot be read or written.
+            SilentError: there was no answer in time, or the process has ended.
             AutomlError: the request is refused.
-            TimeoutError: there was no answer within `seconds`, or the process has ended.
         """
         number = next(self._numbers)
         process = await self.start()
@@ -66,9 +83,11 @@ class ChildProcess:
             with contextlib.suppress(ConnectionError):  # it has ended: so will the reader
                 process.stdin.write(json.dumps({"id": number, **question}).encode() + b"\n")
                 await process.stdin.drain()
-            found = await asyncio.wait_for(answer, seconds)
+            found = await asyncio.wait_for(answer, self._seconds)
         except TimeoutError as error:
-            raise TimeoutError(self._silent) from error
+            if self._is_killed:
+                self.close()
+            raise SilentError(self._silent) from error
         finally:
             self._waiting.pop(number, None)
             self._wait_for_idle()

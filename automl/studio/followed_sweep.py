@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, Trial, ranking, text
-from automl.core.trial import TrialState
+from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core.standings import Standings
 from automl.report import caveats, summary
 from automl.report.terminal_view import state_lines
 
 from .command_log import CommandLog
-from .encoding import encoded, thinned
+from .encoding import encoded
 from .links import web_pages
-from .standings import Standings
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -26,6 +26,7 @@ FACTS: Final = (
     "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
 )  # fmt: skip
 MOST_METRICS: Final = 60  # columns of the table
+SPARK_POINTS: Final = 40
 GROWTH: Final = 1.02  # the warnings are made again at this factor of ended trials
 
 
@@ -48,6 +49,7 @@ class FollowedSweep:
         self._warnings: tuple[int, str, list[str]] = (-1, "", [])
         self._commands = CommandLog(self._follower)
         self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
+        self._row: tuple[int, dict[str, Any]] | None = None  # of this version
         self._store = ""
         self.name = name
         self.version = 0
@@ -135,19 +137,24 @@ class FollowedSweep:
     def row(self) -> dict[str, Any]:
         """The line of the sweep in the list of sweeps: its result and how it got there."""
         with self._lock:
+            if self._row and self._row[0] == self.version:
+                return self._row[1]
             best, goal, values = self.best(), self.snapshot.goals[0], self._standings.values
-            return {
+            course = [goal.loss(loss) for loss in self._standings.trajectory()]
+            line = {
                 "goals": [_goal(one) for one in self.snapshot.goals],
                 "best": None if best is None else best.number,
                 "value": None if best is None else values[best.number][0],
                 "baseline": values[0][0] if values else None,
-                "states": self._standings.states(),
-                "spark": thinned([goal.loss(loss) for loss in self._standings.trajectory()]),
-                "share": self._standings.share(self.snapshot),
+                "states": self._standings.counts(),
+                "spark": text.thinned(course, SPARK_POINTS),
+                "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
                 "marks": self._commands.marks(),
             }
+            self._row = self.version, line
+            return line
 
     def page(self, store: str = "") -> bytes:
         """JSON of everything on the page of the sweep but the trials.
@@ -217,13 +224,17 @@ class FollowedSweep:
     def _cells(self, trial: Trial) -> list[Any]:
         marks = self._commands.marks(trial.number)
         facts = [
-            trial.number, str(trial.state), trial.failure, trial.message[:300], trial.source,
-            trial.attempts, trial.seconds, trial.peak_memory_bytes, trial.started, trial.ended,
+            trial.number, self._standings.outcomes[trial.number], trial.failure,
+            trial.message[:300], trial.source, trial.attempts, trial.seconds,
+            trial.peak_memory_bytes, trial.started, trial.ended,
             trial.reports[-1].sequence + 1 if trial.reports else 0,
             trial.reports[-1].step if trial.reports else None,
             marks["star"], " ".join(marks["tags"]), marks["note"],
         ]  # fmt: skip
-        params = [trial.params.get(name) for name in self._params]
+        given = trial.params  # null is a parameter that is inactive
+        params = [
+            "none" if given.get(name, "") is None else given.get(name) for name in self._params
+        ]
         metrics = [trial.metrics.get(name) for name in self._metrics]
         return [*facts, *self._standings.values[trial.number], *params, *metrics]
 
@@ -232,6 +243,7 @@ class FollowedSweep:
         spec = snapshot.spec
         assert spec is not None, "a ledger knows the spec"
         first = snapshot.trials[0] if snapshot.trials else None
+        states = self._standings.counts()
         return {
             "name": self.name,
             "version": self.version,
@@ -243,11 +255,11 @@ class FollowedSweep:
             "goals": [_goal(goal) for goal in snapshot.goals],
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),
-            "share": self._standings.share(self.snapshot),
-            "states": self._standings.states(),
+            "share": snapshot.share,
+            "states": states,
             "failures": self._failures(),
             "headline": self._headline(best),
-            "lines": state_lines(snapshot),
+            "lines": state_lines(snapshot, {}),  # the counts are beside them
             "warnings": self._warnings[2],
             "best": self._whole(best),
             "first": self._whole(first),
@@ -298,18 +310,19 @@ class FollowedSweep:
         ]
 
     def _in(self, state: TrialState) -> list[Trial]:
-        return [self.snapshot.trials[number] for number in self._standings.in_state(state)]
+        return [self.snapshot.trials[number] for number in self._standings.numbers(state)]
 
     def _curve(self, trial: Trial) -> dict[str, Any]:
         """A running trial with its reports of the first goal's metric."""
         metric = self.snapshot.goals[0].metric
-        values = [point.metrics[metric] for point in trial.reports if metric in point.metrics]
+        found = (point.metrics.get(metric, math.nan) for point in trial.reports)
+        values = [value for value in found if math.isfinite(value)]
         return {
             "number": trial.number,
             "attempt": trial.attempts,
             "step": trial.reports[-1].step if trial.reports else None,
             "started": trial.started,
-            "values": thinned(values),
+            "values": text.thinned(values, SPARK_POINTS),
         }
 
 

@@ -17,9 +17,9 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 
 from .actions import StudioActions
+from .analysis import surrogates_of
 from .app import create_app
 from .guard import LOOPBACK
-from .surrogates import SurrogateQueries
 from .tokens import Role, Tokens
 from .watcher import Watcher
 
@@ -69,7 +69,7 @@ class StudioServer:
         self.watcher = Watcher(ledger)
         self._socket = _bound(self.listening)
         hosts = LOOPBACK | {_bracketed(self.listening.host), socket.gethostname().lower()}
-        self.surrogates = SurrogateQueries(store or STORE)
+        self.surrogates = surrogates_of(store or STORE)
         self.actions = StudioActions(store or STORE)
         app = create_app(
             self.watcher, self.surrogates, self.actions, self.tokens, store=store, hosts=hosts

@@ -17,7 +17,7 @@ from typing import Any, Final
 from automl.core import Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report import conclusion, difference
+from automl.report import conclusion
 from automl.report.effects import Insight, insights_of
 from automl.report.record import Record
 from automl.report.success import SuccessModel
@@ -52,11 +52,9 @@ class Answers:
         self._known: dict[str, _Fitted] = {}
 
     def __call__(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer `{"ask": "insights" | "predict" | "contours" | "difference" | "why", ...}`."""
+        """Answer `{"ask": "insights" | "predict" | "contours" | "why", ...}`."""
         if question["ask"] == "why":
             return suggestion_reason.reason(self._ledger, question["sweep"], question["trial"])
-        if question["ask"] == "difference":
-            return self._difference(question["sweeps"], question["trials"])
         fitted = self._fitted(question["sweep"])
         if question["ask"] == "insights":
             return understanding.insights(fitted.record, fitted.insights, fitted.success)
@@ -64,19 +62,6 @@ class Answers:
             found: dict[str, Any] = understanding.between(fitted.record, fitted.insights, question)
             return found
         return _predict(fitted, question["params"])
-
-    def _difference(
-        self, sweeps: Sequence[str], trials: Sequence[tuple[str, int]]
-    ) -> dict[str, Any]:
-        if sweeps:
-            return difference.between_sweeps(self._ledger, sweeps)
-        fitted = {name: self._fitted(name) for name in dict.fromkeys(name for name, _ in trials)}
-        chosen = []
-        for name, number in trials:
-            if number >= len(fitted[name].record.trials):
-                raise UsageError(f"sweep {name} has no trial {number}")
-            chosen.append((fitted[name].record, fitted[name].insights, number))
-        return {"trials": difference.between_trials(self._ledger, chosen)}
 
     def _fitted(self, sweep: str) -> _Fitted:
         record = Record.read(self._ledger, sweep)

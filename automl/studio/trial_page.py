@@ -20,6 +20,7 @@ from automl.core import (
     Trial,
     ranking,
 )
+from automl.core.text import thinned
 from automl.errors import StoreError, UsageError
 from workers.protocol import LOGS, log_name
 
@@ -63,7 +64,6 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
         "details": details,
         "num_reports": len(trial.reports),
         "curves": curves(trial),
-        "attempts": attempts(trial, [event for _, event in events]),
         "events": [_event(at, event) for at, event in events if _is_shown(event)],
         "logs": logs(ledger, view.name, number),
         "files": files(ledger, view.name, number),
@@ -75,34 +75,13 @@ def curves(trial: Trial, metrics: Sequence[str] | None = None) -> dict[str, Any]
     names = dict.fromkeys(name for point in trial.reports for name in point.metrics)
     found = {}
     for name in names if metrics is None else [one for one in metrics if one in names]:
-        points = [point for point in trial.reports if name in point.metrics]
-        every = -(-len(points) // MAX_POINTS)
-        kept = [*points[:-1:every], points[-1]] if every > 1 else points
+        kept = thinned([p for p in trial.reports if name in p.metrics], MAX_POINTS)
         found[name] = {
             "steps": [point.step for point in kept],
             "seconds": [point.seconds for point in kept],
             "attempts": [point.attempt for point in kept],
             "values": [point.metrics[name] for point in kept],
         }
-    return found
-
-
-def attempts(trial: Trial, events: Sequence[SweepEvent]) -> list[dict[str, Any]]:
-    """Each attempt: when it began and ended, and why."""
-    found: list[dict[str, Any]] = []
-    for event in events:
-        if isinstance(event, Begun):
-            found.append({"attempt": event.attempt, "started": event.at, "ended": None} | _open())
-        elif isinstance(event, Ended) and found:
-            found[-1] |= {
-                "ended": event.at,
-                "ending": str(event.outcome.ending),
-                "cause": event.failure or event.outcome.failure or "",
-                "message": event.message or event.outcome.message,
-            }
-        elif isinstance(event, Moved) and found and found[-1]["ended"] is None:
-            moved = {"ended": event.at, "ending": str(event.state), "message": event.reason}
-            found[-1] |= moved
     return found
 
 
@@ -158,10 +137,6 @@ def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
         ]
     except (OSError, StoreError):  # it changes while it is read, or holds a link
         return []
-
-
-def _open() -> dict[str, Any]:
-    return {"ending": "running", "cause": "", "message": ""}
 
 
 def _is_shown(event: SweepEvent) -> bool:

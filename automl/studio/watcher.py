@@ -38,10 +38,7 @@ class Watcher:
         self._heads: dict[str, SweepHead] = {}
         self._views: OrderedDict[str, FollowedSweep] = OrderedDict()
         self._read: dict[str, tuple[int, ...]] = {}  # the version of the sweep that a view has
-        self._lines: dict[str, dict[str, Any]] = {}
-        self._old_lines: set[str] = set()  # made again once somebody asks
-        self._version = 0
-        self._changes: dict[str, int] = {}
+        self._lines: dict[str, dict[str, Any]] = {}  # of sweeps without a view
         self._error = ""
         self._looked = False
         self._listeners: set[_Listener] = set()
@@ -71,16 +68,13 @@ class Watcher:
         """Every sweep with its line; the line is missing until the sweep has been read."""
         heads = {entry.info.name: entry for entry in self.heads()}
         with self._lock:
-            for name in self._old_lines & self._views.keys():
-                self._lines[name] = self._views[name].row()
-            self._old_lines.clear()
             self._heads = heads
+            lines = self._lines | {name: view.row() for name, view in self._views.items()}
             return {
-                "version": self._version,
                 "error": self._error,
                 "sweeps": [
                     {**dataclasses.asdict(entry.info), "host": entry.host, "pid": entry.pid}
-                    | {"line": self._lines.get(name)}
+                    | {"line": lines.get(name)}
                     for name, entry in heads.items()
                 ],
             }
@@ -143,8 +137,12 @@ class Watcher:
 
     def _is_idle(self) -> bool:
         """Whether nobody listens, and every sweep has been read once: then a page opens at once."""
-        is_read = self._looked and (self._error or self._heads.keys() <= self._lines.keys())
+        is_read = self._looked and (self._error or self._heads.keys() <= self._known())
         return bool(is_read and not self._listeners and not self._closed.is_set())
+
+    def _known(self) -> set[str]:
+        """The sweeps that have a line, or an error in its place; the caller holds the lock."""
+        return self._lines.keys() | self._views.keys()
 
     def _look(self) -> None:
         heads = {entry.info.name: entry for entry in self.heads()}
@@ -156,7 +154,6 @@ class Watcher:
             for name in gone:
                 self._views.pop(name, None)
                 self._lines.pop(name, None)
-                self._changes.pop(name, None)
         stale = [name for name in opened if self._is_stale(name, heads[name])]
         for name in stale:
             with self._loading.setdefault(name, Lock()):
@@ -175,8 +172,10 @@ class Watcher:
     def _read_lines(self, heads: dict[str, SweepHead]) -> None:
         """Read sweeps that have no line yet, the newest first, for a part of a second."""
         deadline = time.monotonic() + LINES_SECONDS
+        with self._lock:
+            known = self._known()
         for name in reversed(heads):
-            if name in self._lines and not self._is_stale(name, heads[name]):
+            if name in known and not self._is_stale(name, heads[name]):
                 continue
             if time.monotonic() > deadline:
                 return
@@ -204,14 +203,9 @@ class Watcher:
             with self._lock:
                 self._heads = found
         view.refresh()
-        line = {} if name in self._lines else view.row()
         with self._lock:
             self._views[name] = view
             self._views.move_to_end(name)
-            if line:
-                self._lines[name] = line
-            else:
-                self._old_lines.add(name)
             self._read[name] = entry.version if entry else ()
             self._drop_some(name)
         return view
@@ -223,9 +217,7 @@ class Watcher:
                 return
             view = self._views.pop(name)
             total -= view.num_trials
-            if name in self._old_lines:
-                self._lines[name] = view.row()
-                self._old_lines.discard(name)
+            self._lines[name] = view.row()
 
     def _say_error(self, error: str) -> None:
         if error != self._error:
@@ -234,9 +226,7 @@ class Watcher:
 
     def _tell(self, changed: set[str]) -> None:
         with self._lock:
-            self._version += 1
-            self._changes |= dict.fromkeys(changed, self._version)
-            message = {"version": self._version, "changed": sorted(changed), "error": self._error}
+            message = {"changed": sorted(changed), "error": self._error}
             listeners = list(self._listeners)
         for listener in listeners:
             listener.put(message)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
-from automl.core import Snapshot, Trial
+from automl.core import Snapshot, Trial, TrialState
 from automl.core.text import goal_value, json_data
 
 EVERY_SECONDS: Final = 60.0  # between two lines about the sweep, if no trial changes
@@ -42,17 +42,13 @@ class SweepLog:
     """Logs each change of a trial's state, and the sweep itself; call it with each snapshot."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[str, int]] = {}
         self._state = ""
         self._logged_at = -EVERY_SECONDS
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Log what is new."""
-        for trial in snapshot.trials:
-            state = str(trial.state), trial.attempts
-            if self._seen.get(trial.number) != state:
-                self._seen[trial.number] = state
-                self._log("trial", snapshot, **_trial_fields(snapshot, trial))
+        for trial, state in snapshot.transitions:
+            self._log("trial", snapshot, **_trial_fields(snapshot, trial, state))
         now = time.monotonic()
         if snapshot.state != self._state or now - self._logged_at >= EVERY_SECONDS:
             self._state, self._logged_at = snapshot.state, now
@@ -71,14 +67,14 @@ class SweepLog:
         _LOG.info(event, extra={_FIELDS: {"sweep": snapshot.sweep, **fields}})
 
 
-def _trial_fields(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
+def _trial_fields(snapshot: Snapshot, trial: Trial, state: TrialState) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "trial": trial.number,
-        "state": str(trial.state),
+        "state": str(state),
         "attempt": trial.attempts,
         "params": trial.params,
     }
-    if trial.state.finished:
+    if state.finished:
         fields |= {
             "value": goal_value(trial, snapshot),
             "metrics": trial.metrics,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from automl.core import Snapshot
 from automl.errors import UsageError
 
-from .metrics import SweepMetrics, Update
+from .metrics import UPDATES, SweepMetrics, Update
 
 LOOPBACK: Final = "127.0.0.1"
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]\s]+\]):)?(?P<port>\d{1,5})")
@@ -27,29 +27,23 @@ class PrometheusMeter:
         self._sweep = sweep
         self.registry = CollectorRegistry()
 
-    def gauge(self, name: str, description: str, *labels: str) -> Update:
-        """A gauge."""
-        from prometheus_client import Gauge
+    def make(
+        self, kind: str, name: str, description: str, *labels: str, bounds: tuple[float, ...] = ()
+    ) -> Update:
+        """A metric."""
+        import prometheus_client
 
-        made = Gauge(f"automl_{name}", description, ("sweep", *labels), registry=self.registry)
-        return lambda value, **given: made.labels(sweep=self._sweep, **given).set(value)
-
-    def counter(self, name: str, description: str, *labels: str) -> Update:
-        """A counter."""
-        from prometheus_client import Counter
-
-        made = Counter(f"automl_{name}", description, ("sweep", *labels), registry=self.registry)
-        return lambda value, **given: made.labels(sweep=self._sweep, **given).inc(value)
-
-    def histogram(self, name: str, description: str, boundaries: tuple[float, ...]) -> Update:
-        """A histogram."""
-        from prometheus_client import Histogram
-
-        made = Histogram(
-            f"automl_{name}", description, ("sweep",), registry=self.registry, buckets=boundaries
+        options: dict[str, Any] = {"buckets": bounds} if bounds else {}
+        made = getattr(prometheus_client, kind)(
+            f"automl_{name}", description, ("sweep", *labels), registry=self.registry, **options
         )
-        child = made.labels(sweep=self._sweep)  # from now on it is there, so a rate sees the first
-        return lambda value: child.observe(value)
+        if bounds:
+            made.labels(sweep=self._sweep)  # from now on it is there, so a rate sees the first
+
+        def update(value: float, **given: str) -> None:
+            getattr(made.labels(sweep=self._sweep, **given), UPDATES[kind])(value)
+
+        return update
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from automl.core import Snapshot
 
-from .metrics import SweepMetrics, Update
+from .metrics import UPDATES, SweepMetrics, Update
 
 
 class RayMeter:
@@ -18,31 +18,20 @@ class RayMeter:
     def __init__(self, sweep: str) -> None:
         self._sweep = sweep
 
-    def gauge(self, name: str, description: str, *labels: str) -> Update:
-        """A gauge of Ray."""
-        from ray.util.metrics import Gauge
+    def make(
+        self, kind: str, name: str, description: str, *labels: str, bounds: tuple[float, ...] = ()
+    ) -> Update:
+        """A metric of Ray. Its counters take no zero."""
+        from ray.util import metrics
 
-        made = self._labelled(Gauge(f"automl_{name}", description, ("sweep", *labels)))
-        return lambda value, **given: made.set(value, given)
-
-    def counter(self, name: str, description: str, *labels: str) -> Update:
-        """A counter of Ray, which takes no zero."""
-        from ray.util.metrics import Counter
-
-        made = self._labelled(Counter(f"automl_{name}", description, ("sweep", *labels)))
-        return lambda value, **given: made.inc(value, given) if value > 0 else None
-
-    def histogram(self, name: str, description: str, boundaries: tuple[float, ...]) -> Update:
-        """A histogram of Ray."""
-        from ray.util.metrics import Histogram
-
-        made = self._labelled(
-            Histogram(f"automl_{name}", description, list(boundaries), ("sweep",))
+        options: dict[str, Any] = {"boundaries": list(bounds)} if bounds else {}
+        made = getattr(metrics, kind)(
+            f"automl_{name}", description, tag_keys=("sweep", *labels), **options
         )
-        return lambda value, **given: made.observe(value, given)
-
-    def _labelled(self, metric: Any) -> Any:
-        return metric.set_default_tags({"sweep": self._sweep})
+        made.set_default_tags({"sweep": self._sweep})
+        update = getattr(made, UPDATES[kind])
+        takes_zero = kind != "Counter"
+        return lambda value, **given: update(value, given) if value or takes_zero else None
 
 
 def with_ray_metrics(

@@ -56,11 +56,12 @@ class LiveTracker:
         )
         self._thread.start()
 
-    def update(self, snapshot: Snapshot, changed: Sequence[Trial]) -> None:
-        """Note what has changed; returns at once."""
+    def update(self, snapshot: Snapshot) -> None:
+        """Note what has changed, the first time every trial that has begun; returns at once."""
         with self._lock:
+            changed = snapshot.trials if self._snapshot is None else snapshot.changed
+            self._waiting |= {trial.number: trial for trial in changed if trial.attempts}
             self._snapshot = snapshot
-            self._waiting |= {trial.number: trial for trial in changed}
 
     def close(self) -> None:
         """Write what is left, while that makes progress; Ctrl-C ends the wait."""
@@ -147,17 +148,10 @@ def tracked(
         return
     sweep = TrackedSweep.of(ledger, spec.name)
     live = [LiveTracker(tracker, sweep) for tracker in made]
-    seen: dict[int, Trial] = {}
 
     def watch(snapshot: Snapshot) -> None:
-        changed = [
-            trial
-            for trial in snapshot.trials
-            if trial.attempts and seen.get(trial.number) is not trial
-        ]
-        seen.update((trial.number, trial) for trial in changed)
         for tracker in live:
-            tracker.update(snapshot, changed)
+            tracker.update(snapshot)
         if on_change is not None:
             on_change(snapshot)
 

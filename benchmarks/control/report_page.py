@@ -40,7 +40,7 @@ def shown(path: Path, picture: Path | None) -> dict[str, Any]:
         page = running.new_page(viewport={"width": 1200, "height": 900})
         begun = time.perf_counter()
         page.goto(path.as_uri(), wait_until="commit")
-        page.wait_for_selector("svg.static-chart", timeout=120_000)
+        page.wait_for_selector("#progress svg", timeout=120_000)
         painted = page.evaluate(FIRST_PAINT)
         page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
         last = time.perf_counter() - begun

@@ -25,7 +25,8 @@ WORDS = {
 
 @pytest.mark.parametrize("word", WORDS)
 def test_a_keyword_of_another_library(word: str) -> None:
-    for call in (automl.sweep, automl.Optimizer):
+    calls: tuple[Any, ...] = (automl.sweep, automl.Optimizer)
+    for call in calls:
         arguments: tuple[Any, ...] = (print, {"x": (0, 1)}, "minimize loss")
         with pytest.raises(TypeError, match="unexpected keyword argument") as caught:
             call(*arguments[call is not automl.sweep :], **{word: 1})
@@ -33,7 +34,7 @@ def test_a_keyword_of_another_library(word: str) -> None:
 
 
 def test_an_attribute_of_another_library(tmp_path: Path) -> None:
-    trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path), str(tmp_path)))
+    trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path)))
     for name, words in (("suggest_float", 'trial.params["lr"]'), ("should_prune", "returns False")):
         with pytest.raises(AttributeError, match=f"no attribute '{name}'") as caught:
             getattr(trial, name)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from automl.core import Budget, Constraint, Goal, ReportPoint, Snapshot, SweepSpec, Trial
+from automl.core.events import Moved
+from automl.core.standings import Standings
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console
@@ -125,7 +128,9 @@ def _trial(
 
 def shown(found: Record) -> dict[str, str]:
     """All that people see of a sweep, by its place."""
-    live = {"lines": state_lines(found.snapshot), "links": web_pages(found.snapshot.dashboard)}
+    counts = Standings.of(found.snapshot).counts()
+    lines = state_lines(found.snapshot, counts)
+    live = {"lines": lines, "links": web_pages(found.snapshot.dashboard)}
     return {
         "terminal": terminal_text(found),
         "page": render(found),
@@ -139,7 +144,8 @@ def terminal_text(found: Record) -> str:
     out = console(width=100)
     with out.capture() as terminal:
         out.print(SweepView(found.snapshot, 30))
-        PlainLines(out)(found.snapshot)
+        events = [Moved(trial.number, trial.state) for trial in found.trials]
+        PlainLines(out)(replace(found.snapshot, events=events))
         print_summary(out, found.snapshot, found.space)
     return terminal.get()
 

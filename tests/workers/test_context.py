@@ -13,7 +13,7 @@ import torch
 from search_spaces.errors import StoreError, TrialFailure
 from workers.context import Context
 from workers.failures import MAX_MESSAGE, failure_of
-from workers.numbers import MAX_METRICS, number_of, numbers_of, returned
+from workers.functions.numbers import MAX_METRICS, number_of, numbers_of, returned
 from workers.protocol import Assignment
 
 

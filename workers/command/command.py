@@ -38,7 +38,6 @@ class CommandObjective:
     """
 
     checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
-    seeded: ClassVar[bool] = False  # a program seeds itself, from AUTOML_SEED
 
     arguments: tuple[str, ...]
     shell: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from search_spaces.errors import TrialFailure
-from workers.numbers import number_of, numbers_of
+from workers.functions.numbers import number_of, numbers_of
 
 NUM_COMPLAINTS: Final = 10  # about reports that cannot be read, in the log of a trial
 

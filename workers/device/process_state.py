@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures.thread import _worker
 from contextlib import contextmanager, suppress
 from functools import partial
 from operator import attrgetter
@@ -20,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 THREAD_SECONDS: Final = 1.0  # for the threads of a trial to end
 # Threads that a library starts once and keeps for the process, by the module of their function.
-_LIBRARIES: Final = ("workers", "torch", "tqdm", "ray")
+_LIBRARIES: Final = ("automl", "workers", "torch", "tqdm", "ray", "grpc", "joblib")
 _ROUNDS: Final = 2  # a number format that follows its parent's shows only once that is put back
 _ENVIRONMENT: Final = "environment variable "
 
@@ -88,7 +89,7 @@ class ProcessState:
         return [
             thread
             for thread in threading.enumerate()
-            if thread not in self._threads and not _is_of_library(thread)
+            if thread not in self._threads and not _is_of_library(thread) and not _waits(thread)
         ]
 
 
@@ -98,6 +99,12 @@ def _is_of_library(thread: threading.Thread) -> bool:
     modules = {type(thread).__module__, getattr(function, "__module__", None) or ""}
     packages = {name.partition(".")[0] for name in modules}
     return isinstance(thread, threading._DummyThread) or bool(packages & set(_LIBRARIES))
+
+
+def _waits(thread: threading.Thread) -> bool:
+    """Whether it is a thread of an executor that has no work, such as of torch's compiler."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is _worker.__code__
 
 
 def _values() -> dict[str, Any]:

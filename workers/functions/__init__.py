@@ -1,1 +1,1 @@
-"""What a function or command of the user's gets beside its parameters: ranks that meet."""
+"""What a function or command of the user gets and gives: ranks that meet, states, numbers."""

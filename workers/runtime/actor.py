@@ -123,7 +123,7 @@ def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
     with open_log(assignment, rank) as log, bounded_log(assignment, rank):
         _show_in_dashboard(assignment, rank)
         with redirect_stdout(log), redirect_stderr(log):
-            print(assignment.label, flush=True)
+            print(f"{assignment.label} (its seed is {assignment.seed})", flush=True)
             yield
 
 

@@ -29,6 +29,7 @@ PAGE: Final = 4096  # arrays begin at a multiple of it
 _TRAILER: Final = struct.Struct("<Q")  # length of the index of the arrays, the last of the file
 _SHARED: Final = "AUTOML_SCRIPT"  # the file, for processes that a trial starts
 _MAIN: Final = "workers.runtime.script_main"
+LARGE: Final = 1 << 20  # bytes of a tensor
 MAX_DEPTH: Final = 6  # of the search for a variable that cannot be pickled
 
 
@@ -173,7 +174,20 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
             name = obj.__qualname__
             if getattr(sys.modules["__main__"], name, None) is obj:
                 self.names[name] = obj
+        if (array := _array_of(obj)) is not None:
+            return sys.modules["torch"].from_numpy, (array,)
         return super().reducer_override(obj)
+
+
+def _array_of(value: Any) -> Any:
+    """A large tensor of the CPU as an array, which is sent without a copy; else None."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(value) is not torch.Tensor or value.nbytes < LARGE:
+        return None
+    whole = value.is_contiguous() and value.untyped_storage().nbytes() == value.nbytes
+    if not whole or value.requires_grad or value.device.type != "cpu":
+        return None
+    return value.numpy() if value.dtype in (torch.float32, torch.float64, torch.int64) else None
 
 
 def _cause(objective: Any, error: Exception) -> str:

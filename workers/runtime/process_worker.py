@@ -116,7 +116,7 @@ def logged(assignment: Assignment, rank: int) -> Iterator[None]:
     with open_log(assignment, rank) as log:
         _redirect(log.fileno())
     try:
-        print(assignment.label)
+        print(f"{assignment.label} (its seed is {assignment.seed})")
         with bounded_log(assignment, rank):
             yield
     finally:

@@ -177,9 +177,6 @@ class Worker:
                 return lost(a, f"its log cannot be opened: {error}")
             if self._script is not None:
                 self._script.go_home()
-                if getattr(self._objective, "seeded", True):
-                    words = "random, NumPy and torch have the seed"
-                    print(f"{words} {a.seed} (trial.seed)", flush=True)
             outcome = run(context, self._objective)
             if held := self._held.excess(context.device):
                 text = f"the trials of this worker process have left {held} in use: it is replaced"

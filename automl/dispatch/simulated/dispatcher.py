@@ -10,7 +10,7 @@ import numpy as np
 
 from automl.dispatch.base import Dispatcher
 from automl.errors import TrialFailure, UsageError
-from workers.numbers import returned as metrics_of
+from workers.functions.numbers import returned as metrics_of
 from workers.protocol import (
     Assignment,
     Ending,

@@ -140,7 +140,9 @@ export class Chart {
     const places = one.points.map((point) => {
       if (!Number.isFinite(point[0]) || !Number.isFinite(point[1])) return null;
       const raw = one.share ? (1 - point[1]) * inner[1] : down.place(point[1]);
-      return { x: at(across.place(point[0])), y: at(this.zoom ? raw : inside(raw)), beyond: this.zoom ? null : raw < -1 ? "up" : raw > inner[1] + 1 ? "down" : null, point, one };
+      const far = across.place(point[0]);
+      const x = this.zoom ? far : Math.min(far, inner[0]);
+      return { x: at(x), y: at(this.zoom ? raw : inside(raw)), beyond: this.zoom ? null : raw < -1 ? "up" : raw > inner[1] + 1 ? "down" : far > inner[0] + 1 ? "right" : null, point, one };
     });
     const known = places.filter((place) => place && (!this.zoom || (place.x > -8 && place.x < inner[0] + 8 && place.y > -8 && place.y < inner[1] + 8)));
     if (one.kind === "points") {

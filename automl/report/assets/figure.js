@@ -1,7 +1,7 @@
 // Draws a figure of the report (plain data for plotly, see automl/report/plotting.py) with the charts of the studio.
 import { Chart } from "./chart.js";
 import { h } from "./dom.js";
-import { number } from "./format.js";
+import { metric, number } from "./format.js";
 import { Parallel } from "./parallel.js";
 import { extent } from "./scales.js";
 
@@ -61,7 +61,8 @@ function axisOf(axis, traces, key) {
   let range = axis.range ? axis.range.map((one) => (log ? 10 ** one : one)) : extent(values.concat(errors));
   if (!axis.range && (axis.rangemode === "tozero" || (key === "x" && traces.some((one) => one.type === "bar")))) range = [Math.min(0, range[0]), range[1]];
   const ticks = axis.tickvals ? axis.tickvals.map((value, i) => [value, plain(axis.ticktext[i])]) : axis.dtick ? whole(range, axis.dtick) : undefined;
-  return { range, log, ticks, tight: Boolean(axis.range), hidden: axis.visible === false };
+  const title = plain(axis.title?.text || "");
+  return { range, log, ticks, tight: Boolean(axis.range), hidden: axis.visible === false, format: (value) => metric(title, value) };
 }
 
 function whole([low, high], step) {

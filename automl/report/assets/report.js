@@ -6,7 +6,6 @@ import { count } from "./format.js";
 import { Selection } from "./selection.js";
 
 const THEMES = ["auto", "light", "dark"];
-const PLOTLY = { responsive: true, displaylogo: false, displayModeBar: "hover" };
 const selection = new Selection();
 const data = read("trials-data") || { names: [], rows: [] };
 
@@ -29,11 +28,10 @@ function openTrial(number) {
   if (document.getElementById(`trial-${number}`)) location.hash = `trial-${number}`;
 }
 
-async function drawFigure(element) {
+function drawFigure(element) {
   const spec = read(element.dataset.spec);
   const title = element.closest("section")?.querySelector("h2")?.textContent || "";
-  if (element.dataset.plotly) await window.Plotly.newPlot(element, spec.data, spec.layout, PLOTLY);
-  else element.replaceChildren(drawn(spec, { selection, open: openTrial, title }));
+  element.replaceChildren(drawn(spec, { selection, open: openTrial, title }));
   element.dataset.drawn = Math.round(performance.now());  // milliseconds since the page was asked for
 }
 
@@ -44,7 +42,7 @@ function pause() {
 async function drawAll() {
   for (const element of document.querySelectorAll(".figure")) {
     await pause();
-    await drawFigure(element);
+    drawFigure(element);
   }
   document.body.dataset.drawn = "all";
 }

@@ -23,41 +23,27 @@ from . import (
     timeline,
 )
 
-TRIAL_PANELS: Mapping[str, Callable[[Record], Panel]] = {
-    "progress": progress.panel,
-    "parallel": parallel.panel,
-    "pareto": pareto.panel,
-    "curves": curves.panel,
-    "feasibility": feasibility.panel,
-    "memory": memory.panel,
-    "timeline": timeline.panel,
+# In their order on the page, and whether a panel shows surrogates.
+PANELS: Mapping[str, tuple[Callable[..., Panel], bool]] = {
+    "progress": (progress.panel, False),
+    "parallel": (parallel.panel, False),
+    "pareto": (pareto.panel, False),
+    "curves": (curves.panel, False),
+    "importance": (importance.panel, True),
+    "dependence": (dependence.panel, True),
+    "contours": (contours.panel, True),
+    "feasibility": (feasibility.panel, False),
+    "calibration": (calibration.panel, True),
+    "memory": (memory.panel, False),
+    "timeline": (timeline.panel, False),
 }
-MODEL_PANELS: Mapping[str, Callable[[Record, Sequence[Insight]], Panel]] = {
-    "importance": importance.panel,
-    "dependence": dependence.panel,
-    "contours": contours.panel,
-    "calibration": calibration.panel,
-}
-ORDER = (
-    "progress",
-    "parallel",
-    "pareto",
-    "curves",
-    "importance",
-    "dependence",
-    "contours",
-    "feasibility",
-    "calibration",
-    "memory",
-    "timeline",
-)
+ORDER = tuple(PANELS)
 
 
 def draw(name: str, record: Record, insights: Sequence[Insight]) -> Panel:
-    """The panel of that name; insights are needed for the panels of models only."""
-    if name in MODEL_PANELS:
-        return MODEL_PANELS[name](record, insights)
-    return TRIAL_PANELS[name](record)
+    """The panel of that name; insights are needed for the panels of surrogates only."""
+    panel, is_modelled = PANELS[name]
+    return panel(record, insights) if is_modelled else panel(record)
 
 
 def figure(snapshot: Snapshot, name: str) -> Any:
@@ -70,7 +56,7 @@ def figure(snapshot: Snapshot, name: str) -> Any:
     except ModuleNotFoundError as error:
         raise UsageError("figures need plotly: install automl[report]") from error
     record = Record.of(snapshot)
-    panel = draw(name, record, insights_of(record) if name in MODEL_PANELS else ())
+    panel = draw(name, record, insights_of(record) if PANELS[name][1] else ())
     if not panel.figures:
         raise UsageError(panel.caption)
     return go.Figure(panel.figures[0])

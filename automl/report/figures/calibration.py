@@ -68,12 +68,12 @@ def _draw(model: MetricModel) -> Figure:
         "line": {"color": "#57606a", "dash": "dot"},
         "hoverinfo": "skip",
     }
-    axis = metric_axis(model.metric, observed.tolist(), log=model.log)
+    axis = metric_axis(model.metric, log=model.log)
     name = escape(model.metric)
     return figure(
         [points, diagonal],
         360,
         showlegend=False,
-        xaxis={**axis, "title": {"text": f"{name} reached"}},
-        yaxis={**axis, "title": {"text": f"{name} predicted"}, "range": span},
+        xaxis={**axis, "title": {"text": f"reached {name}"}},
+        yaxis={**axis, "title": {"text": f"predicted {name}"}, "range": span},
     )

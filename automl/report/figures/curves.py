@@ -1,6 +1,5 @@
 """Learning curves: the reports of each trial."""
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -14,11 +13,10 @@ from automl.report.plotting import (
     GREY,
     ORANGE,
     PURPLE,
-    RED,
     Figure,
     Panel,
     figure,
-    metric_axis,
+    limited_axis,
     rounded,
 )
 from automl.report.record import Record
@@ -49,7 +47,6 @@ def panel(record: Record) -> Panel:
         caption += (
             f" Of {len(reported)} curves, the {len(chosen) // 2} best and as many others are shown."
         )
-    caption += limits.note(p.metrics[metric] for _, points in chosen for p in points)
     return Panel("curves", TITLE, caption, (_draw(record, chosen, limits),))
 
 
@@ -70,61 +67,30 @@ def _draw(record: Record, chosen: Curves, limits: AxisRange) -> Figure:
     timed = record.goal.within is not None
     others = [(t, p) for t, p in chosen if best is None or t.number != best.number]
     best_lines = (
-        _lines(record, [(t, p)], limits, BLUE, 3.0, f"trial {t.number}, the best")
+        _lines(record, [(t, p)], BLUE, 3.0, f"trial {t.number}, the best")
         for t, p in chosen
         if t == best
     )
     data = [
-        _lines(record, others, limits, GREY, 1.2, "trials"),
+        _lines(record, others, GREY, 1.2, "trials"),
         *best_lines,
-        *_beyond(record, chosen, limits),
-        *_marks(record, chosen, limits),
+        *_marks(record, chosen),
     ]
     xaxis: dict[str, Any] = {"title": {"text": "training seconds" if timed else "step"}}
     first = max(min(points[0].step for _, points in chosen), 1)
     last = max(points[-1].step for _, points in chosen)
     if not timed and last > 200 * first:
         xaxis |= {"type": "log", "range": [np.log10(first), np.log10(last) + 0.05]}
-    known = [p.metrics[record.goal.metric] for _, points in chosen for p in points]
-    axis = metric_axis(record.goal.metric, limits.inside(known), log=limits.log)
-    return figure(data, 420, xaxis=xaxis, yaxis=limits.axis(axis))
+    return figure(data, 420, xaxis=xaxis, yaxis=limited_axis(record.goal.metric, limits))
 
 
 def _x(record: Record, point: ReportPoint) -> float:
     return float(point.step) if record.goal.within is None else point.seconds
 
 
-def _beyond(record: Record, chosen: Curves, limits: AxisRange) -> Iterator[dict[str, Any]]:
-    """A triangle at the edge for each curve that leaves the range, at its first such report."""
-    metric = record.goal.metric
-    found = [
-        (trial, next(p for p in points if limits.beyond(p.metrics[metric])))
-        for trial, points in chosen
-        if any(limits.beyond(p.metrics[metric]) for p in points)
-    ]
-    if not found:
-        return
-    values = [point.metrics[metric] for _, point in found]
-    yield {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "beyond the axis",
-        "x": rounded([_x(record, point) for _, point in found]),
-        "y": rounded(limits.inside(values)),
-        "marker": {"symbol": limits.symbols(values), "color": RED, "size": 9},
-        "text": [
-            f"trial {trial.number}: {text.number(value)}"
-            for (trial, _), value in zip(found, values, strict=True)
-        ],
-        "hoverinfo": "text",
-        "cliponaxis": False,
-    }
-
-
 def _lines(
     record: Record,
     curves: Curves,
-    limits: AxisRange,
     colour: str,
     width: float,
     name: str,
@@ -134,9 +100,9 @@ def _lines(
     ys: list[float | None] = []
     texts: list[str] = []
     for trial, points in curves:
-        thinned = _thinned(points)
+        thinned = text.thinned(points, MAX_POINTS)
         xs += [*(_x(record, p) for p in thinned), None]
-        ys += [*limits.inside(p.metrics[record.goal.metric] for p in thinned), None]
+        ys += [*(p.metrics[record.goal.metric] for p in thinned), None]
         values = (text.number(p.metrics[record.goal.metric]) for p in thinned)
         texts += [*(f"trial {trial.number}: {value}" for value in values), ""]
     return {
@@ -152,14 +118,7 @@ def _lines(
     }
 
 
-def _thinned(points: list[ReportPoint]) -> list[ReportPoint]:
-    if len(points) <= MAX_POINTS:
-        return points
-    rows = np.unique(np.linspace(0, len(points) - 1, MAX_POINTS).astype(int))
-    return [points[row] for row in rows]
-
-
-def _marks(record: Record, chosen: Curves, limits: AxisRange) -> list[dict[str, Any]]:
+def _marks(record: Record, chosen: Curves) -> list[dict[str, Any]]:
     """Marks of ends, pauses and resumptions."""
     ends = {
         TrialState.COMPLETED: ("completed", "circle", GREEN),
@@ -179,7 +138,7 @@ def _marks(record: Record, chosen: Curves, limits: AxisRange) -> list[dict[str, 
             "mode": "markers",
             "name": name,
             "x": rounded([_x(record, point) for _, point in items]),
-            "y": rounded(limits.inside(p.metrics[record.goal.metric] for _, p in items)),
+            "y": rounded(p.metrics[record.goal.metric] for _, p in items),
             "marker": {
                 "symbol": symbol,
                 "color": colour,

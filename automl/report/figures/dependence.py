@@ -55,8 +55,7 @@ def _grid(record: Record, insight: Insight) -> Figure:
     rows = max((len(found) + ACROSS - 1) // ACROSS, 1)
     data: list[dict[str, Any]] = []
     layout: dict[str, Any] = {}
-    span, observed = _span(model, found), model.observed
-    values = metric_axis(model.metric, observed.tolist(), log=model.log)
+    span, values = _span(model, found), metric_axis(model.metric, log=model.log)
     for i, effect in enumerate(found):
         key = "" if i == 0 else str(i + 1)
         parameter = record.space.parameters[effect.name]
@@ -69,7 +68,7 @@ def _grid(record: Record, insight: Insight) -> Figure:
             "automargin": False,
         }
         layout[f"yaxis{key}"] = {
-            **(values if column == 0 else {**values, "title": {"text": ""}}),
+            **values,
             "domain": [bottom + 0.25 / rows, bottom + 0.97 / rows],
             "anchor": f"x{key}",
             "range": span,

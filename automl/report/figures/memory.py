@@ -111,7 +111,7 @@ def _trials(trials: Sequence[Trial]) -> Figure:
         [one for one in data if one["x"]],
         320,
         xaxis={"title": {"text": "trial"}},
-        yaxis=metric_axis(MEASURED, values, log=log),
+        yaxis=metric_axis(MEASURED, log=log),
     )
 
 
@@ -126,8 +126,5 @@ def _bars(modules: Mapping[str, float]) -> Figure:
         "marker": {"color": GREY},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    axis = {
-        **metric_axis(MEASURED, [0.0, *modules.values()], log=False),
-        "title": {"text": "memory"},
-    }
-    return figure([bars], 80 + 26 * len(names), xaxis=axis, yaxis={"type": "category"})
+    height = 80 + 26 * len(names)
+    return figure([bars], height, xaxis=metric_axis(MEASURED), yaxis={"type": "category"})

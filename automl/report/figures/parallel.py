@@ -1,7 +1,6 @@
 """Parallel coordinates of the configurations."""
 
 import math
-from collections.abc import Sequence
 from html import unescape
 from typing import Any
 
@@ -21,7 +20,7 @@ from automl.report.plotting import (
     rounded,
 )
 from automl.report.record import Record
-from search_spaces import Float, Int, Parameter
+from search_spaces import Parameter
 
 MAX_LINES = 1000
 TITLE = "Configurations (parallel coordinates)"
@@ -71,7 +70,7 @@ def panel(record: Record) -> Panel:
 
 
 def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[str, Any]:
-    """The axis of a parameter; trials without it pass below its range, at "none"."""
+    """The axis of a parameter; trials without it pass below its range, at "inactive"."""
     found = axis(parameter)
     low, high = found["range"]
     values = [
@@ -84,14 +83,13 @@ def _dimension(parameter: Parameter, scored: list[tuple[Trial, float]]) -> dict[
     ticks: dict[str, Any] = {
         key: list(found[key]) for key in ("tickvals", "ticktext") if key in found
     }
-    if isinstance(parameter, Float | Int):
-        bounds = [float(parameter.low), float(parameter.high)]
-        places = [position(parameter, bound) for bound in bounds]
-        ticks = _with_ends(ticks, places, [text.number(bound) for bound in bounds])
     if None in values:
         absent = low - 0.12 * (high - low)
         values = [absent if value is None else value for value in values]
-        ticks = {"tickvals": [absent, *ticks["tickvals"]], "ticktext": ["none", *ticks["ticktext"]]}
+        ticks = {
+            "tickvals": [absent, *ticks["tickvals"]],
+            "ticktext": ["inactive", *ticks["ticktext"]],
+        }
         low = absent
     return {
         "label": escape(parameter.name),
@@ -107,32 +105,12 @@ def _metric(record: Record, scored: list[tuple[Trial, float]], index: int) -> di
     known = [value for value in values if value is not None]
     limits = AxisRange.of(known)
     inside = limits.inside(limits.low if value is None else value for value in values)
-    low, high = min(inside), max(inside)
-    if low == high:
-        low, high = limits.low, limits.high
-    ticks = (log_ticks if limits.log else linear_ticks)(low, high)
+    ticks = (log_ticks if limits.log else linear_ticks)(limits.low, limits.high)
     place = math.log10 if limits.log else float
-    labels = [text.metric(name, tick) for tick in ticks]
-    ends = [
-        ("≤ " if any(value < low for value in known) else "") + text.metric(name, low),
-        ("≥ " if any(value > high for value in known) else "") + text.metric(name, high),
-    ]
-    found = {"tickvals": rounded(map(place, ticks)), "ticktext": labels}
     return {
         "label": escape(name),
         "values": rounded(map(place, inside)),
         "range": limits.range,
-        **_with_ends(found, [place(low), place(high)], ends),
+        "tickvals": rounded(map(place, ticks)),
+        "ticktext": [text.metric(name, tick) for tick in ticks],
     }
-
-
-def _with_ends(ticks: dict[str, Any], ends: Sequence[float], labels: list[str]) -> dict[str, Any]:
-    """Ticks with both ends of the range, because plotly draws the bar of an axis between ticks."""
-    near = 0.06 * (ends[1] - ends[0])
-    inner = [
-        (at, label)
-        for at, label in zip(ticks["tickvals"], ticks["ticktext"], strict=True)
-        if min(abs(at - ends[0]), abs(at - ends[1])) > near
-    ]
-    shown = [(ends[0], labels[0]), *inner, (ends[1], labels[1])]
-    return {"tickvals": rounded([at for at, _ in shown]), "ticktext": [word for _, word in shown]}

@@ -17,13 +17,14 @@ from automl.report.plotting import (
     Panel,
     figure,
     hover,
-    metric_axis,
+    limited_axis,
     rounded,
     spread,
 )
 from automl.report.record import Record
 
 MANY = 1500
+SPREAD = 50.0  # of values, from which an axis is logarithmic
 SAMPLES = 4096  # for the hypervolume of more than two goals
 
 
@@ -78,7 +79,7 @@ def _pair(
 ) -> Figure:
     one, other = record.snapshot.goals[i].metric, record.snapshot.goals[j].metric
     ordered = sorted(known, key=lambda item: float(item[1][i]))
-    limits = [AxisRange.of(float(values[index]) for _, values in known) for index in (i, j)]
+    values = [[float(values[index]) for _, values in known] for index in (i, j)]
     data = [
         _cloud(
             [(t, v[i], v[j]) for t, v in ordered if t.number not in front],
@@ -87,7 +88,6 @@ def _pair(
             "trials",
             GREY,
             "markers",
-            limits,
         ),
         _cloud(
             [(t, v[i], v[j]) for t, v in ordered if t.number in front],
@@ -96,10 +96,9 @@ def _pair(
             "Pareto front",
             BLUE,
             "both",
-            limits,
         ),
     ]
-    axes = [_axis(name, limit) for name, limit in zip((one, other), limits, strict=True)]
+    axes = _axes((one, other), values)
     right, up = (record.snapshot.goals[index].maximize for index in (i, j))
     return figure(data, 420, xaxis=axes[0], yaxis=axes[1], **_better(right, up))
 
@@ -112,8 +111,10 @@ def _better(right: bool, up: bool) -> dict[str, Any]:
     return {"annotations": [mark], "meta": {"corner": {"right": right, "up": up}}}
 
 
-def _axis(metric: str, limits: AxisRange) -> dict[str, Any]:
-    return limits.axis(metric_axis(metric, [limits.low, limits.high], log=limits.log))
+def _axes(names: Sequence[str], columns: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
+    """The axes of metrics. Sizes and times of very different trials are on logarithmic ones."""
+    limits = [AxisRange.of(column, spread=SPREAD) for column in columns]
+    return [limited_axis(name, limit) for name, limit in zip(names, limits, strict=True)]
 
 
 def _cloud(
@@ -123,7 +124,6 @@ def _cloud(
     name: str,
     colour: str,
     mode: str,
-    limits: Sequence[AxisRange],
 ) -> dict[str, Any]:
     many = len(points) > MANY
     if many:
@@ -139,18 +139,12 @@ def _cloud(
         "mode": "lines+markers" if mode == "both" else "markers",
         "line": {"dash": "dot", "width": 1.5},
         "name": name,
-        "x": rounded(limits[0].inside(x for _, x, _ in points)),
-        "y": rounded(limits[1].inside(y for _, _, y in points)),
+        "x": rounded(x for _, x, _ in points),
+        "y": rounded(y for _, _, y in points),
         "marker": {
             "color": colour,
             "size": 4 if many else 8,
             "opacity": 0.5 if many else 0.8,
-            "symbol": [
-                "triangle-right" if x > limits[0].high else symbol
-                for (_, x, _), symbol in zip(
-                    points, limits[1].symbols([y for _, _, y in points]), strict=True
-                )
-            ],
         },
         "customdata": [trial.number for trial, _, _ in points],
         "text": texts,
@@ -172,13 +166,12 @@ def _costs(record: Record) -> Panel:
         rest = [point for point in points if point[0] != best]
         chosen = [point for point in points if point[0] == best]
         star = {"marker": {"color": ORANGE, "size": 13, "symbol": "star"}}
-        limits = [AxisRange.of(column) for column in list(zip(*points, strict=True))[1:]]
         goal = record.goal.metric
         data = [
-            _cloud(rest, metric, goal, "trials", GREY, "markers", limits),
-            _cloud(chosen, metric, goal, "the best", ORANGE, "markers", limits) | star,
+            _cloud(rest, metric, goal, "trials", GREY, "markers"),
+            _cloud(chosen, metric, goal, "the best", ORANGE, "markers") | star,
         ]
-        axes = [_axis(name, limit) for name, limit in zip((metric, goal), limits, strict=True)]
+        axes = _axes((metric, goal), list(zip(*points, strict=True))[1:])
         fast = any(one.name == metric and one.direction == "maximize" for one in metrics)
         corner = _better(fast, record.goal.maximize)
         figures.append(figure(data, 340, xaxis=axes[0], yaxis=axes[1], **corner))

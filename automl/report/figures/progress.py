@@ -11,16 +11,16 @@ from automl.report.plotting import (
     RED,
     Figure,
     Panel,
-    escape,
     figure,
     hover,
+    limited_axis,
     rounded,
     spread,
 )
 from automl.report.record import Record
-from automl.report.static_chart import window
 
 MANY = 1500
+TITLE = "Progress"
 
 
 def panel(record: Record) -> Panel:
@@ -30,27 +30,23 @@ def panel(record: Record) -> Panel:
         (trial, value) for trial in record.ended if (value := record.value(trial)) is not None
     ]
     if not scored:
-        return Panel("progress", "Best so far", f"No trial has a value of {goal.metric} yet.")
-    caption = (
-        f"Each point is a trial at the time when it ended; the line is the best {goal.metric} so "
-        "far. Crosses at the bottom are failed trials."
-    )
-    limits = AxisRange(*window(record, [value for _, value in scored]))
-    caption += limits.note(value for _, value in scored)
-    return Panel("progress", "Best so far", caption, (_draw(record, scored, limits),))
+        return Panel("progress", TITLE, f"No trial has a value of {goal.metric} yet.")
+    caption = "Each point is a trial at the time when it ended; crosses are failed trials."
+    limits = AxisRange.of(value for _, value in scored)
+    return Panel("progress", TITLE, caption, (_draw(record, scored, limits),))
 
 
 def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) -> Figure:
     goal = record.goal
     steps = list(improvements(goal, ((trial.ended or 0.0, value) for trial, value in scored)))
     end = max(record.snapshot.seconds, steps[-1][0])
-    points = _points(record, scored, {value for _, value in steps}, limits)
+    points = _points(record, scored, {value for _, value in steps})
     line = {
         "type": "scatter",
         "mode": "lines",
         "name": "best so far",
         "x": rounded([*(at for at, _ in steps), end]),
-        "y": rounded(limits.inside([*(value for _, value in steps), steps[-1][1]])),
+        "y": rounded([*(value for _, value in steps), steps[-1][1]]),
         "line": {"color": BLUE, "width": 3, "shape": "hv"},
         "hoverinfo": "skip",
     }
@@ -60,14 +56,12 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) 
         data.append(_failures(failed))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "sweep time (seconds)"}, "rangemode": "tozero"},
-        "yaxis": limits.axis({"title": {"text": escape(goal.metric)}}),
+        "yaxis": limited_axis(goal.metric, limits),
     }
     return figure(data, **layout, yaxis2={"overlaying": "y", "visible": False, "range": [0, 1]})
 
 
-def _points(
-    record: Record, scored: list[tuple[Trial, float]], best: set[float], limits: AxisRange
-) -> dict[str, Any]:
+def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float]) -> dict[str, Any]:
     many, name = len(scored) > MANY, record.goal.metric
     if many:  # overlapping ones are drawn once, but every new best is drawn
         rows = set(spread([(trial.ended or 0.0, value) for trial, value in scored], 200, 60))
@@ -77,12 +71,11 @@ def _points(
         "mode": "markers",
         "name": "trials",
         "x": rounded([trial.ended for trial, _ in scored]),
-        "y": rounded(limits.inside(value for _, value in scored)),
+        "y": rounded([value for _, value in scored]),
         "marker": {
             "color": GREY,
             "size": 4 if many else 7,
             "opacity": 0.45 if many else 0.7,
-            "symbol": limits.symbols([value for _, value in scored]),
         },
         "cliponaxis": False,
         "customdata": [trial.number for trial, _ in scored],

@@ -1,21 +1,17 @@
-"""The use of the workers: every attempt on its slot, and the number of busy slots."""
+"""The use of the workers: every attempt on its slot."""
 
 import heapq
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from automl.report.plotting import BLUE, STATE_COLOURS, Figure, Panel, figure, rounded
+from automl.report.plotting import STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.record import Attempt, Record
 
 MAX_BARS = 1500
-MAX_POINTS = 600
 TITLE = "Use of the workers"
 
 
 def panel(record: Record) -> Panel:
-    """Bars of the attempts if there are not too many, and the number of busy slots."""
+    """A bar for each attempt."""
     attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.started]
     if not attempts:
         return Panel("timeline", TITLE, "No attempt has been recorded.")
@@ -27,10 +23,10 @@ def panel(record: Record) -> Panel:
         f"{busy / (count * (end - attempts[0].started)):.0%} of these slots were used. "
         "A trial of several ranks is one bar."
     )
-    figures = _busy(attempts, end)
-    if len(attempts) <= MAX_BARS:
-        figures.insert(0, _bars(attempts, lanes, count))
-    return Panel("timeline", TITLE, caption, tuple(figures))
+    if len(attempts) > MAX_BARS:
+        caption += f" The last {MAX_BARS} attempts are drawn."
+    bars = _bars(attempts[-MAX_BARS:], lanes[-MAX_BARS:], count)
+    return Panel("timeline", TITLE, caption, (bars,))
 
 
 def slots(attempts: Sequence[Attempt]) -> tuple[list[int], int]:
@@ -94,43 +90,3 @@ def _bars(attempts: Sequence[Attempt], lanes: list[int], count: int) -> Figure:
         },
         margin={"l": 70, "r": 20, "t": 40, "b": 50},
     )
-
-
-def _busy(attempts: Sequence[Attempt], end: float) -> list[Figure]:
-    """The number of running trials at each change, or in means if there are very many changes.
-
-    There is no figure if every attempt is too short to be drawn.
-    """
-    grain = end / 1000 or 1.0  # shorter gaps between trials are not drawn
-    steps: dict[float, int] = {}
-    for attempt in attempts:
-        for at, step in ((attempt.started, 1), (attempt.ended, -1)):
-            steps[round(at / grain) * grain] = steps.get(round(at / grain) * grain, 0) + step
-    changes = sorted((at, step) for at, step in steps.items() if step)
-    if not changes:
-        return []
-    times = np.array([0.0] + [at for at, _ in changes] + [max(end, changes[-1][0])])
-    counts = np.cumsum([0] + [step for _, step in changes] + [0])
-    shape = "hv"
-    if len(times) > MAX_POINTS:
-        edges = np.linspace(0.0, end, MAX_POINTS + 1)
-        area = np.interp(
-            edges, times, np.concatenate([[0.0], np.cumsum(counts[:-1] * np.diff(times))])
-        )
-        times, counts, shape = edges[:-1], np.diff(area) / np.diff(edges), "linear"
-    trace: dict[str, Any] = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": rounded(times.tolist(), 7),
-        "y": rounded(counts.tolist(), 4),
-        "fill": "tozeroy",
-        "line": {"color": BLUE, "shape": shape, "width": 1.5},
-        "hovertemplate": "%{y} busy at %{x} s<extra></extra>",
-    }
-    drawn = figure(
-        [trace],
-        240,
-        xaxis={"title": {"text": "sweep time (seconds)"}},
-        yaxis={"title": {"text": "trials running"}, "rangemode": "tozero"},
-    )
-    return [drawn]

@@ -3,7 +3,7 @@ import { number } from "./format.js";
 
 export const configuration = {
   show(value) {
-    return value === true || value === false ? String(value) : number(value);
+    return value === null ? "none" : value === true || value === false ? String(value) : number(value);
   },
 
   lines(params) {

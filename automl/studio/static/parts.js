@@ -2,7 +2,7 @@
 import { h, hidden, s } from "./dom.js";
 import { number, words } from "./format.js";
 
-export const STATES = ["completed", "stopped", "running", "paused", "waiting", "interrupted", "failed"];
+export const STATES = ["completed", "infeasible", "stopped", "running", "paused", "waiting", "interrupted", "failed"];
 
 // The state of a trial or a sweep: a mark with its own shape, and a word.
 export function pill(state) {

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from automl.config import reference
 from automl.config.nodes import ConfigProblems
 from automl.config.schema import validate
 from automl.config.strict_yaml import read_bytes
 from automl.core.spec import KEYS
+from scripts import docs_hook
 
-FIELDS = reference.keys()
+FIELDS = docs_hook.all_keys()
 
 
 @pytest.mark.parametrize("name", FIELDS)
@@ -38,7 +38,7 @@ def test_the_example_is_accepted(name: str) -> None:
 
 
 def test_types_and_defaults_are_those_of_the_keys() -> None:
-    shown = {name: (key.kind.words, reference.default_of(key)) for name, key in FIELDS.items()}
+    shown = {name: (key.kind.words, docs_hook.default_of(key)) for name, key in FIELDS.items()}
     assert shown["budget.gain"] == ("number of more than 0", "none")
     assert shown["workers"][0].endswith("of at least 1 and at most 10,000 or mapping")
     assert shown["workers.min"][1] == "required"
@@ -49,7 +49,7 @@ def test_types_and_defaults_are_those_of_the_keys() -> None:
 
 
 def test_the_reference_has_a_heading_for_each_key() -> None:
-    text = reference.markdown()
+    text = docs_hook.settings()
     assert all(f"### `{name}`\n" in text for name in KEYS)
     assert "| `worker_time` | duration |" in text
 

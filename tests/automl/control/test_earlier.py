@@ -57,7 +57,7 @@ def test_auto_takes_sweeps_of_an_overlapping_space_and_records_them(tmp_path: Pa
     ledger = Ledger.open(str(tmp_path), readonly=True)
     rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
     ledger.close()
-    assert rows["earlier sweeps"] == "10 trials of first"
+    assert rows["learned from"] == "10 trials of first"
 
 
 def test_a_resumed_sweep_suggests_the_same_although_the_store_has_changed(tmp_path: Path) -> None:

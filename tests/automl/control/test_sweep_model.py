@@ -37,6 +37,7 @@ from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 LEASE_SECONDS = 1000.0
 MORE = bool(os.environ.get("AUTOML_TEST_ALL"))
+NUM_EXAMPLES = {"memory": 80, "every store": 10}
 TRIALS = 4
 MAX_RETRIES = 1
 NUMBERS = st.integers(0, 20)
@@ -232,8 +233,10 @@ class Sweeps(RuleBasedStateMachine):
         self.of_agent("fail", number, {"attempt": late, "failure": failure, "message": ""}, waits)
 
     def of_agent(self, kind: str, number: int, content: dict[str, Any], waits: bool) -> None:
-        """About a trial that an agent holds, if there is one; `attempt` counts from its newest."""
+        """About a trial that an agent holds; `attempt` counts from its newest."""
         rows = self.model.rows
+        if not any(row.agent for row in rows):
+            self.ask("ann", waits=False)
         leased = [trial for trial, row in enumerate(rows) if row.agent]
         trial = leased[number % len(leased)] if leased else self.any_trial(number)
         if content["attempt"] is not None:
@@ -276,6 +279,14 @@ class Sweeps(RuleBasedStateMachine):
         rows = self.model.rows if self.held else []
         return [one for one in enumerate(rows) if one[1].state in states and not one[1].agent]
 
+    def running(self, which: int, *others: str) -> tuple[int, Row]:
+        """A running trial, or one in these other states; one begins if there is none."""
+        if not self.of_workers("running", *others):
+            if not self.of_workers("waiting"):
+                self.propose(1e-3)
+            self.begin(1)
+        return one_of(self.of_workers("running", *others), which)
+
     @precondition(lambda self: self.held)
     @rule(lr=st.floats(1e-4, 1e-2))
     def propose(self, lr: float) -> None:
@@ -291,21 +302,21 @@ class Sweeps(RuleBasedStateMachine):
         self.act(lambda writer: writer.begin(writer.trials[number], slots))
         self.act(lambda writer: writer.apply(started))
 
-    @precondition(lambda self: self.of_workers("running", *FINISHED))
+    @precondition(lambda self: self.held)
     @rule(which=NUMBERS, late=st.integers(0, 1), sequence=st.integers(0, 3), loss=LOSSES)
     def report(self, which: int, late: int, sequence: int, loss: float) -> None:
         """Perhaps once more, out of order, or of an attempt that is over."""
-        number, row = one_of(self.of_workers("running", *FINISHED), which)
+        number, row = self.running(which, *FINISHED)
         attempt = row.attempts - late
         row.report(attempt, sequence, sequence, loss)
         report = Report(number, attempt, sequence, sequence, {"loss": loss}, 1.0)
         self.act(lambda writer: writer.apply(report))
 
-    @precondition(lambda self: self.of_workers("running"))
+    @precondition(lambda self: self.held)
     @rule(which=NUMBERS, how=st.sampled_from(ENDINGS))
     def end(self, which: int, how: tuple[str, str | None, bool, str | None]) -> None:
         """Twice: the second changes nothing."""
-        number, row = one_of(self.of_workers("running"), which)
+        number, row = self.running(which)
         ending, failure, lost, stop = how
         outcome = Outcome(
             number, row.attempts, Ending(ending), {"loss": 1.0}, failure, worker_lost=lost
@@ -327,6 +338,7 @@ class Sweeps(RuleBasedStateMachine):
     def look(self) -> None:
         for store in self.stores.values():
             store.recorder.look()
+            assert sweep_of(store.recorder.state) == self.expected(self.model.closed)
 
     @precondition(lambda self: self.held)
     @rule()
@@ -354,7 +366,8 @@ class Sweeps(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def lose(self) -> None:
-        """The process that holds the sweep is killed."""
+        """The process that holds the sweep is killed, in the middle of a trial."""
+        self.running(0)
         self.commit()
         self.world.process += 1
         for store in self.stores.values():
@@ -368,10 +381,8 @@ class Sweeps(RuleBasedStateMachine):
 
     @invariant()
     def every_store_is_as_the_model_says(self) -> None:
-        model = self.model
-        kinds = [command.kind for command, _ in model.waiting]
         for name, store in self.stores.items():
-            rows, closed = model.rows, model.closed
+            rows, closed = self.model.rows, self.model.closed
             if store.recorder is not None:
                 assert facts_of(store.recorder.state.trials) == facts(rows), name
             if store.durable:
@@ -380,7 +391,13 @@ class Sweeps(RuleBasedStateMachine):
                 assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
             state = store.ledger.state(self.sweep)
             assert facts_of(state.trials) == facts(rows), name
-            assert sweep_of(state) == [closed, model.limits, model.stars, kinds, model.budget], name
+            assert sweep_of(state) == self.expected(closed), name
+
+    def expected(self, closed: str) -> list[Any]:
+        """What `sweep_of` a state is."""
+        model = self.model
+        kinds = [command.kind for command, _ in model.waiting]
+        return [closed, model.limits, model.stars, kinds, model.budget]
 
     def teardown(self) -> None:
         """All logs are alike, and nothing was suggested outside of the limits."""
@@ -417,24 +434,27 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(found)
 
 
-def test_every_store_is_as_the_model_says(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["memory", "every store"])
+def test_a_sweep_is_as_the_model_says(
+    kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     world = World()
     world.patch(monkeypatch)
+    stores = {"memory": Store(InMemory, durable=False)}
+    num_examples = NUM_EXAMPLES[kind]
     with ExitStack() as stack:
-        places: dict[str, Any] = {"SQLite": folder}
-        if postgres.missing() is None:
-            places["PostgreSQL"] = stack.enter_context(postgres.server()).database()
-        stores = {"memory": Store(InMemory, durable=False)}
-        for name, place in places.items():
-            stores[name] = Store(partial(Ledger.open, place, create=True))
+        if kind != "memory":
+            places: dict[str, Any] = {"SQLite": folder}
+            if postgres.missing() is None:
+                places["PostgreSQL"] = stack.enter_context(postgres.server()).database()
+            for name, place in places.items():
+                stores[name] = Store(partial(Ledger.open, place, create=True))
         machine: Any = partial(Sweeps, stores, world)
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=2000 if MORE else 12,
+                max_examples=20 * num_examples if MORE else num_examples,
                 stateful_step_count=40,
                 deadline=None,
                 phases=[Phase.generate, *([Phase.shrink] if MORE else [])],
@@ -442,5 +462,5 @@ def test_every_store_is_as_the_model_says(
                 suppress_health_check=list(HealthCheck),
             ),
         )
-    if why := postgres.missing():
+    if kind != "memory" and (why := postgres.missing()):
         pytest.skip(f"memory and SQLite do, and there is no third store: {why}")

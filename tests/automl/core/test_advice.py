@@ -16,7 +16,7 @@ def ran(number: int, began: float, ended: float, **changed: float) -> Trial:
     return Trial(number, {}, details={"files": facts})
 
 
-PAIR = (ran(0, 0, 10, model_pt=9.9), ran(1, 0.1, 11, model_pt=10.9))
+PAIR = (ran(0, 0, 10, model_pt=9.9), ran(1, 0.1, 10.1, model_pt=9.95))
 
 
 def test_a_file_that_the_first_pair_writes_is_named() -> None:
@@ -30,13 +30,21 @@ def test_a_file_that_the_first_pair_writes_is_named() -> None:
     "trials",
     [
         (PAIR[0], ran(1, 10.5, 20, model_pt=19.0)),  # one after the other
-        (ran(0, 0, 10, input_csv=-5.0), ran(1, 1, 11, input_csv=-5.0)),
-        (ran(0, 0, 10, run0_log=9.9, run1_log=9.8), ran(1, 1, 11, run1_log=10.9)),
+        (ran(0, 0, 10, notes_md=5.0), ran(1, 1, 11, notes_md=5.0)),  # edited by a person
+        (ran(0, 0, 10, run0_log=9.9, run1_log=9.8), ran(1, 1, 11, run0_log=9.9, run1_log=10.9)),
+        (ran(0, 0, 10, adam_csv=9.9, sgd_csv=9.8), ran(1, 1, 11, adam_csv=9.9, sgd_csv=10.9)),
         (ran(0, 0, 10, a_csv=9.9), ran(1, 1, 11, b_csv=10.9)),
     ],
 )
 def test_other_files_are_not(trials: tuple[Trial, ...]) -> None:
     assert advice(trials) == []
+
+
+def test_several_shared_files_of_a_kind_take_one_more_trial() -> None:
+    pair = ran(0, 0, 10, model_pt=9.9, state_pt=9.9), ran(1, 1, 11, model_pt=10.9, state_pt=10.9)
+    assert advice(pair) == []
+    (text,) = advice([*pair, ran(2, 10, 20, model_pt=19.9, state_pt=19.9)])
+    assert "'model.pt'" in text
 
 
 def test_files_of_this_process_are_not() -> None:

@@ -13,10 +13,6 @@ from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 
 
-def ended(number: int, bleu: float, at: float) -> Trial:
-    return Trial(number, {}, TrialState.COMPLETED, {"bleu": bleu}, ended=at)
-
-
 @pytest.mark.parametrize(
     ("seconds", "expected"),
     [
@@ -57,12 +53,6 @@ def test_a_sparkline_rises_as_the_goal_improves() -> None:
     assert text.sparkline([5.0], 10, maximize=True) == "▅"
     assert len(text.sparkline([float(i) for i in range(100)], 20, maximize=True)) == 20
     assert text.sparkline([], 10, maximize=True) == ""
-
-
-def test_the_best_so_far_follows_the_order_of_ends() -> None:
-    trials = [ended(0, 20.0, 99.0), ended(1, 10.0, 60.0), ended(2, 15.0, 90.0)]
-    shown = Snapshot("s", "running", trials, (Goal("bleu", maximize=True),))
-    assert text.best_so_far(shown) == [10.0, 15.0, 20.0]
 
 
 def test_different_configurations_look_different() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 import warnings
 from pathlib import Path
@@ -106,31 +105,6 @@ def test_ax_knows_the_trials(runs: str) -> None:
     assert best is not None
     assert arm == f"trial_{best.number}"
     assert params["lr"] == pytest.approx(best.params["lr"])
-
-
-def test_ax_draws_two_parameters_together_in_the_report(tmp_path: Path) -> None:
-    space = Space(Float("a", 0.0, 1.0), Float("b", 0.0, 1.0))
-    options: dict[str, Any] = {
-        "suggester": "sobol",
-        "dispatcher": "inline",
-        "store": str(tmp_path),
-        "name": "two",
-    }
-    automl.sweep(
-        lambda t: {"loss": (t.params["a"] - t.params["b"]) ** 2},
-        space,
-        "minimize loss",
-        trials=8,
-        **options,
-    )
-    file = tmp_path / "two.html"
-    done = CliRunner().invoke(
-        cli, ["report", "two", "--store", str(tmp_path), "-o", str(file), "--ax"]
-    )
-    assert done.exit_code == 0, done.output
-    page = file.read_text()
-    figures = [json.loads(found) for found in re.findall(r'id="ax-\d+-spec">(.*?)</script>', page)]
-    assert any(trace["type"] == "contour" for figure in figures for trace in figure["data"])
 
 
 def test_tensorboard_has_every_curve(runs: str, tmp_path: Path) -> None:

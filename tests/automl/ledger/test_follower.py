@@ -55,6 +55,7 @@ def check_follows(store: str | Path, seed: int) -> None:
     reader = Ledger.open(store, readonly=True)
     follower = reader.follow(spec.name)
     assert list(follower.refresh()) == []
+    num_events = len(list(reader.events(spec.name)))
     for _ in range(12):
         before = {trial.number: trial for trial in reader.trials(spec.name)}
         happen(rng, recorder, rng.randrange(1, 30))
@@ -62,6 +63,9 @@ def check_follows(store: str | Path, seed: int) -> None:
         full = reader.snapshot(spec.name)
         known = follower.snapshot()
         assert {t.number for t in full.trials if before.get(t.number) != t} == changed
+        assert changed <= {trial.number for trial in known.changed}
+        assert list(known.events) == list(reader.events(spec.name))[num_events:]
+        num_events += len(known.events)
         short = [ranking.condensed(t, spec.goals) if t.state.finished else t for t in full.trials]
         assert list(known.trials) == short
         assert known.best == (short[full.best.number] if full.best else None)

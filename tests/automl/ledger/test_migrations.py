@@ -16,6 +16,7 @@ import pytest
 from resealed import change_old_holders, change_version
 
 from automl import sweeps
+from automl.cli import cli
 from automl.core.budget import Budget
 from automl.core.trial import Trial
 from automl.errors import StoreError
@@ -32,7 +33,15 @@ from workers.files.folder import Folder
 RELEASED = Path(__file__).parent / "released"
 EVERY = sorted(RELEASED.glob("v*.sqlite3"))
 OLDER = [file for file in EVERY if not file.stem.startswith(f"v{VERSION}")]
-NUM_EVENTS = {"v1": 30, "v2": 30, "v2-commands": 34, "v3": 34, "v3-middle": 80, "v4": 40}
+NUM_EVENTS = {
+    "v1": 30,
+    "v2": 30,
+    "v2-commands": 34,
+    "v3": 34,
+    "v3-killed": 65,
+    "v3-middle": 80,
+    "v4": 40,
+}
 FACTS = ("exception", "node_kind", "held", "estimated_memory_bytes", "artifact_bytes")
 
 
@@ -141,14 +150,22 @@ def test_every_released_file_opens_and_resumes_to_a_larger_budget(
     if commands and file.stem != "v3-middle":
         enqueued = [t.params["batch_size"] for t in found.trials if t.source == "enqueued"]
         assert enqueued == [128, 256], "each command runs once"
-        suggested = [trial for trial in found.trials if trial.source == suggester]
+        suggested = [t for t in found.trials[len(before) :] if t.source == suggester]
         assert suggested
         assert all(16 <= trial.params["batch_size"] <= 64 for trial in suggested)
     ledger.close()
 
 
-def test_an_older_file_is_read_as_it_is(released: Path, tmp_path: Path) -> None:
+def test_an_older_file_is_read_and_shown_as_it_is(
+    released: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     check_content(Ledger.open(tmp_path, readonly=True), released)
+    expected = json.loads(released.with_suffix(".json").read_text())["nmt"]
+    for command in ("status", "trials"):
+        cli([command, "nmt", "--json", "--store", str(tmp_path)], standalone_mode=False)
+        shown = json.loads(capsys.readouterr().out)
+        if command == "trials":
+            assert [trial["state"] for trial in shown] == [trial["state"] for trial in expected]
     assert (tmp_path / FILE_NAME).read_bytes() == released.read_bytes()
     assert not (tmp_path / "backup").exists()
 

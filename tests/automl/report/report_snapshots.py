@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from automl.core.budget import Budget
+from automl.core.events import Ended
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
 from automl.core.snapshot import Snapshot
+from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Space
+from workers.protocol import Ending, Outcome
 
 SPACE = Space(
     Float("learning_rate", 1e-5, 1e-1, log=True, default=1e-3),
@@ -38,16 +41,24 @@ def trial(
     return replace(found, **facts)  # type: ignore[arg-type]
 
 
+def ended(found: Trial) -> Ended:
+    """The event that ends the first attempt of a trial."""
+    ending = Ending.FAILED if found.failure else Ending.COMPLETED
+    outcome = Outcome(found.number, 1, ending, failure=found.failure, seconds=found.seconds)
+    return Ended(outcome, found.state, found.failure, found.message)
+
+
 def snapshot(*trials: Trial, state: str = "running", **facts: object) -> Snapshot:
-    found = Snapshot(
-        "nmt", state, trials, (BLEU,), budget=Budget(trials=12, time=480.0), seconds=100.0
-    )
+    goals = (BLEU,)
+    budget = Budget(trials=12, time=480.0)
     return replace(
-        found,
+        Snapshot("nmt", state, trials, goals, budget=budget, seconds=100.0),
+        spec=SweepSpec("nmt", SPACE, goals, budget=budget),
         num_slots=2,
         busy_slots=1,
         suggesting="2 ready",
         suggestion_seconds=[0.1, 0.3],
+        share=0.25,
         **facts,
     )  # type: ignore[arg-type]
 

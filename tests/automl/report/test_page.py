@@ -17,8 +17,7 @@ from report_sweeps import SPACE, write_sweep
 import automl
 from automl import config
 from automl.cli import cli
-from automl.core.text import number as text_number
-from automl.core.trial import TrialState
+from automl.core.standings import INFEASIBLE, Standings
 from automl.ledger import Ledger
 from automl.report.conclusion import certainty, predicted
 from automl.report.effects import insights_of
@@ -27,6 +26,7 @@ from automl.report.page import render, save
 from automl.report.plotting import spread
 from automl.report.recipe import recipe
 from automl.report.record import Record
+from automl.report.terminal_view import state_lines
 from automl.result import Result
 from automl.sweeps import load
 
@@ -79,6 +79,9 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any, num_fr
     assert len([key for key, _ in figures if key.startswith("pareto")]) == num_fronts
     assert page.locator("#parallel .strand").count() == 12
     assert "better" in page.inner_html("#pareto")
+    assert page.locator("#front tbody tr").count() == (
+        len(record_of(store).snapshot.pareto) if len(goals) == 2 else 0
+    )
     assert page.inner_text("h1") == "toy"
     assert "<b>packed" in page.inner_text("#setup")
     for width in (1900, 700, 375):
@@ -197,19 +200,37 @@ def test_no_prediction_is_worse_than_the_worst_trial(tmp_path: Path) -> None:
     assert predicted(record, insights[0].model, best)[2] <= worst * (1 + 1e-6)
 
 
-def test_the_first_chart_needs_no_script(runs: str) -> None:
-    record = record_of(runs)
-    page = render(record)
-    head = page[: page.index("<script")]
-    picture = re.search(r'<svg class="static-chart".*?</svg>', head, flags=re.DOTALL)
-    assert picture is not None
-    assert re.search(r">sweep time \((minutes|seconds)\)<", picture[0])
-    best = record.snapshot.best
-    assert best is not None
-    assert f"best loss so far: {text_number(record.value(best))}" in picture[0]
-    assert picture[0].count("<circle") == len(record.scored()) + 1, "one is of the legend"
-    failed = len(record.snapshot.in_state(TrialState.FAILED))
-    assert picture[0].count("l6,6") == failed + 1
+def test_on_a_phone_the_answer_comes_first_then_the_figure_then_the_contents(
+    chromium: Any, runs: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "toy.html"
+    save(record_of(runs), file)
+    page, wrong = opened(chromium, file)
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(50)
+    places = ["h1", ".headline", "#progress .plot", "nav.side", "#warnings", "#recipe", "#trials"]
+    tops = [page.locator(place).first.bounding_box()["y"] for place in places]
+    assert tops == sorted(tops)
+    assert tops[2] < 844, "the figure is on the first screen"
+    assert page.locator("text=best so far").count() == 1
+    sizes = page.evaluate(
+        "[...document.querySelectorAll('.grid text')].map(t => t.getBoundingClientRect().height)"
+    )
+    assert min(sizes) > 9, "labels can be read"
+    assert wrong == []
+    page.close()
+
+
+def test_infeasible_trials_are_counted_once(tmp_path: Path) -> None:
+    """The report and the terminal count by the same outcomes; the studio does too."""
+    record = record_of(write_sweep(tmp_path / "runs", constraints=["size <= 1000"]))
+    counts = Standings.of(record.snapshot).counts()
+    above = [t for t in record.trials if t.metrics.get("size", 0.0) > 1000]
+    assert counts[INFEASIBLE] == len(above) > 0
+    assert sum(counts.values()) == len(record.trials)
+    words = f"{counts['completed']} completed, {len(above)} infeasible, "
+    assert words in render(record)
+    assert words in ", ".join(state_lines(record.snapshot, counts))
 
 
 def test_of_many_points_overlapping_ones_are_drawn_once() -> None:

@@ -6,10 +6,12 @@ import io
 from dataclasses import replace
 
 import pytest
-from report_snapshots import MIDDLE, snapshot, trial
+from report_snapshots import MIDDLE, ended, snapshot, trial
 from rich.console import Console
 
+from automl.core import Begun
 from automl.core.snapshot import Snapshot
+from automl.core.standings import Standings
 from automl.core.trial import TrialState
 from automl.report.terminal_view import PlainLines, SweepView, state_lines, view
 
@@ -64,10 +66,12 @@ def plain(*snapshots: Snapshot) -> list[str]:
 
 def test_without_a_terminal_each_change_is_a_line() -> None:
     first = snapshot(trial(0, None, TrialState.RUNNING), seconds=1.0)
-    lines = plain(first, first, MIDDLE)
+    first = replace(first, events=[Begun(0, 1, 1.0)])
+    events = [*map(ended, MIDDLE.trials[:3]), Begun(3, 1, 90.0)]
+    lines = plain(first, replace(first, events=()), replace(MIDDLE, events=events))
     assert lines == [
         "[     1s] trial 0 running  learning_rate=0.001  precision=fp32",
-        "[ 1m 40s] trial 0 completed  bleu 20  in 30s  best so far",
+        "[ 1m 40s] trial 0 completed  bleu 20  in 30s",
         "[ 1m 40s] trial 1 failed  out of memory  (asked for 12 GB)",
         "[ 1m 40s] trial 2 completed  bleu 23.5  in 30s  best so far",
         "[ 1m 40s] trial 3 running  learning_rate=0.004  precision=bf16",
@@ -93,6 +97,7 @@ def test_the_view_follows_whether_there_is_a_terminal() -> None:
 
 def test_while_ray_starts_the_view_says_that_the_workers_are_starting() -> None:
     starting = replace(snapshot(trial(0, None, TrialState.WAITING)), num_slots=0, busy_slots=0)
-    assert ", ".join(state_lines(starting)).count("workers are starting") == 1
+    counts = Standings.of(starting).counts()
+    assert ", ".join(state_lines(starting, counts)).count("workers are starting") == 1
     stopped = replace(starting, state="interrupted")
-    assert "workers" not in ", ".join(state_lines(stopped))
+    assert "workers" not in ", ".join(state_lines(stopped, counts))

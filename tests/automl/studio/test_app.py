@@ -69,7 +69,7 @@ def test_the_page_of_a_sweep_has_its_answer(client: Client) -> None:
 def test_the_page_of_a_trial_has_its_curves_and_attempts(client: Client) -> None:
     trial = client.get("/api/sweeps/toy/trials/1")
     assert trial["curves"]["loss"]["steps"] == [10, 20, 30, 40, 50, 60]
-    assert [one["ending"] for one in trial["attempts"]] == ["paused", "completed"]
+    assert trial["attempts"] == 2
     assert any("paused" in one["words"] for one in trial["events"])
     assert trial["memory_by_module_bytes"] == {"head": trial["peak_memory_bytes"]}
     curves = client.get("/api/sweeps/toy/curves?trials=0,1,99,x&metric=loss")

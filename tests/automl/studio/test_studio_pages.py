@@ -140,7 +140,7 @@ def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> 
         assert "filter=loss" in page.url
         page.click("th button[data-key='goal:loss']")
         losses = [
-            float(text) for text in page.locator("tbody td:nth-child(3)").all_inner_texts() if text
+            float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts() if text
         ]
         assert losses == sorted(losses)
         assert len(losses) == int(told.split()[0])
@@ -151,7 +151,7 @@ def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> 
         assert [round(row["loss"], 3) for row in rows] == pytest.approx(losses, abs=2e-3)
         with page.expect_download() as download:
             page.click("text=CSV")
-        assert Path(download.value.path()).read_text().startswith("number,state,loss,")
+        assert Path(download.value.path()).read_text().startswith("number,loss,state,")
         page.reload()
         page.wait_for_selector(f".told:has-text('{told}')")
         page.fill("#filter", "los > 1")
@@ -349,3 +349,44 @@ def hostile_events(trial: Trial, goals: dict[str, str]) -> Iterator[SweepEvent]:
         )
         state = TrialState.FAILED if failed else TrialState.COMPLETED
         yield Ended(outcome, state, trial.failure, trial.message, trial.ended or 1.0)
+
+
+def test_a_phone_shows_the_answer_the_figure_and_the_metric_first(
+    chromium: Any, two: Client
+) -> None:
+    phone = {"viewport": {"width": 390, "height": 844}}
+    with opened(chromium, two, "/sweeps/toy", **phone) as page:
+        tops = [
+            page.locator(place).bounding_box()["y"]
+            for place in (".result .headline", ".progressed .plot", ".warnings", ".about")
+        ]
+        assert tops == sorted(tops)
+        go(page, two, "/sweeps/toy/trials")
+        head = page.locator("th", has_text="loss").bounding_box()
+        assert head["x"] + head["width"] < 390
+
+
+def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: Path) -> None:
+    goals = ["minimize loss", "minimize size"]
+    store = write_sweep(tmp_path, 24, goals=goals, constraints=["size <= 1000"])
+    with serving(store) as client, opened(chromium, client, "/sweeps/toy") as page:
+        count = client.get("/api/sweeps/toy")["states"]["infeasible"]
+        assert count > 0
+        page.wait_for_selector(".progressed .points")
+        assert f"infeasible {count}" in page.inner_text(".head .legend")
+        front = client.get("/api/sweeps/toy")["pareto"]
+        listed = page.locator(".members li").all_inner_texts()
+        assert [line.split(":")[0] for line in listed] == [f"Trial {number}" for number in front]
+        go(page, client, "/sweeps/toy/trials?filter=state%20%3D%20infeasible")
+        page.wait_for_selector(f"text={count} of 24 trials")
+
+
+def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:
+    with controller(store) as recorder:
+        number = len(recorder.state.trials)
+        recorder.apply(Proposed(number, {"lr": 1e-3, "layout": None}, "enqueued"))
+        recorder.commit()
+    table = client.get("/api/sweeps/toy/table")
+    names = [*table["facts"], *(goal["metric"] for goal in table["goals"]), *table["params"]]
+    row = dict(zip(names, table["rows"][-1], strict=False))
+    assert (row["layout"], row["momentum"]) == ("none", None)

@@ -17,7 +17,7 @@ from studio_stores import Client, serving
 from test_studio_pages import opened, violations
 
 from automl.errors import UsageError
-from automl.studio.surrogates import SurrogateQueries
+from automl.studio.analysis import surrogates_of
 
 
 @pytest.fixture(scope="module")
@@ -108,31 +108,6 @@ def test_wrong_axes_are_refused(learned: Client, query: str) -> None:
     assert json.loads(body)["error"]
 
 
-def test_differences_are_judged_by_a_named_test(
-    chromium: Any, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    folder = tmp_path_factory.mktemp("compared")
-    write_sweep(folder, 20)
-    with serving(write_sweep(folder, 24)) as client:
-        with opened(chromium, client, "/compare?trials=toy:1&trials=toy:0") as page:
-            page.wait_for_selector("[data-known=trials] li", timeout=120_000)
-            text = page.inner_text("[data-known] li")
-            assert "trial 1 leads trial 0 by" in text
-            assert "prediction interval of the surrogate" in text
-        with opened(chromium, client, "/compare?sweeps=toy&sweeps=toy-2", bypass_csp=True) as page:
-            page.wait_for_selector("[data-known=sweeps] li", timeout=120_000)
-            text = page.inner_text("[data-known]")
-            assert "Nothing is known about the difference of toy" in text
-            assert "automl confirm toy" in text
-            assert violations(page) == []
-        status, body, _ = client.ask("/api/difference?sweeps=toy")
-        assert (status, "2 to 6" in json.loads(body)["error"]) == (404, True)
-        status, body, _ = client.ask("/api/difference?trials=toy:1&trials=toy:x")
-        assert (status, "SWEEP:NUMBER" in json.loads(body)["error"]) == (404, True)
-        status, body, _ = client.ask("/api/difference?trials=toy:1&trials=toy:99")
-        assert (status, "no trial 99" in json.loads(body)["error"]) == (404, True)
-
-
 def test_predictions_follow_the_configuration(learned: Client) -> None:
     def predicted(**changed: Any) -> dict[str, Any]:
         params = json.dumps({**SPACE.default(), **changed})  # type: ignore[dict-item]
@@ -161,7 +136,7 @@ def test_a_process_that_was_killed_is_started_again(tmp_path: Path) -> None:
     question = {"ask": "insights", "sweep": "toy"}
 
     async def ask() -> None:
-        queries = SurrogateQueries(store)
+        queries = surrogates_of(store)
         first = await queries.ask(question)
         process = queries.close()
         assert process is not None

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from automl.core import Activity, Goal, ReportLog, ReportPoint, Snapshot, Trial, TrialState
+from automl.core import (
+    Activity,
+    Begun,
+    Ended,
+    Goal,
+    ReportLog,
+    ReportPoint,
+    Snapshot,
+    Trial,
+    TrialState,
+)
+from workers.protocol import Ending, Outcome, Report
 
 METRICS = {"loss": 2.5, "items_per_second": 70.0}
 DONE = Trial(
@@ -43,6 +54,7 @@ def snapshot(*trials: Trial, **given: object) -> Snapshot:
 FIRST = snapshot(
     *(Trial(number, {}, TrialState.RUNNING, attempts=1) for number in range(2)),
     activity=Activity(2, 0, 1, 0.25),
+    events=[Begun(0, 1), Begun(1, 1)],
     suggestion_seconds=(0.05, 0.05),
 )
 LATER = snapshot(
@@ -50,4 +62,11 @@ LATER = snapshot(
     activity=Activity(5, 2, 4, 1.0),
     suggestion_seconds=(0.05, 0.05, 0.5, 0.5, 20.0),
     seconds=9.0,
+    events=[
+        Report(0, 1, 0, 1, METRICS, 3.0),
+        Begun(1, 2),
+        Begun(2, 1),
+        Ended(Outcome(0, 1, Ending.COMPLETED), TrialState.COMPLETED),
+        Ended(Outcome(1, 2, Ending.FAILED), TrialState.FAILED, "out_of_memory"),
+    ],
 )

@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,13 @@ def test_each_change_of_a_trial_is_a_line() -> None:
     stream = io.StringIO()
     with json_log(stream) as show:
         show(FIRST)
-        show(FIRST)
+        show(replace(FIRST, events=()))
         show(LATER)
     found = lines(stream.getvalue())
     trials = [(line["trial"], line["state"]) for line in found if line["event"] == "trial"]
     assert trials == [
         *((0, "running"), (1, "running")),
-        *((0, "completed"), (1, "failed"), (2, "running")),
+        *((1, "running"), (2, "running"), (0, "completed"), (1, "failed")),
     ]
     done = next(line for line in found if line.get("state") == "completed")
     assert done["value"] == 2.5

@@ -16,12 +16,13 @@ import pytest
 import ray
 from sweep_snapshots import DONE, FIRST, LATER, snapshot
 
-from automl.core import Trial, TrialState
+from automl.core import Ended, Trial, TrialState
 from automl.dispatch.ray.session import environment
 from automl.errors import UsageError
 from automl.telemetry.metrics import SweepMetrics
 from automl.telemetry.prometheus import metrics_server, read_address
 from automl.telemetry.ray_meter import RayMeter
+from workers.protocol import Ending, Outcome
 
 BOARD = json.loads((Path(__file__).parents[3] / "docs" / "grafana.json").read_text())
 EXPRESSIONS = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
@@ -130,7 +131,9 @@ def test_what_had_ended_before_is_not_counted_again() -> None:
     """A sweep that goes on in a new process: rates must not see its past as new."""
     with metrics_server("toy", "0") as export:
         export(snapshot(DONE))
-        export(snapshot(DONE, Trial(1, {}, TrialState.COMPLETED, attempts=1, seconds=2.0)))
+        done = Trial(1, {}, TrialState.COMPLETED, attempts=1, seconds=2.0)
+        end = Ended(Outcome(1, 1, Ending.COMPLETED), TrialState.COMPLETED)
+        export(snapshot(DONE, done, events=[end]))
         text = fetched(export.port)  # type: ignore[attr-defined]
     assert value(text, "trial_seconds_count") == 1
     assert value(text, "trial_seconds_sum") == 2.0

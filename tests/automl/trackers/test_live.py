@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 import automl
-from automl.core import Snapshot, SweepSpec, Trial, TrialState
+from automl.core import Ended, Snapshot, SweepSpec, Trial, TrialState
 from automl.core.goals import Goal
 from automl.errors import UsageError
 from automl.trackers import TRACKERS
 from automl.trackers.base import TrackedSweep, Tracker, check_trackers
 from automl.trackers.live import LiveTracker
 from search_spaces import Float, Space
+from workers.protocol import Ending, Outcome
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.5))
 SWEEP = TrackedSweep("toy", 1.5)
@@ -92,8 +93,8 @@ def test_every_trial_is_written_with_its_reports_and_its_end(tmp_path: Path) -> 
     assert notebook.threads == {"automl-notebook"}
 
 
-def snapshot(*trials: Trial, state: str = "running") -> Snapshot:
-    return Snapshot("toy", state, trials, (Goal("loss"),))
+def snapshot(*trials: Trial, state: str = "running", **facts: Any) -> Snapshot:
+    return Snapshot("toy", state, trials, (Goal("loss"),), **facts)
 
 
 def wait_for(condition: Any) -> None:
@@ -110,10 +111,11 @@ def test_a_tracker_that_fails_is_one_warning_and_gets_the_newest_later(
     live = LiveTracker(notebook, SWEEP, retry_seconds=0.01)
     running = Trial(0, {"x": 0.5}, TrialState.RUNNING, attempts=1)
     ended = Trial(0, {"x": 0.5}, TrialState.COMPLETED, {"loss": 1.0}, attempts=1)
+    end = Ended(Outcome(0, 1, Ending.COMPLETED), TrialState.COMPLETED)
     with caplog.at_level(logging.WARNING, logger="automl"):
-        live.update(snapshot(running), [running])
+        live.update(snapshot(running))
         wait_for(lambda: not notebook.failures)
-        live.update(snapshot(ended, state="finished"), [ended])
+        live.update(snapshot(ended, state="finished", events=[end]))
         live.close()
     assert notebook.states == {0: "completed"}
     assert notebook.closed == ["finished"]
@@ -132,7 +134,7 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
         live = LiveTracker(notebook, SWEEP, retry_seconds=0.01, idle_seconds=0.3)
         trial = Trial(0, {"x": 0.5}, TrialState.RUNNING, attempts=1)
         with caplog.at_level(logging.WARNING, logger="automl"):
-            live.update(snapshot(trial), [trial])
+            live.update(snapshot(trial))
             live.close()
         notebook.released.set()
         assert caplog.records[-1].getMessage() == (

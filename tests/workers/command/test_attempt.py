@@ -458,3 +458,29 @@ def test_reports_that_come_at_the_end_are_noted(command: Any) -> None:
     patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
     assert command.python(code, reports=patterns).details["buffered"] == 3
     assert "buffered" not in command.python(code[15:], reports=patterns).details
+
+
+def test_a_resume_flag_of_its_own(
+    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unchanged script, which does not look for AUTOML_STOP."""
+    monkeypatch.setenv("TRAINED", str(tmp_path / "trained.txt"))
+    script = Path(__file__).parents[2] / "programs" / "language_model.py"
+    file = "{checkpoint_dir}/model.json"
+    arguments = (sys.executable, "-S", str(script), "--seconds", "0.3", "--lr", "{lr}")
+    arguments += ("--save", file, "--resume", f"{{resume?{file}:}}")
+    options: dict[str, Any] = {
+        "params": {"lr": 30},
+        "reports": {"loss": r"valid loss\s+(\S+)", "step": r"end of epoch\s+(\d+)"},
+        "stop_grace": 0.0,
+    }
+    command.on_report = lambda report: (
+        report.step == 2 and setattr(command, "request", StopRequest.PAUSE)
+    )
+    assert command(*arguments, **options).ending == "paused"
+    command.request = None
+    done = command(*arguments, **options)
+    assert done.ending == "completed", done.message
+    assert command.reports[-1].metrics["loss"] == pytest.approx(0.25)
+    trained = [line.split()[1] for line in (tmp_path / "trained.txt").read_text().splitlines()]
+    assert trained == ["1", "2", "3", "4"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,12 @@ def test_a_thread_that_stays_ends_the_worker(tmp_path, capsys):
     assert outcome.details["left_behind"] == ["thread 'stays'"]
     assert "its worker process ends: thread 'stays'" in capsys.readouterr().err
     assert not attempt(tmp_path, lambda trial: None).worker_spent
+
+
+def test_an_executor_without_work_may_stay(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        outcome = attempt(tmp_path, lambda trial: pool.submit(int).result() and None)
+        assert not outcome.worker_spent, outcome.details
 
 
 def test_a_setting_that_cannot_be_put_back_ends_the_worker(tmp_path):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from automl.errors import UsageError
 from workers.runtime.pickling import read_objective, write_objective
@@ -69,8 +70,9 @@ def test_cached_functions_of_a_script_go_with_its_objective(tmp_path: Path) -> N
     assert loaded.stdout.split() == [b"42", b"0", b"1"]
 
 
-def test_a_large_array_is_written_without_a_copy(tmp_path: Path) -> None:
-    array = np.arange(8_000_000, dtype=np.float64)  # 64 MB
+@pytest.mark.parametrize("make", [np.arange, torch.arange])
+def test_a_large_array_is_written_without_a_copy(tmp_path: Path, make: Callable[..., Any]) -> None:
+    array = make(8_000_000)  # 64 MB
 
     def objective(trial: object) -> float:
         return float(array[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def square(x):
     return x * x
 
 def objective(trial):
+    drawn = (random.random(), np.random.random(), torch.rand(1).item())
     log.info("began with %s", sys.argv[1:])
     torch.save(Net(1, 1), "net.pt")
     seen = torch.load("net.pt", weights_only=False)
@@ -39,8 +41,10 @@ def objective(trial):
         warnings.warn("taken seriously")
     except UserWarning:
         log.info("a warning was raised")
-    drawn = (random.random(), np.random.random(), torch.rand(1).item())
-    log.info("drew %s", drawn)
+    random.seed(trial.seed)
+    np.random.seed(trial.seed % 2**32)
+    torch.manual_seed(trial.seed)
+    log.info("drew %s", drawn == (random.random(), np.random.random(), torch.rand(1).item()))
     return {"loss": trial.params["x"], "seed": trial.seed}
 
 result = automl.sweep(objective, {"x": (0.0, 1.0)}, "minimize loss", trials=2, workers=1,
@@ -78,4 +82,6 @@ def test_its_log_and_its_warnings_are_set_up(done: tuple[str, str]) -> None:
 
 
 def test_the_log_says_which_seed_a_trial_has(done: tuple[str, str]) -> None:
-    assert "random, NumPy and torch have the seed " in done[1]
+    seed = re.search(r"its seed is (\d+)", done[1].splitlines()[0])
+    assert seed is not None
+    assert "drew True" in done[1], "random, NumPy and torch were seeded with it"

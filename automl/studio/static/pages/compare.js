@@ -7,7 +7,6 @@ import { count, duration, metric, number } from "../format.js";
 import { choice, empty, pill } from "../parts.js";
 import { robust } from "../scales.js";
 import { TrialsTable } from "../trials_table.js";
-import { differencePanel } from "./difference.js";
 
 const COLOURS = ["var(--s1)", "var(--s2)", "var(--s3)", "var(--s4)", "var(--s5)", "var(--s6)"];
 
@@ -66,11 +65,9 @@ async function compareSweeps(frame, names) {
   const results = found.map((one) => one.data.best);
   const keys = [...new Set(found.flatMap((one) => one.data.space.map((parameter) => parameter.name)))];
   const left = found.length - alike.length;
-  const stop = new AbortController();
   draw();
-  return { close: () => stop.abort(), content: [...title, h("div", { class: "stack" },
+  return { content: [...title, h("div", { class: "stack" },
     section("Progress", { class: "panel" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; draw(); }), left ? h("p", { class: "soft" }, `${count(left, "sweep")} with another goal than '${goal.text}' ${left === 1 ? "is" : "are"} left out of the figure.`) : null, chart.node),
-    differencePanel({ sweeps: names }, stop),
     section("Results", { class: "panel" }, sideBySide("Results of the sweeps", found.map((one) => h("a", { href: path(one.name) }, one.name)), [
       ["state", found.map((one) => pill(one.data.state))],
       [`best ${goal.metric}`, found.map((one, i) => (results[i] ? h("b", {}, metric(goal.metric, results[i].values[0])) : "–"))],
@@ -104,11 +101,9 @@ async function compareTrials(frame, chosen) {
 
   const keys = [...new Set(trials.flatMap(({ trial }) => Object.keys(trial.params)))];
   const measured = [...new Set(trials.flatMap(({ trial }) => Object.keys(trial.metrics)))].filter((one) => !goals.includes(one));
-  const stop = new AbortController();
   draw();
-  return { close: () => stop.abort(), content: [h("h1", {}, "Compare trials"), h("div", { class: "stack" },
+  return { content: [h("h1", {}, "Compare trials"), h("div", { class: "stack" },
     section("Curves", { class: "panel" }, charts.length ? choice("Curves by", { steps: "by step", seconds: "by time" }, x, (value) => { x = value; draw(); }) : h("p", { class: "soft" }, "These trials have reported nothing."), h("div", { class: "curves" }, charts.map(([one, chart]) => h("div", {}, h("h3", {}, one), chart.node)))),
-    trials.length > 1 ? differencePanel({ trials: chosen.map(([name, n]) => `${name}:${n}`) }, stop) : null,
     section("Side by side", { class: "panel" }, sideBySide("Configurations and results of the trials", trials.map(({ name, n, title }, i) => [h("i", { class: "key line", style: { "--colour": COLOURS[i] }, "aria-hidden": "true" }), h("a", { href: path(name, "trials", n) }, title)]), [
       ["state", trials.map(({ trial }) => pill(trial.failure ? "failed" : trial.state))], ...goals.map((one, i) => [one, trials.map(({ trial }) => h("b", {}, metric(one, trial.values[i])))]),
       ...keys.map((key) => [key, trials.map(({ trial }) => (key in trial.params ? configuration.show(trial.params[key]) : "–"))]), ["time", trials.map(({ trial }) => duration(trial.seconds))], ...measured.slice(0, 20).map((one) => [one, trials.map(({ trial }) => (one in trial.metrics ? metric(one, trial.metrics[one]) : "–"))])])))] };

@@ -50,7 +50,7 @@ export function logView(sweep, trial) {
     end = -1;
     text.textContent = "";
     told.textContent = "";
-    told.hidden = true;
+    told.hidden = text.hidden = true;  // a box only if there is text
     read();
   }
 

@@ -20,11 +20,14 @@ export function paretoCharts(open, selection = null) {
         node.append(h("div", {}, h("h3", {}, `${a.metric} and ${b.metric}`), chart.node));
       }
       const points = table.rows.map((row) => [table.value(row, i), table.value(row, j), row]).filter(([x, y]) => typeof x === "number" && typeof y === "number");
-      const range = (goal, k) => robust(points.map((point) => point[k]), goal.maximize ? -1 : 1);
+      const axis = (goal, k) => {
+        const range = robust(points.map((point) => point[k]), goal.maximize ? -1 : 1);
+        return { range, log: range[0] > 0 && range[1] / range[0] > 50, format: (value) => metric(goal.metric, value) };
+      };
       charts.get(`${i} ${j}`).set({
         label: `${b.metric} against ${a.metric} of every trial; ${front.size} trials are on the Pareto front`,
-        x: { label: `${a.metric} ${a.maximize ? "(higher is better →)" : "(← lower is better)"}`, range: range(a, 0), format: (value) => metric(a.metric, value) },
-        y: { label: `${b.metric} ${b.maximize ? "(higher is better ↑)" : "(lower is better ↓)"}`, range: range(b, 1), format: (value) => metric(b.metric, value) },
+        x: { label: `${a.metric} ${a.maximize ? "(higher is better →)" : "(← lower is better)"}`, ...axis(a, 0) },
+        y: { label: `${b.metric} ${b.maximize ? "(higher is better ↑)" : "(lower is better ↓)"}`, ...axis(b, 1) },
         series: [
           { kind: "points", name: "others", points: points.filter(([, , row]) => !front.has(row[0])), color: "var(--c-waiting)", size: 5 },
           { kind: "points", name: "Pareto front", points: points.filter(([, , row]) => front.has(row[0])), color: "var(--accent)", size: 9 },

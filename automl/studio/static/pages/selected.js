@@ -69,7 +69,8 @@ export function selectedTrials({ name, table, data, selection }) {
   }
 
   function columns() {
-    return table.columns.filter(({ key, kind }) => ["number", "state", "seconds"].includes(key) || kind === "goal" || kind === "param").map(({ key, name: title, kind }) => ({
+    const rank = ({ key, kind }) => ["number", "goal", "state", "seconds", "param"].indexOf(kind === "fact" ? key : kind);
+    return table.columns.filter((one) => rank(one) >= 0).sort((a, b) => rank(a) - rank(b)).map(({ key, name: title, kind }) => ({
       key, title: key === "number" ? "trial" : key === "seconds" ? "time" : title, number: kind === "goal" || key === "seconds", width: key === "state" ? 150 : Math.max(title.length * 9 + 34, 96),
       cell: key === "number" ? (row) => h("a", { href: path(name, "trials", row[0]) }, row[0]) : key === "state" ? state : (row) => text(key, kind, title, table.cell(row, key)),
     }));

@@ -11,8 +11,8 @@ import { TrialsTable } from "../trials_table.js";
 import { paretoCharts } from "./pareto.js";
 import { timeline } from "./timeline.js";
 
-const ENDED = ["completed", "stopped", "failed"];
-const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", failed: "var(--c-failed)", best: "var(--accent)" };
+const ENDED = ["completed", "infeasible", "stopped", "failed"];
+const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", infeasible: "var(--c-paused)", failed: "var(--c-failed)", best: "var(--accent)" };
 
 export async function sweepPage(frame, name) {
   frame.title(name, ["Sweeps", "/"], [name, null]);
@@ -20,27 +20,28 @@ export async function sweepPage(frame, name) {
   let [data, may] = await Promise.all([get(`/api${path(name)}`), role()]);
   may = may === "operator";
   let x = "trials";
-  let certainty = null;  // of the surrogates, which are asked once the page is there
+  let certainty = "";  // of the surrogates, which are asked once the page is there; null while they think
   let asked = 0;  // trials that had ended then
   const stop = new AbortController();
   const chart = new Chart(300);
   const pareto = paretoCharts((row) => frame.go(path(name, "trials", row[0])));
   const workers = timeline((row) => frame.go(path(name, "trials", row[0])));
   const place = Object.fromEntries(["head", "marked", "result", "warnings", "running", "failures", "steered", "done", "about"].map((key) => [key, h("div", { class: key })]));
-  const progressed = section("Progress", { class: "panel" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; drawChart(); }), chart.node);
-  const frontier = section("Pareto front", { class: "panel" }, pareto.node);
+  const progressed = section("Progress", { class: "panel progressed" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; drawChart(); }), chart.node);
+  const members = h("ul", { class: "members" });
+  const frontier = section("Pareto front", { class: "panel" }, pareto.node, members);
   const busy = section("Workers", { class: "panel" }, workers.node);
 
   function drawChart() {
     const goal = data.goals[0];
     const rows = table.rows.filter((row) => table.cell(row, "ended") !== null && table.cell(row, "ended") !== undefined);
     rows.sort((a, b) => table.cell(a, "ended") - table.cell(b, "ended") || a[0] - b[0]);
-    const series = { usual: [], stopped: [], failed: [] };
+    const series = { usual: [], stopped: [], infeasible: [], failed: [] };
     const best = [];
     rows.forEach((row, i) => {
       const at = x === "trials" ? i + 1 : table.cell(row, "ended");
       const value = table.value(row);
-      if (typeof value !== "number") { series.failed.push([at, null, row]); return; }
+      if (typeof value !== "number") { series[table.cell(row, "state") === "infeasible" ? "infeasible" : "failed"].push([at, null, row]); return; }
       series[table.cell(row, "state") === "stopped" ? "stopped" : "usual"].push([at, value, row]);
       const last = best[best.length - 1];
       if (!last || (goal.maximize ? value > last[1] : value < last[1])) best.push([at, value, row]);
@@ -48,7 +49,7 @@ export async function sweepPage(frame, name) {
     const values = [...series.usual, ...series.stopped].map(([, value]) => value);
     const range = robust(values, goal.maximize ? -1 : 1);
     const floor = goal.maximize ? range[0] : range[1];
-    for (const point of series.failed) point[1] = floor;
+    for (const point of [...series.infeasible, ...series.failed]) point[1] = floor;
     const spread = range[0] > 0 && range[1] / range[0] > 50;
     progressed.hidden = !ENDED.some((state) => data.states[state]);
     chart.set({
@@ -58,7 +59,8 @@ export async function sweepPage(frame, name) {
       series: [
         { kind: "points", name: "completed", points: series.usual, color: COLOURS.usual, size: values.length > 2000 ? 4 : 7 },
         { kind: "points", name: series.stopped.length ? "stopped early" : "", points: series.stopped, color: COLOURS.stopped, shape: "down" },
-        { kind: "points", name: series.failed.length ? "failed or not feasible" : "", points: series.failed, color: COLOURS.failed, shape: "cross" },
+        { kind: "points", name: series.infeasible.length ? "infeasible" : "", points: series.infeasible, color: COLOURS.infeasible, shape: "cross" },
+        { kind: "points", name: series.failed.length ? "failed" : "", points: series.failed, color: COLOURS.failed, shape: "cross" },
         { kind: "step", name: "best so far", points: best, color: COLOURS.best },
       ],
       tip: ([, , row]) => table.tip(row),
@@ -78,6 +80,7 @@ export async function sweepPage(frame, name) {
     show(place.done, data.commands, (commands) => commands.length && commandHistory(commands));
     frontier.hidden = !table.rows.length || data.goals.length < 2 || !data.pareto.length;
     pareto.set(table, data);
+    show(members, [data.pareto, table.rows.length], () => data.pareto.map((n) => table.rows[n] && h("li", {}, h("a", { href: path(name, "trials", n) }, `Trial ${n}`), `: ${data.goals.map((goal, i) => `${goal.metric} ${metric(goal.metric, table.value(table.rows[n], i))}`).join(", ")}`)));
     workers.set(table, data);
     busy.hidden = !table.rows.length;
     drawChart();
@@ -87,10 +90,11 @@ export async function sweepPage(frame, name) {
     const ended = (data.states.completed || 0) + (data.states.stopped || 0);
     if (!data.best || ended < 6 || ended < asked * 1.15 + 1) return;
     asked = ended;
+    if (!certainty) { certainty = null; draw(); }
     try {
       certainty = (await get(`/api${path(name)}/insights`, stop.signal)).certainty;
       draw();
-    } catch { /* the page is whole without it */ }
+    } catch { certainty = ""; draw(); }
   }
 
   let asking = false;
@@ -154,7 +158,7 @@ function result(data, certainty) {
     return h("tr", { class: "goal" }, h("th", { scope: "row" }, goal.metric, h("span", { class: "soft" }, goal.maximize ? " ↑" : " ↓"), hidden(goal.maximize ? " (higher is better)" : " (lower is better)")), h("td", {}, h("b", {}, metric(goal.metric, ours))), alone ? null : h("td", {}, metric(goal.metric, theirs)), alone ? null : h("td", {}, share));
   });
   const other = data.has_default ? "default" : "trial 0";
-  return section("Result", { class: "panel" }, h("p", { class: "headline" }, data.headline), h("p", { class: "soft certainty" }, certainty ?? "", " ", h("a", { href: path(data.name, "understand") }, "Which parameter matters?")), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
+  return section("Result", { class: "panel" }, h("p", { class: "headline" }, data.headline), h("p", { class: "soft certainty" }, certainty ?? "How sure is that? The surrogates are being asked.", " ", h("a", { href: path(data.name, "understand") }, "Which parameter matters?")), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The best configuration" }, h("table", { class: "compare" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, hidden("Name")), h("th", { scope: "col" }, "best (", h("a", { href: path(data.name, "trials", best.number) }, `trial ${best.number}`), ")"), alone ? null : h("th", { scope: "col" }, h("a", { href: path(data.name, "trials", 0) }, other)), alone ? null : h("th", { scope: "col" }, "change"))),
       h("tbody", {}, goals, rows))));
 }

@@ -23,7 +23,7 @@ export function timeline(open) {
     const width = node.clientWidth - 8;
     if (width < 50) return;
     const bars = table.rows.filter((row) => typeof table.cell(row, "started") === "number")
-      .map((row) => [table.cell(row, "started"), table.cell(row, "ended") ?? data.seconds, row]).sort((a, b) => a[0] - b[0]).slice(-MAX_BARS);
+      .map((row) => [begun(table, row), table.cell(row, "ended") ?? data.seconds, row]).sort((a, b) => a[0] - b[0]).slice(-MAX_BARS);
     const lanes = [];
     const placed = bars.map((bar) => {
       let lane = lanes.findIndex((free) => free <= bar[0] + 1e-9);
@@ -41,4 +41,10 @@ export function timeline(open) {
       ...ticks(from, from + span, Math.max(Math.floor(width / 100), 2)).filter((value) => value >= from && x(value) < width - 24).map((value) => s("text", { x: x(value), y: height - 6, "text-anchor": value === from ? "start" : "middle" }, duration(value))));
     node.setAttribute("aria-label", `${placed.length} trials on ${lanes.length} workers over ${duration(data.seconds)}`);
   }
+}
+
+// When a trial began to run: not while its worker was starting.
+function begun(table, row) {
+  const [started, ended, seconds] = ["started", "ended", "seconds"].map((key) => table.cell(row, key));
+  return typeof ended === "number" && seconds > 0 && table.cell(row, "attempts") === 1 ? Math.max(started, ended - seconds) : started;
 }

@@ -61,7 +61,7 @@ export async function trialPage(frame, name, text) {
     show(place.attempts, [trial.attempts, trial.events], () => history(trial));
     show(place.memory, [trial.memory_by_module_bytes, trial.estimated_memory_bytes, trial.peak_memory_bytes], () => memories(trial));
     show(place.files, trial.files, (files) => artifacts(files));
-    log.set(trial.logs, trial.attempts.length, trial.state === "running");
+    log.set(trial.logs, trial.attempts, trial.state === "running");
     drawCurves();
   }
 
@@ -100,7 +100,7 @@ function head(trial, sweep, name) {
   return [h("div", { class: "title" }, h("h1", {}, `Trial ${trial.number}`), pill(trial.state), best ? h("span", { class: "star" }, "★ the best") : null),
     h("p", { class: "headline" }, values.length ? values.map(([key, value, from]) => `${key} ${metric(key, value)} (${from})`).join(", ") : trial.failure ? `Failed: ${words(trial.failure)}` : "No result yet"),
     trial.message ? h("p", { class: trial.failure ? "wrong" : "soft" }, trial.message) : null,
-    facts([["Time", duration(trial.seconds)], ["Peak memory", trial.peak_memory_bytes === null ? "" : memory(trial.peak_memory_bytes)], ["Attempts", String(trial.attempts.length || 0)], ["Reports", String(trial.num_reports)],
+    facts([["Time", duration(trial.seconds)], ["Peak memory", trial.peak_memory_bytes === null ? "" : memory(trial.peak_memory_bytes)], ["Attempts", String(trial.attempts)], ["Reports", String(trial.num_reports)],
       ["Proposed by", trial.source], ["Worker", trial.details.worker || ""], ["Began", trial.started === null ? "" : `${duration(trial.started)} after the sweep`]])];
 }
 

@@ -54,7 +54,8 @@ export async function trialsPage(frame, name) {
 
   function chosenColumns() {
     const usual = trials.columns.filter(({ key, kind }) => SHOWN.includes(key) || kind === "goal" || kind === "param").map(({ key }) => key);
-    const order = ["number", "state", ...trials.columns.filter(({ kind }) => kind === "goal").map(({ key }) => key), "seconds", "peak_memory_bytes"];
+    const of = (wanted) => trials.columns.filter(({ kind }) => kind === wanted).map(({ key }) => key);
+    const order = ["number", ...of("goal"), "state", "seconds", ...of("param")];
     const wanted = columns || usual;
     const known = trials.columns.map(({ key }) => key);
     return [...order, ...known.filter((key) => !order.includes(key))].filter((key) => wanted.includes(key) && known.includes(key));

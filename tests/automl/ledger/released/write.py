@@ -3,7 +3,9 @@
     python tests/automl/ledger/released/write.py NAME     # from the repository's root
 
 Run it if the schema gets a new version, or if specs or events get new fields. Never change a file
-afterwards: `test_migrations.py` reads all of them. `v2-commands` was written by commit a0f34ae.
+afterwards: `test_migrations.py` reads all of them. `v2-commands` was written by commit
+a0f34ae. Commit 0bd2126 wrote `v3-middle`, a sweep that agents serve, and `v3-killed`, whose
+controller was killed in the middle of a trial.
 """
 
 from __future__ import annotations

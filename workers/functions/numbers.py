@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from search_spaces.errors import TrialFailure
-
-from .failures import MAX_NAME, described
+from workers.failures import MAX_NAME, described
 
 MAX_METRICS: Final = 10_000  # of a report or result
 # The controller computes with these metrics, so they are from 0 to this.

@@ -1,0 +1,101 @@
+"""Programs with the habits of scripts that others wrote are tuned as the guide says, unchanged."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_sweeps import automl
+
+PROGRAMS = Path(__file__).parents[2] / "programs"
+CONFIG = r"""
+name: mine
+goals: minimize valid_loss
+space:
+  lr: {low: 1.0, high: 40.0, log: true, default: 20.0}
+  batch-size: [8, 16]
+constraints: [batch-size >= 8]
+budget: {trials: 4}
+suggester: sobol
+reports: {valid_loss: 'valid loss\s+(\S+)', step: 'end of epoch\s+(\d+)'}
+"""
+MODEL = (sys.executable, "-S", "language_model.py")
+OPTIONS = ("--lr", "{lr}", "--batch-size", "{batch-size}")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for path in PROGRAMS.iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / "mine.yaml").write_text(CONFIG)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def trials(name: str = "mine") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(automl("trials", name, "--json").stdout)
+    return found
+
+
+def sweep(*arguments: str, dispatcher: str = "inline") -> Any:
+    done = automl("sweep", "mine.yaml", "--dispatcher", dispatcher, *arguments)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_from_init_to_the_best_by_what_it_logs_on_stderr(folder: Path) -> None:
+    typed = [*MODEL, "--lr", "20", "--batch-size", "8", "--epochs", "2"]
+    done = automl("init", "-o", "made.yaml", "--", *typed)
+    assert done.exit_code == 0, done.output
+    assert "the goal is to minimize valid_loss (--goal for another:" in done.stderr
+    line = done.stdout.rpartition("run: ")[2].split()[1:]
+    done = automl(*line[:2], "--trials", "2", "--dispatcher", "inline", *line[2:])
+    assert done.exit_code == 0, done.output
+    first = trials("made")[0]
+    assert first["params"] == {"lr": 20.0, "batch_size": 8}
+    assert first["metrics"]["valid_loss"] == pytest.approx(0.6)
+
+
+def test_a_file_that_two_trials_write_is_named_and_a_folder_for_each_helps(folder: Path) -> None:
+    words = ("workers=2", "budget.trials=2", "--", *MODEL, *OPTIONS, "--seconds", "0.2")
+    done = sweep(*words, dispatcher="local")
+    assert "trials 0 and 1 ran at the same time, and 'model.json' has changed" in done.stderr
+    (folder / "model.json").unlink()
+    done = sweep("cwd=trial", *words, dispatcher="local")
+    assert "at the same time" not in done.stderr
+    assert not (folder / "model.json").exists()
+    for trial in trials("mine-2"):
+        (file,) = folder.glob(f".automl/*/mine-2/trials/{trial['number']}/work/model.json")
+        assert json.loads(file.read_text())["lr"] == trial["params"]["lr"]
+
+
+def test_keys_with_values_and_booleans_in_its_spelling(folder: Path) -> None:
+    (folder / "mine.yaml").write_text(
+        "goals: minimize val_loss\nspace: {learning_rate: [0.5, 0.25], use_bias: [true, false]}\n"
+        "reports: {val_loss: 'val loss (\\S+)'}\nbudget: {trials: 4}\nsuggester: sobol\n"
+    )
+    sweep(
+        *("--", sys.executable, "-S", "key_value.py", "learning_rate={learning_rate}"),
+        *("use_bias={use_bias?True:False}", "out_dir={trial_dir}"),
+        "init_from={resume?resume:scratch}",
+    )
+    for trial in trials():
+        bias = 0 if trial["params"]["use_bias"] else 0.5
+        assert trial["metrics"]["val_loss"] == trial["params"]["learning_rate"] + bias
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="this machine has no cc")
+def test_a_program_that_keeps_its_output_back_is_named(folder: Path) -> None:
+    subprocess.run(["cc", "-o", "buffered", "buffered.c"], check=True)
+    words = ("reports={valid_loss: 'loss (\\S+)', step: 'epoch (\\d+)'}", "budget.trials=1", "--")
+    done = sweep(*words, "./buffered", "{lr}")
+    assert "all 4 reports of trial 0 came at its end" in done.stderr
+    assert "stdbuf -oL" in done.stderr
+    if shutil.which("stdbuf"):
+        done = sweep(*words, "stdbuf", "-oL", "./buffered", "{lr}")
+        assert "came at its end" not in done.stderr
