@@ -8,8 +8,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from automl.dispatch import leases
+
+# The same examples on every run and no limits of time, so that a busy machine makes no difference.
+# `--hypothesis-profile=default` looks for new examples.
+settings.register_profile(
+    "steady",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -91,11 +91,12 @@ class BudgetUse:
         Args:
             slots: that the trial would take.
         """
-        if not math.isfinite(self._shortest):
+        budget = self._spec.budget
+        has_end = budget.time is not None or budget.worker_time is not None
+        if not has_end or not math.isfinite(self._shortest):
             return ""
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        budget = self._spec.budget
         if budget.time is not None and budget.time - now < needed:
             return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
         if budget.worker_time is not None:

@@ -59,15 +59,16 @@ def limited(event: SweepEvent) -> SweepEvent:
 
 def storable(text: str) -> str:
     """The text with NUL and halves of surrogate pairs escaped, because databases refuse them."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return text.replace("\0", "\\x00")
 
 
 def _cut(value: Any) -> Any:
     """An event or an outcome whose texts are within their limits."""
     changed = {}
     for name, text in vars(value).items():
-        most = MAX_CHARACTERS.get(name)
-        if most and isinstance(text, str):
+        if text and isinstance(text, str) and (most := MAX_CHARACTERS.get(name)):
             short = bounded(storable(text) if name in _PRINTED else text, most)
             if short != text:
                 changed[name] = short

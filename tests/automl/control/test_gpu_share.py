@@ -104,7 +104,7 @@ def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
             stored = ledger.snapshot(snapshot.sweep)  # as `automl status` reads it
             if not stored.waits_for:
                 return
-            waits.extend([snapshot.waits_for, state_lines(snapshot)[1], stored.waits_for])
+            waits.extend([snapshot.waits_for, state_lines(snapshot, {})[1], stored.waits_for])
             held.append(examine(str(tmp_path)))
             process.send_signal(signal.SIGKILL)
             process.wait()

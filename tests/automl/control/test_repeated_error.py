@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,5 +210,5 @@ def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:
     assert out.getvalue().count('trial.params["lerning_rate"]') == 1
     assert len(out.getvalue().splitlines()) <= 24
     out.truncate(0)
-    PlainLines(console)(snapshot)
+    PlainLines(console)(replace(snapshot, events=list(ledger.events(snapshot.sweep))))
     assert out.getvalue().count('trial.params["lerning_rate"]') == 1  # not once a trial

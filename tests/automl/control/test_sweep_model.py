@@ -338,6 +338,7 @@ class Sweeps(RuleBasedStateMachine):
     def look(self) -> None:
         for store in self.stores.values():
             store.recorder.look()
+            assert sweep_of(store.recorder.state) == self.expected(self.model.closed)
 
     @precondition(lambda self: self.held)
     @rule()
@@ -365,7 +366,8 @@ class Sweeps(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule()
     def lose(self) -> None:
-        """The process that holds the sweep is killed."""
+        """The process that holds the sweep is killed, in the middle of a trial."""
+        self.running(0)
         self.commit()
         self.world.process += 1
         for store in self.stores.values():
@@ -379,10 +381,8 @@ class Sweeps(RuleBasedStateMachine):
 
     @invariant()
     def every_store_is_as_the_model_says(self) -> None:
-        model = self.model
-        kinds = [command.kind for command, _ in model.waiting]
         for name, store in self.stores.items():
-            rows, closed = model.rows, model.closed
+            rows, closed = self.model.rows, self.model.closed
             if store.recorder is not None:
                 assert facts_of(store.recorder.state.trials) == facts(rows), name
             if store.durable:
@@ -391,7 +391,13 @@ class Sweeps(RuleBasedStateMachine):
                 assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
             state = store.ledger.state(self.sweep)
             assert facts_of(state.trials) == facts(rows), name
-            assert sweep_of(state) == [closed, model.limits, model.stars, kinds, model.budget], name
+            assert sweep_of(state) == self.expected(closed), name
+
+    def expected(self, closed: str) -> list[Any]:
+        """What `sweep_of` a state is."""
+        model = self.model
+        kinds = [command.kind for command, _ in model.waiting]
+        return [closed, model.limits, model.stars, kinds, model.budget]
 
     def teardown(self) -> None:
         """All logs are alike, and nothing was suggested outside of the limits."""

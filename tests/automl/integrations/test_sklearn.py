@@ -123,7 +123,6 @@ def test_a_configuration_that_fails_ends_no_search() -> None:
         ({"space": {}}, "parameter"),
         ({"space": {"alpha": "large"}}, "the range of 'alpha' must be"),
         ({"suggester": "baies"}, "did you mean 'bayes'"),
-        ({"scoring": ["r2", "neg_max_error"], "refit": False}, "refit must name the metric"),
     ],
 )
 def test_wrong_arguments(options: dict[str, Any], message: str) -> None:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
 
-import cloudpickle
 import pytest
 import torch
 from fake_gpu import FakeCuda
@@ -16,6 +15,7 @@ from fake_gpu import FakeCuda
 from workers.device.held_memory import HeldMemory
 from workers.protocol import Assignment, Outcome
 from workers.runtime import worker as worker_module
+from workers.runtime.pickling import pickle_objective
 from workers.runtime.worker import Worker
 
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -47,7 +47,7 @@ def keeping(context) -> None:
 
 def test_a_worker_that_holds_ever_more_memory_is_replaced(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(worker_module, "HeldMemory", partial(HeldMemory, max_bytes=100_000_000))
-    worker = Worker(cloudpickle.dumps(keeping), None, 1, lambda assignment, rank: nullcontext())
+    worker = Worker(pickle_objective(keeping), None, 1, lambda assignment, rank: nullcontext())
     spent = [ended(worker, tmp_path / str(trial), trial).worker_spent for trial in range(4)]
     assert spent == [False, False, True, True], "what the first trial keeps is a cache"
     assert "have left 0.1" in capsys.readouterr().err

@@ -70,5 +70,5 @@ def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
 
     monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", full)
     outcome = runner(**TRIAL)
-    assert outcome.failure == "crashed"
+    assert outcome.failure == "preempted"
     assert "No space left" in outcome.message
