@@ -181,8 +181,8 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
 
 def _array_of(value: Any) -> Any:
     """A large tensor of the CPU as an array, which is sent without a copy; else None."""
-    torch = sys.modules.get("torch")
-    if torch is None or type(value) is not torch.Tensor or value.nbytes < LARGE:
+    torch: Any = sys.modules.get("torch")  # another thread may be importing it
+    if type(value) is not getattr(torch, "Tensor", None) or value.nbytes < LARGE:
         return None
     whole = value.is_contiguous() and value.untyped_storage().nbytes() == value.nbytes
     if not whole or value.requires_grad or value.device.type != "cpu":

@@ -132,7 +132,9 @@ def test_a_sweep_runs_as_a_ray_job(tmp_path: Path, environment: dict[str, str], 
             break
         time.sleep(1)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "job finished: 3 trials" in done.stdout, "the summary is in the job's log"
+    assert "job finished (its budget is used up): 3 trials" in done.stdout, (
+        "the summary is in the job's log"
+    )
     ledger = Ledger.open(tmp_path / "runs", readonly=True)
     snapshot = ledger.snapshot("job")
     ledger.close()

@@ -46,7 +46,7 @@ def test_a_sweep_runs_to_its_summary(folder: Path) -> None:
     assert best["metrics"]["loss"] == min(t["metrics"].get("loss", 9.0) for t in found)
     for words in (
         "trial 0 completed  loss 0.9",
-        "toy finished: 4 trials",
+        "toy finished (its budget is used up): 4 trials",
         "against the default (0.9)",
         "automl trials toy",
     ):
@@ -140,7 +140,7 @@ def test_a_function_runs_on_ray_with_what_stands_beside_its_file(
     )
     out, err = running.communicate()
     assert running.returncode == 0, err
-    assert "toy finished: 2 trials" in out
+    assert "toy finished (its budget is used up): 2 trials" in out
     assert trials()[0]["metrics"]["loss"] == pytest.approx(0.81)
     assert automl("logs", "toy", "0").stdout.endswith("hello\n")
 

@@ -31,7 +31,9 @@ from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 from automl.control.wiring import attend
 from automl.control.writer import SweepWriter
 from automl.core import Command, Noted, SweepState, TrialState
-from automl.ledger import Ledger, MemoryLedger, lease, ledger, memory, recorder
+from automl.ledger import Ledger, MemoryLedger, lease, memory
+from automl.ledger.server import ServerConnection
+from automl.ledger.sqlite_files import SqliteConnection
 from automl.ledger.store_errors import HeldError
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
@@ -64,9 +66,10 @@ class World:
         self.now = self.process = self.num_sweeps = 0
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock, real = lease.clock, time.time
-        for module in (lease, ledger, recorder):
-            monkeypatch.setattr(module, "clock", lambda found: clock(found) + self.passed)
+        real = time.time
+        for kind in (SqliteConnection, ServerConnection):
+            clock = kind.clock
+            monkeypatch.setattr(kind, "clock", lambda it, clock=clock: clock(it) + self.passed)
         clocks = type("Clocks", (), {"time": lambda: real() + self.passed})
         monkeypatch.setattr(memory, "time", clocks)
         monkeypatch.setattr(lease, "process_started", lambda pid: 10.0 * self.process)

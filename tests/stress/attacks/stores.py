@@ -39,7 +39,18 @@ READ = [
     ["export", "s", "--trial", "0", "-o", "exported"],
 ]
 WRITE = [
-    ["resume", "s", "--trials", "4", "--objective", "mine.py:objective", "--dispatcher", "inline"],
+    [
+        "resume",
+        "s",
+        "--trials",
+        "4",
+        "--cwd",
+        ".",
+        "--objective",
+        "mine.py:objective",
+        "--dispatcher",
+        "inline",
+    ],
     ["repair", ".automl"],
     ["delete", "s", "--yes"],
 ]
