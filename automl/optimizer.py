@@ -33,6 +33,7 @@ from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
+from .report import progress
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 
@@ -80,7 +81,7 @@ class Optimizer:
         metrics: Iterable[Metric] = (),
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
-        spec, plugins, _ = read_spec(
+        spec, plugins, notes = read_spec(
             space,
             goals,
             constraints,
@@ -91,6 +92,7 @@ class Optimizer:
             beliefs=beliefs,
             metrics=metrics,
         )
+        progress.say(notes)
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         if not self._ledger.exists(name):

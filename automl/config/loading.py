@@ -22,6 +22,7 @@ from automl.suggesters.user_prior import check_prior, without_unavailable
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
+from search_spaces.plain import ambiguous
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -42,7 +43,7 @@ class Config:
     Args:
         spec: of the sweep; store: folder or URL of its ledger.
         dropped: parameters and values that are not tried, with the reason.
-        notes: what was chosen by default for this machine, each for a person.
+        notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
     """
 
@@ -172,7 +173,10 @@ class _Checker:
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
         self._checked(("ranks",), max_ranks, spec)
-        return Config(spec, document["store"], dropped, (note,) if note else (), document["prior"])
+        notes = [note] if note else []
+        if workload is None:
+            notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
+        return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
