@@ -176,6 +176,8 @@ class _Checker:
         notes = [note] if note else []
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
+        if self._command:
+            notes += _spelled_otherwise(self.root.child("space"))
         return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
@@ -338,3 +340,22 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(folder, str) and folder
         else data
     )
+
+
+def _spelled_otherwise(space: Node | None) -> list[str]:
+    """A line for each choice of booleans that a command gets in another spelling."""
+    found = []
+    for name, entry in space.value.items() if space and isinstance(space.value, dict) else ():
+        choices = (entry.child("choices") or entry).value
+        written = {
+            node.value: node.spelling
+            for node in (choices if isinstance(choices, list) else ())
+            if isinstance(node.value, bool) and node.spelling not in ("", "true", "false")
+        }
+        if written:
+            yes, no = written.get(True, "true"), written.get(False, "false")
+            found.append(
+                f"{name}: the command gets true and false; if it needs {yes} and {no}, write "
+                f"{{{name}?{yes}:{no}}}"
+            )
+    return found

@@ -67,6 +67,18 @@ def test_everything_that_reads_a_space_says_how_it_understood_it(
     )
 
 
+def test_booleans_in_another_spelling_are_explained(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "space: {amp: [True, False], on: [true, false], word: ['True', 'False']}\n"
+        "goals: minimize loss\n"
+    )
+    (note,) = load(config, command="python train.py --amp {amp}").notes
+    assert note.startswith("amp: the command gets true and false")
+    assert note.endswith("write {amp?True:False}")
+    assert load(config, objective=True).notes == ()
+
+
 @pytest.mark.parametrize(
     ("entry", "line"),
     [

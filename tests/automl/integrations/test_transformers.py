@@ -152,9 +152,7 @@ def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
     assert checkpoint(tmp_path) == str(tmp_path / "checkpoint-8")
 
 
-def test_its_search_runs_a_sweep_with_pauses(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_its_search_runs_a_sweep_with_pauses(tmp_path: Path) -> None:
     register_backend()
     register_backend()
     made = trainer(tmp_path / "out")
@@ -169,8 +167,6 @@ def test_its_search_runs_a_sweep_with_pauses(
     )
     states = [(trial.state, trial.attempts) for trial in best.run_summary.trials]
     assert states == [("completed", 1), ("completed", 2), ("stopped", 1)]
-    lines = capfd.readouterr().err
-    assert all(f"trial {line}  objective" in lines for line in ("0 completed", "1 completed"))
     assert best.hyperparameters == dict(best.run_summary.best.params)
     assert best.objective == best.run_summary.best.value
     assert made.args.output_dir == str(tmp_path / "out")
