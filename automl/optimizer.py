@@ -17,6 +17,7 @@ from search_spaces.validation import plain_params, show
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.beginning import create, read_spec
+from .control.earlier import with_earlier
 from .control.plugins import SuggesterLike
 from .control.space_change import with_known_space
 from .control.writer import SweepWriter
@@ -52,6 +53,8 @@ class Optimizer:
         name: of the sweep in the store; if the store has it already, it is continued. The space may
             have changed since then, see `resume` of `automl.sweep`.
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
+        knowledge: "auto" to begin near the usual values of well-known parameters.
+        transfer: earlier sweeps of the store to learn from: "auto", or their names.
 
     Raises:
         UsageError: an argument is wrong.
@@ -79,6 +82,8 @@ class Optimizer:
         name: str = "optimizer",
         beliefs: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
+        knowledge: str = SweepSpec.knowledge,
+        transfer: str | Iterable[str] = (),
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
         spec, plugins, notes = read_spec(
@@ -91,11 +96,14 @@ class Optimizer:
             max_retries=0,
             beliefs=beliefs,
             metrics=metrics,
+            knowledge=knowledge,
+            transfer=transfer,
         )
         progress.say(notes)
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         if not self._ledger.exists(name):
+            spec = with_earlier(self._ledger, spec, plugins.suggester)
             create(self._ledger, spec, described=bool(location))
         self._recorder = self._ledger.acquire(name)
         began = self._recorder.seconds - time.monotonic()

@@ -61,7 +61,8 @@ def sweep(
     name: str | None = None,
     resume: bool = False,
     beliefs: Mapping[str, Any] | None = None,
-    transfer: str | None = None,
+    knowledge: str = SweepSpec.knowledge,
+    transfer: str | Iterable[str] = (),
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -112,8 +113,6 @@ def sweep(
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
             al. 2022).
-        transfer: name of an earlier, similar sweep in the same store. A new sweep begins with its
-            best configurations and takes them as a prior.
         prior: finished trials that a new sweep begins with, one source or a list of them: a
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
@@ -145,7 +144,6 @@ def sweep(
     if on_interrupt not in ("raise", "return"):
         raise arguments.WrongValue("on_interrupt", "'raise' or 'return'", on_interrupt)
     arguments.optional(arguments.flag, "progress", progress)
-    arguments.optional(arguments.text, "transfer", transfer)
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
@@ -167,6 +165,8 @@ def sweep(
         max_steps=max_steps,
         resumable=resumable,
         ranks=ranks,
+        knowledge=knowledge,
+        transfer=transfer,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
@@ -182,7 +182,7 @@ def sweep(
         from .trackers.live import tracked
         from .workflows.beginning import Beginning, begin
 
-        beginning = Beginning.of(prior, enqueue, pin, transfer)
+        beginning = Beginning.of(prior, enqueue, pin)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)

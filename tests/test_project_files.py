@@ -6,13 +6,22 @@ import re
 import tomllib
 from typing import Any
 
+import pytest
 import yaml
+from pages import PAGES, shown
 from sources import ROOT
 
 import automl
 from scripts import release
 
+CODE = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
+MOST_WORDS = 1500  # of a page, outside of its code
+PHONE = 66  # characters of a row that a phone shows in one line, with its bars
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
 
 
 def read(name: str) -> Any:
@@ -70,3 +79,82 @@ def test_the_workflow_runs_the_same_script_on_the_tested_version() -> None:
     versions = [step["with"]["python-version"] for step in steps if "python" in str(step)]
     assert versions == ["3.11"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if shown(page).startswith("docs/")], ids=shown
+)
+def test_a_page_is_short_and_in_the_navigation(page: Any) -> None:
+    words = len(CODE.sub("", page.read_text(encoding="utf-8")).split())
+    assert words <= MOST_WORDS
+    assert f": {page.relative_to(ROOT / 'docs')}\n" in text_of("mkdocs.yml")
+
+
+def test_the_tables_of_the_first_page_fit_a_phone() -> None:
+    rows = re.findall(r"^\|.*$", text_of("README.md"), re.MULTILINE)
+    assert rows
+    assert [row for row in rows if len(row) > PHONE] == []
+
+
+def test_the_list_for_language_models_leads_to_pages() -> None:
+    docs = ROOT / "docs"
+    found = re.findall(r"\]\(([^)]+)/\)", text_of("docs/llms.txt"))
+    assert len(found) > 20
+    assert [
+        name
+        for name in found
+        if not ((docs / f"{name}.md").is_file() or (docs / name / "index.md").is_file())
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "concepts/which-value-counts.md",
+        "guides/reproduce.md",
+        "guides/reproduce.md#keep-my-own-best-model",
+        "guides/ending.md",
+        "guides/ending.md#the-time-limit-of-a-trial",
+        "guides/coming-from.md#optuna",
+        "guides/coming-from.md#wb-sweeps",
+        "start/script.md",
+        "guides/ray.md",
+        "guides/agents.md",
+    ],
+)
+def test_the_front_page_answers_in_one_click(page: str) -> None:
+    assert f"]({page})" in text_of("docs/index.md")
+
+
+def test_placeholders_say_that_they_are() -> None:
+    """An address that nobody has is marked on its own page."""
+    owners = [
+        line for line in text_of(".github/CODEOWNERS").splitlines() if line and line[0] != "#"
+    ]
+    assert owners
+    assert all(" @PLACEHOLDER-" in line for line in owners)
+    says_so = re.compile(r"(?<![-@])\bplaceholders?\b(?!-)", re.IGNORECASE)
+    for name in (".github/CODEOWNERS", "CODE_OF_CONDUCT.md", "docs/project/support.md"):
+        assert says_so.search(text_of(name)), name
+
+
+def test_the_forms_of_issues_have_labels_that_exist() -> None:
+    known = {label["name"] for label in read(".github/labels.yml")}
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+    used = set()
+    for form in (read(str(path.relative_to(ROOT))) for path in forms if path.stem != "config"):
+        assert {"name", "description", "body"} <= set(form)
+        used |= set(form["labels"])
+    assert used <= known
+    assert "good first issue" in known
+
+
+def test_the_night_measures_scripts_that_exist() -> None:
+    job = read(".github/workflows/nightly.yml")["jobs"]["benchmarks"]
+    scripts = job["env"]["QUICK"].split()
+    assert len(scripts) > 2
+    for name in (*scripts, "benchmarks/two_commits.py"):
+        assert (ROOT / name).is_file(), name
+    assert all(
+        '"--quick"' in text_of(name) or "benchmark_parser(" in text_of(name) for name in scripts
+    )

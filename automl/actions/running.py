@@ -98,7 +98,9 @@ RUNNING: Final = (
                 "--resume",
                 default=False,
             ),
-            *map(setting, ("trials", "budget", "workers", "seed", "store", "artifacts")),
+            *map(
+                setting, ("trials", "budget", "workers", "seed", "store", "artifacts", "transfer")
+            ),
             Argument(
                 "sources",
                 help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be "
@@ -106,12 +108,6 @@ RUNNING: Final = (
                 flag="--prior",
                 metavar="SOURCE",
                 many=True,
-            ),
-            Argument(
-                "transfer",
-                help="Start from the best of an earlier sweep on other data or hardware.",
-                flag="--transfer",
-                metavar="SWEEP",
             ),
             Argument(
                 "dry_run",

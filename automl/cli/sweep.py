@@ -43,7 +43,7 @@ def sweep(
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 
-    earlier = Beginning((*loaded.prior, *sources), transfer=options["transfer"])
+    earlier = Beginning((*loaded.prior, *sources))
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,

@@ -13,8 +13,11 @@ from automl.stopping.base import Stopper
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import learned
 from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
+
+from .earlier import sweeps_of
 
 SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
 StopperLike = str | Mapping[str, Any] | type[Stopper] | Stopper
@@ -91,4 +94,10 @@ class Plugins:
 
 
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
-    return SearchContext(domain, spec.beliefs, spec.budget)
+    return SearchContext(
+        domain,
+        spec.beliefs,
+        spec.budget,
+        earlier=sweeps_of(spec),
+        knowledge=learned() if spec.knowledge == "auto" else {},
+    )

@@ -24,7 +24,13 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         UsageError: a parameter is missing or has another type, or a new one has no default.
     """
     stored = writer.spec
-    spec = replace(wanted, explored=stored.explored, value_rule=stored.value_rule)
+    spec = replace(
+        wanted,
+        explored=stored.explored,
+        value_rule=stored.value_rule,
+        transfer=stored.transfer,
+        earlier=stored.earlier,
+    )
     if stored.space != wanted.space:
         if writer.trials:
             try:

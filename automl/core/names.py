@@ -7,6 +7,7 @@ from automl.errors import UsageError
 from search_spaces.validation import show
 
 MAX_NAME: Final = 64
+RESERVED: Final = ("auto", "none")  # words of `transfer`
 NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
 
 
@@ -21,6 +22,8 @@ def check_name(name: str) -> str:
             "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
             f"got {show(name)}"
         )
+    if name in RESERVED:
+        raise UsageError(f"no sweep is named auto or none, which `transfer` means; got {name!r}")
     return name
 
 

@@ -35,7 +35,7 @@ from .keys import (
     whole,
 )
 from .metrics import declared
-from .names import check_name
+from .names import RESERVED, check_name
 from .resources import RESOURCES, Resources
 from .worker_range import WORKERS, WorkerRange
 
@@ -60,6 +60,16 @@ def _store(name: str, value: Any) -> str:
     return arguments.location(name, value)
 
 
+def _transfer(name: str, value: Any) -> tuple[str, ...]:
+    names = tuple(arguments.listed(name, value, str, "the name of a sweep"))
+    if names in (("none",), ()):
+        return ()
+    if wrong := [one for one in names if one in RESERVED and names != AUTO]:
+        raise WrongValue(name, "auto, none, or names of sweeps,", wrong[0])
+    return names
+
+
+AUTO: Final = ("auto",)
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
@@ -78,6 +88,8 @@ class SweepSpec:
         command: what the trials run, as it was typed, to be shown. It is never run from here:
             whoever runs the sweep types it again. "" if they run no command.
         artifacts_folder: the sweep's own folder in `artifacts`.
+        earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
+            began: `params`, and `losses` by metric.
         value_rule: which value of a function or a command counts: "returned" if it has returned the
             goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
             returned.
@@ -249,6 +261,24 @@ class SweepSpec:
         10.0,
         "`10s`",
     )
+    knowledge: str = key(
+        one_of("auto", "none"),
+        "`auto`: the search begins near the usual values of well-known parameters, such as a "
+        "learning rate. See [knowledge](../guides/prior-knowledge.md#usual-values).",
+        "knowledge: auto",
+        "none",
+    )
+    transfer: tuple[str, ...] = key(
+        Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
+        "Earlier sweeps of the store to learn from: other data, hardware or sizes, or an "
+        "overlapping space. `auto` takes those that share the goal and most parameters. "
+        "See [earlier sweeps](../guides/prior-knowledge.md#earlier-sweeps).",
+        "transfer: [nmt, nmt-small]",
+        (),
+        "none",
+        "--transfer SWEEP",
+    )
+    earlier: Mapping[str, Any] = field(default_factory=dict)
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
@@ -304,11 +334,16 @@ class SweepSpec:
         """What the trials run, in words."""
         return self.workload or ("a command" if self.command else "an objective")
 
+    @property
+    def learned_from(self) -> str:
+        """The earlier sweeps that teach this one, in words; "" for none."""
+        return ", ".join(f"{len(e['params'])} trials of {name}" for name, e in self.earlier.items())
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        optional = ("explored", "min_workers", "dispatcher", "folder")
+        optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
         absent = [name for name in optional if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
@@ -329,6 +364,7 @@ class SweepSpec:
             "resources": Resources(**data["resources"]),
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
             "trackers": tuple(data.get("trackers", ())),
+            "transfer": tuple(data.get("transfer", ())),
             "explored": Space.from_dict(explored) if explored else None,
         }
         return cls(**{**data, **parsed, "received": True})

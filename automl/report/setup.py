@@ -30,7 +30,8 @@ def settings(record: Record) -> Rows:
         ),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
-        ("from an earlier sweep", "; ".join(notes.get("transfer", ()))),
+        ("usual values", _usual(record)),
+        ("learned from", record.spec.learned_from),
     ]
     return [row for row in rows if row[1]]
 
@@ -108,6 +109,13 @@ def _guesses(record: Record) -> str:
     }
     found = ", ".join(f"`{name}` measures {aspects}" for name, aspects in guessed.items())
     return f"{found} (to declare them: metrics=)" if found else ""
+
+
+def _usual(record: Record) -> str:
+    from automl.suggesters.knowledge import usual_values
+
+    known = record.spec.knowledge == "auto"
+    return usual_values(record.space, record.spec.beliefs) if known else ""
 
 
 def _given(record: Record) -> str:

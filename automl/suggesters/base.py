@@ -14,6 +14,21 @@ from .domain import Domain
 
 
 @dataclass(frozen=True)
+class EarlierSweep:
+    """What an earlier sweep, of the same or an overlapping space, teaches.
+
+    Args:
+        name: of that sweep.
+        params: of its trials.
+        losses: by metric, of each trial; smaller is better, NaN if the trial has no value.
+    """
+
+    name: str
+    params: Sequence[Params]
+    losses: Mapping[str, Sequence[float]]
+
+
+@dataclass(frozen=True)
 class SearchContext:
     """What a user adds to a search besides its goals and constraints.
 
@@ -21,11 +36,15 @@ class SearchContext:
         domain: the space within the limits that hold now.
         prior: where good values probably are, by parameter, in the form that `UserPrior` reads.
         budget: of the sweep. If it limits time, a suggester may prefer cheap trials.
+        earlier: sweeps to learn from. How much each tells about this one has to be learned.
+        knowledge: usual values of well-known parameters, as `suggesters.knowledge.learned`.
     """
 
     domain: Domain
     prior: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
+    earlier: Sequence[EarlierSweep] = ()
+    knowledge: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Suggester(ABC):

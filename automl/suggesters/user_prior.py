@@ -25,11 +25,15 @@ from search_spaces.validation import show
 from . import SUGGESTERS
 
 if TYPE_CHECKING:
-    from .base import Suggester
+    from workers.protocol import Params
+
+    from .base import EarlierSweep, Suggester
 
 Array = NDArray[np.float64]
 SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
 FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
+GOOD: Final = 0.15  # part of the trials of an earlier sweep that counts as good
+MIN_GOOD: Final = 3  # trials, at least
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
 KEYS: Final = ("at", "spread", "weights")
 
@@ -91,13 +95,8 @@ class ParameterPrior:
             cells = np.minimum((np.nan_to_num(unit) * len(mass)).astype(int), len(mass) - 1)
             found = mass[cells] * len(mass)
         else:
-            centres = self._centres()
-            apart = (np.nan_to_num(unit)[:, None] - centres) / self.spread
-            bumps = np.exp(-0.5 * apart**2) / (self.spread * math.sqrt(2 * math.pi))
-            inside = np.array(
-                [_normal((1 - c) / self.spread) - _normal(-c / self.spread) for c in centres]
-            )
-            found = (bumps / inside).mean(1)
+            x = np.nan_to_num(unit)[:, None]
+            found = truncated_normal(x, self._centres(), self.spread).mean(1)
         return np.where(np.isnan(unit), 1.0, FLOOR + (1 - FLOOR) * found)
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
@@ -238,6 +237,13 @@ def without_unavailable(
     return found
 
 
+def best_of(sweep: EarlierSweep, metric: str) -> list[Params]:
+    """The best configurations of an earlier sweep: 15% of its trials, at least three."""
+    losses = np.array(sweep.losses.get(metric, ()), dtype=np.float64)
+    order = np.argsort(losses, kind="stable")[: int(np.isfinite(losses).sum())]
+    return [sweep.params[i] for i in order[: max(MIN_GOOD, round(GOOD * len(order)))]]
+
+
 def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
     """A prior around the best configurations of an earlier sweep.
 
@@ -302,6 +308,13 @@ def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...
     return tuple(found)
 
 
+def truncated_normal(x: Array, centres: Array, spread: float) -> Array:
+    """Density of coordinates in [0, 1] around centres, which are broadcast against them."""
+    bumps = np.exp(-0.5 * ((x - centres) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+    return np.asarray(bumps / (_normal((1 - centres) / spread) - _normal(-centres / spread)))
+
+
+@np.vectorize
 def _normal(z: float) -> float:
     """The normal distribution function."""
     return 0.5 * math.erfc(-z / math.sqrt(2))

@@ -6,18 +6,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from automl.control.beginning import create
+from automl.control.earlier import with_earlier
 from automl.core import Command, SweepSpec, arguments
 from automl.core.plugin_choice import PluginChoice
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.knowledge import usual_values
 from search_spaces.validation import plain_params
 from workers.protocol import Params
 
 from . import import_trials
 from .import_trials import Source
 from .retrain import enqueue
-from .transfer import transfer
 
 
 @dataclass(frozen=True)
@@ -30,13 +31,11 @@ class Beginning:
         configurations: to train after trial 0, before anything is suggested. A parameter that is
             not named has its default.
         limits: by parameter: a value, a range `(low, high)`, or a list of choices.
-        transfer: name of an earlier, similar sweep.
     """
 
     prior: Sequence[Source] = ()
     configurations: Sequence[Params] = ()
     limits: Mapping[str, Any] = field(default_factory=dict)
-    transfer: str | None = None
 
     @classmethod
     def of(
@@ -44,7 +43,6 @@ class Beginning:
         prior: Source | Iterable[Source] | None,
         configurations: Mapping[str, Any] | Iterable[Mapping[str, Any]],
         limits: Mapping[str, Any] | None,
-        transfer: str | None,
     ) -> "Beginning":
         """From the arguments of `automl.sweep`, which may be one source or configuration alone.
 
@@ -54,7 +52,7 @@ class Beginning:
         sources = list(prior) if isinstance(prior, list | tuple) else [prior] if prior else []
         wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
         pinned = {} if limits is None else arguments.mapping("pin", limits)
-        return cls(sources, [plain_params(c) for c in wanted], pinned, transfer)
+        return cls(sources, [plain_params(c) for c in wanted], pinned)
 
 
 def begin(
@@ -85,7 +83,11 @@ def begin(
     if resume and ledger.exists(spec.name):
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
-    spec = create(ledger, spec, rename=rename)
+    spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
+    if text := usual_values(spec.space, spec.beliefs) if spec.knowledge == "auto" else "":
+        tell(text, False)
+    if spec.earlier:
+        tell(f"learns from {spec.learned_from}", False)
     name = spec.name
     try:
         for source in beginning.prior:
@@ -93,11 +95,6 @@ def begin(
             import_trials.add(ledger, name, found.trials)
             named = isinstance(source, str | os.PathLike)
             tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))
-        if beginning.transfer is not None:
-            spec = transfer(ledger, name, beginning.transfer, suggester)
-            around = ", ".join(spec.beliefs)
-            text = f"starts with the best trials of {beginning.transfer}, with priors around "
-            tell(f"{text}their values of: {around}", False)
         _go_on(ledger, spec, beginning)
         spec = _with_budget(ledger, spec, beginning)
         ledger.change_spec(name, spec)

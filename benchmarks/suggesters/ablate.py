@@ -1,6 +1,6 @@
 """Ablation: the effect of each rule of `bayes`, flipped alone, on regret and failures.
 
-    python benchmarks/suggesters/ablate.py [--rules bowl_mean,power_mean+middle_first]
+    python benchmarks/suggesters/ablate.py [--rules trend,power_mean+middle_first]
     python benchmarks/suggesters/ablate.py --table [--check]        the stored rows
 
 A rule is a switch of `automl/suggesters/bayes/policy.py`; those joined by `+` are flipped together.

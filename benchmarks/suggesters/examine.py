@@ -1,6 +1,6 @@
 """The exam: our suggester against its peers on problems on which nothing is developed.
 
-    python benchmarks/suggesters/examine.py --why "left out the bowl"   measure the missing rows
+    python benchmarks/suggesters/examine.py --why "left out the trend"   measure the missing rows
     python benchmarks/suggesters/examine.py --suggesters tpe,smac       of peers only
     python benchmarks/suggesters/examine.py --table [--check]           the stored rows
 

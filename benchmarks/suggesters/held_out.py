@@ -39,6 +39,7 @@ import numpy as np
 
 from automl.core.goals import Goal, parse_goals
 from automl.core.trial import Trial, TrialState
+from automl.suggesters.base import Suggester
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
@@ -138,9 +139,20 @@ def problems(part: str) -> list[Judged]:
     return found[::3] if part == "subset" else found
 
 
-def run(name: str, problem: Judged, seed: int, num_trials: int = AT[-1]) -> Row:
-    """One search; the best observed trial is recommended, and judged after `AT` trials."""
-    suggester = make(name, Task(problem.space), seed)  # type: ignore[arg-type]
+def run(
+    name: str,
+    problem: Judged,
+    seed: int,
+    num_trials: int = AT[-1],
+    suggester: Suggester | None = None,
+) -> Row:
+    """One search; the best observed trial is recommended, and judged after `AT` trials.
+
+    Args:
+        suggester: None for the contestant of that name.
+    """
+    if suggester is None:
+        suggester = make(name, Task(problem.space), seed)  # type: ignore[arg-type]
     rng = np.random.default_rng([seed, zlib.crc32(problem.name.encode())])
     trials: list[Trial] = []
     seconds = []

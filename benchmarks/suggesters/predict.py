@@ -1,6 +1,6 @@
 """Predictions: how well the surrogate of `bayes` predicts configurations that it has not seen.
 
-    python benchmarks/suggesters/predict.py [--rules bowl_mean,pair_kernel]    flipped, one by one
+    python benchmarks/suggesters/predict.py [--rules trend,pair_kernel]    flipped, one by one
     python benchmarks/suggesters/predict.py --table [--check]                  the stored rows
 
 Histories are drawn without a suggester: random configurations, then mostly changes of good ones, as
@@ -51,7 +51,7 @@ SEEDS: Final = 2
 # The rules that change the surrogate of a single goal.
 MODEL_RULES: Final = (
     "learned_direction",
-    "bowl_mean",
+    "trend",
     "pair_kernel",
     "knee_transform",
     "scaled_to_active",

@@ -108,7 +108,7 @@ def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
     [
         ({"prior": 3}, "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME"),
         ({"prior": "sweep:none"}, "none"),
-        ({"transfer": "none"}, "no sweep named 'none'"),
+        ({"transfer": "absent"}, "no sweep named 'absent'"),
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
         ({"pin": {"x": 3}}, "the sweep does not tune 'x'"),

@@ -45,12 +45,12 @@ def test_rows_of_other_code_and_without_a_partner_do_not_count() -> None:
 
 def test_a_rule_without_an_effect_beyond_its_error_is_told() -> None:
     base = ablate.by_run(row("", "p", seed, 0.1) for seed in range(3))
-    helps = ablate.effect("bowl_mean", [row("bowl_mean", "p", s, 0.4) for s in range(3)], base, 50)
+    helps = ablate.effect("trend", [row("trend", "p", s, 0.4) for s in range(3)], base, 50)
     harms = ablate.effect("pair_kernel", [row("pair_kernel", "p", 0, 0.05)], base, 50)
     assert helps is not None
     assert harms is not None
     found = {claim.name: claim.holds for claim in ablate.claims([helps, harms])}
-    assert found["bowl_mean helps"]
+    assert found["trend helps"]
     assert not found["pair_kernel helps"]
     assert found["every rule was measured"] is None
 
@@ -63,8 +63,8 @@ def test_every_rule_can_be_flipped_and_acts_on_known_problems() -> None:
         ]
         assert set(ablate.where(rule)) <= set(problems.names())
     assert policy_of("bayes") == ALL_RULES
-    assert policy_of("bayes~bowl_mean+pair_kernel").bowl_mean is not ALL_RULES.bowl_mean
-    assert fingerprint("bayes~bowl_mean") == fingerprint("bayes")
+    assert policy_of("bayes~trend+pair_kernel").trend is not ALL_RULES.trend
+    assert fingerprint("bayes~trend") == fingerprint("bayes")
     assert set(predict.MODEL_RULES) <= set(RULES)
     assert set(ablate.WHERE) <= set(RULES)
 
@@ -100,11 +100,11 @@ def test_differences_of_predictions_are_paired() -> None:
     rows = [
         prediction("", "p", 12, 1.0),
         prediction("", "p", 25, 2.0),
-        prediction("bowl_mean", "p", 12, 0.5),
-        prediction("bowl_mean", "p", 25, 2.5),
-        prediction("bowl_mean", "q", 12, 9.0),  # without a partner
+        prediction("trend", "p", 12, 0.5),
+        prediction("trend", "p", 25, 2.5),
+        prediction("trend", "q", 12, 9.0),  # without a partner
     ]
-    found = predict.differences("bowl_mean", rows)
+    found = predict.differences("trend", rows)
     np.testing.assert_allclose(found["log_density"], [0.0])
-    missing = predict.claims({"bowl_mean": found})[0]
+    missing = predict.claims({"trend": found})[0]
     assert missing.holds is None

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
@@ -28,8 +29,11 @@ class CandidateSampler:
         prior: where good values probably are, if the user has said so.
     """
 
-    def __init__(self, domain: Domain, prior: UserPrior | None = None) -> None:
+    def __init__(
+        self, domain: Domain, prior: UserPrior | InformedPrior | None = None, *, ends: bool = False
+    ) -> None:
         self.domain = domain
+        self.ends = ends
         self.prior = prior or UserPrior(domain.space, {})
         self.space = domain.space
         self.parameters = list(self.space.parameters.values())
@@ -82,6 +86,8 @@ class CandidateSampler:
             options = self.cells[column]
             if options is not None:
                 points[:, column] = options[(uniform[:, column] * len(options)).astype(int)]
+        if self.ends:
+            self._put_at_ends(rng, points[count // 2 :])
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
@@ -90,6 +96,14 @@ class CandidateSampler:
             drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
         return points
+
+    def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
+        """Move some numbers of each point to an end of their range, in place."""
+        d = points.shape[1]
+        rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
+        moved = (rng.random(points.shape) < rate) & ~self.unordered
+        end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
+        points[moved] = end[moved]
 
     def _legal(self, points: Array) -> Array:
         return points[self.domain.feasible(points)] if self.domain.constrained else points
@@ -129,7 +143,11 @@ class CandidateSampler:
             if centres is not None and len(centres) > 1:  # at least to the next value
                 least = np.maximum(np.abs(step[:, column]), 1.0 / len(centres))
                 step[:, column] = np.sign(step[:, column]) * least
-        value = np.abs(filled + step)
+        value = filled + step
+        if self.ends:  # half of the points stop at the ends, the others are reflected
+            stopped = rng.random((count, 1)) < 0.5
+            value = np.where(stopped, np.clip(value, 0.0, 1.0), value)
+        value = np.abs(value)
         value = np.where(value > 1.0, 2.0 - value, value)
         resample = self.unordered & (rng.random((count, d)) < 0.7)
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)

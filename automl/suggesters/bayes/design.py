@@ -11,6 +11,7 @@ from .model.failures import FailurePosterior
 
 NUM_DESIGN = 5  # trials of the initial design; each range is divided into as many parts
 MIN_SUCCESSES = 2  # before which it goes on
+NUM_TRANSFERRED = 3  # trials of the design if there are earlier sweeps: their best ones
 POOL = 128
 CERTAINTY = 8.0  # weight of the log probability of success against coverage
 
@@ -33,17 +34,23 @@ class InitialDesign:
     Conditional parameters count only if they are active. A likely success counts as well, and so
     does the user's prior.
 
+    If there are earlier sweeps, it is their best configurations (Feurer et al., "Initializing
+    Bayesian hyperparameter optimization via meta-learning", 2015).
+
     Args:
         sampler: of candidates.
+        earlier: `m x d`, configurations of earlier sweeps, the best first.
     """
 
-    def __init__(self, sampler: CandidateSampler) -> None:
+    def __init__(self, sampler: CandidateSampler, earlier: Array) -> None:
         self.sampler = sampler
+        self.earlier = sampler.snap(earlier.copy())
+        self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
 
     def goes_on(self, data: TrialData, num_pending: int) -> bool:
         """Whether the next configuration belongs to the design."""
         num_successes = int((~data.failed).sum())
-        return len(data) + num_pending < NUM_DESIGN or num_successes < MIN_SUCCESSES
+        return len(data) + num_pending < self.size or num_successes < MIN_SUCCESSES
 
     def middle(self, rng: np.random.Generator) -> Params | None:
         """Every parameter at its prior's mode, its default or its middle; None if not legal."""
@@ -64,6 +71,8 @@ class InitialDesign:
             failures: predicts the probability of success.
         """
         known = np.concatenate([data.unit, pending])
+        if len(known) < len(self.earlier[: self.size]):
+            return self.earlier
         points = self.sampler.everywhere(rng, POOL, prior_share=1.0)
         if not len(known):
             return points

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Policy:
-    """Which rules are on; all are by default. A benchmark turns one off to measure its effect.
+    """Which rules are on. A benchmark flips one to measure its effect.
 
     `Policy(local_if_stalled=False)` goes to `BayesSuggester(..., policy=...)`. The comments name
     the file that follows a rule; its constants stand there.
@@ -21,6 +21,8 @@ class Policy:
     local_if_stalled: bool = True
     # The surrogate's mean, not the noisy loss, says which trials are best and when one was better.
     smoothed_incumbents: bool = True
+    # Candidates lie at the ends of ranges too (candidates.py).
+    ends: bool = True
     # In a batch, a candidate close to a taken one loses the gain that both share.
     batch_penalty: bool = True
 
@@ -46,8 +48,11 @@ class Policy:
     deadline_model: bool = True
     # It assumes a pace one standard deviation better than predicted (deadline.py).
     optimistic_pace: bool = True
-    # Losses are expected to be lower inside a range than at its ends (features.py).
-    bowl_mean: bool = True
+    # Each number has a slope and a parabola of either sign, integrated out (features.py).
+    trend: bool = True
+    # What the surrogates of earlier sweeps predict is a term of the surrogate (earlier.py). It is
+    # off: it has not been better than their best configurations and the prior around these.
+    earlier_means: bool = False
     # The kernel has all pairwise interactions of main effects (features.py, kernel.py).
     pair_kernel: bool = True
     # One direction across the numbers is learned after 20 trials (fit.py, kernel.py).

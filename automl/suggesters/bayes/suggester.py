@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import SearchContext, Suggester
+from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.user_prior import UserPrior
+from automl.suggesters.knowledge import InformedPrior
+from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -97,11 +98,17 @@ class BayesSuggester(Suggester):
         super().__init__(space, goals, constraints, seed=seed)
         context = context or SearchContext(Domain(space))
         self._policy = policy
-        self._prior = UserPrior(space, context.prior)
-        self._sampler = CandidateSampler(context.domain, self._prior)
+        self._prior: UserPrior | InformedPrior = UserPrior(
+            space, {**self._prior_of(context.earlier), **context.prior}
+        )
+        if context.knowledge:
+            self._prior = InformedPrior(self._prior, context.knowledge)
+        self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
         self._optimizer = AcquisitionOptimizer(self._sampler)
-        self._design = InitialDesign(self._sampler)
-        self._surrogates = Surrogates(space, self.goals, self.constraints, seed, surrogate, policy)
+        self._surrogates = Surrogates(
+            space, self.goals, self.constraints, seed, surrogate, policy, context.earlier
+        )
+        self._design = InitialDesign(self._sampler, self._surrogates.earlier[0].best())
         self._incumbents = self._surrogates.incumbents
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
         self._cost = None
@@ -204,6 +211,11 @@ class BayesSuggester(Suggester):
         terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
         return Explanation(terms[0], other, terms[1] if other is not None else {})
 
+    def _prior_of(self, earlier: Sequence[EarlierSweep]) -> dict[str, Any]:
+        """A prior around the best configurations of earlier sweeps."""
+        found = [best_of(sweep, self.goals[0].metric) for sweep in earlier]
+        return prior_from_best(self.space, [params for each in found for params in each])
+
     def _acquisition(
         self, data: TrialData, num_pending: int, history: Sequence[Trial]
     ) -> Acquisition | None:
@@ -276,7 +288,7 @@ class BayesSuggester(Suggester):
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
         """A configuration of the initial design: it differs from all others, and may succeed."""
-        if not taken and self._policy.middle_first:
+        if not taken and self._policy.middle_first and not len(self._design.earlier):
             middle = self._design.middle(rng)
             if middle is not None:
                 return middle

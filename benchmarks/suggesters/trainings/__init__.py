@@ -66,7 +66,7 @@ class Training:
             warnings.simplefilter("ignore")
             try:
                 loss = self.family.fit(params, split, seed)
-            except (ValueError, ArithmeticError, np.linalg.LinAlgError):
+            except (ValueError, ArithmeticError, IndexError, np.linalg.LinAlgError):
                 return WORST
         return min(WORST, float(loss)) if np.isfinite(loss) else WORST
 

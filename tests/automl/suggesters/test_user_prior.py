@@ -17,11 +17,9 @@ from automl.report.setup import settings
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import make_suggester
-from automl.suggesters.random import RandomSuggester
 from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
-    prior_from_best,
     without_unavailable,
 )
 from search_spaces import Choice, Float, Int, Space
@@ -128,67 +126,14 @@ def quadratic(trial: Any) -> dict[str, float]:
     return {"loss": (np.log10(trial.params["lr"]) + 3) ** 2 + (trial.params["depth"] - 4) ** 2}
 
 
-def test_beliefs_and_transfer_are_recorded_and_told(tmp_path: Path) -> None:
+def test_beliefs_are_recorded_and_told(tmp_path: Path) -> None:
     store = str(tmp_path)
     options: dict[str, Any] = {"goals": "minimize loss", "dispatcher": "inline", "store": store}
-    automl.sweep(quadratic, SPACE, trials=30, suggester="random", name="first", **options)
-    second = automl.sweep(
-        quadratic,
-        SPACE,
-        trials=6,
-        name="second",
-        beliefs={"momentum": 0.5},
-        transfer="first",
-        **options,
-    )
-    assert [trial.source for trial in second.trials[:3]] == ["transferred"] * 3
-    with pytest.raises(UsageError, match="no sweep named"):
-        automl.sweep(quadratic, SPACE, trials=6, name="third", transfer="absent", **options)
+    automl.sweep(quadratic, SPACE, trials=3, name="s", beliefs={"momentum": 0.5}, **options)
     ledger = Ledger.open(store, readonly=True)
-    assert [info.name for info in ledger.sweeps()] == ["first", "second"]
-    best = ledger.snapshot("first").best
-    assert best is not None
-    assert second.trials[0].params == best.params
-    spec = ledger.spec("second")
-    assert spec.beliefs["momentum"] == {"at": [0.5], "spread": 0.15}
-    assert set(spec.beliefs) == set(SPACE.parameters)
-    rows = dict(settings(Record.read(ledger, "second")))  # type: ignore[arg-type]
-    assert "momentum near 0.5" in rows["beliefs about good values"]
-    assert "best trials of first" in rows["from an earlier sweep"]
+    spec = ledger.spec("s")
+    assert spec.beliefs == {"momentum": {"at": [0.5], "spread": 0.15}}
+    rows = dict(settings(Record.read(ledger, "s")))  # type: ignore[arg-type]
+    assert "momentum" in rows["beliefs"]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
     ledger.close()
-
-
-def test_the_prior_from_an_earlier_sweep_lies_at_its_best() -> None:
-    found = prior_from_best(
-        SPACE, [{"lr": 1e-3, "optimizer": "adam"}, {"lr": 2e-3, "optimizer": "adam"}, {"depth": 4}]
-    )
-    prior = UserPrior(SPACE, found)
-    unit = SPACE.encode(
-        [
-            {"lr": 1.5e-3, "optimizer": "adam", "depth": 4},
-            {"lr": 1e-1, "optimizer": "sgd", "depth": 12},
-        ]
-    )
-    good, bad = prior.log_density(unit)
-    assert good > 0 > bad
-
-
-class UnregisteredSuggester(RandomSuggester):
-    """A suggester of the user's own, which no registry knows."""
-
-
-def test_a_suggester_of_ones_own_starts_from_an_earlier_sweep(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"goals": "minimize loss", "dispatcher": "inline"}
-    options["store"] = str(tmp_path)
-    automl.sweep(quadratic, SPACE, trials=5, suggester="random", name="first", **options)
-    second = automl.sweep(
-        quadratic,
-        SPACE,
-        trials=3,
-        name="second",
-        suggester=UnregisteredSuggester,
-        transfer="first",
-        **options,
-    )
-    assert [trial.source for trial in second.trials][:2] == ["transferred"] * 2

@@ -12,12 +12,15 @@ import torch
 from torch import Tensor
 
 from automl.suggesters.bayes.model.data import Array
+from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 
 BETA: Final = 10.0  # after this many trials the prior has the power 1
 
 
-def prior_term(prior: UserPrior, num_trials: int) -> Callable[[Array], Tensor] | None:
+def prior_term(
+    prior: UserPrior | InformedPrior, num_trials: int
+) -> Callable[[Array], Tensor] | None:
     """The term of the acquisition after this many trials; None if the user gave no prior."""
     if not prior:
         return None

@@ -30,8 +30,8 @@ from .kernel import (
 
 
 def inputs(features: Features) -> Tensor:
-    """Features as one `n x (c + f + 1)` tensor, the input of the exported model."""
-    return torch.cat([features.z, features.phi, features.bowl[:, None]], -1)
+    """Features as one `n x (c + f + t + 1)` tensor, the input of the exported model."""
+    return torch.cat([features.z, features.phi, features.trend, features.mean[:, None]], -1)
 
 
 class MixedKernel(Kernel):  # type: ignore[misc]
@@ -53,17 +53,19 @@ class MixedKernel(Kernel):  # type: ignore[misc]
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
         """Covariances `s x n x m`, or their diagonal."""
         c = len(self.prior.z_group)
+        f = c + len(self.prior.phi_group)
         length = self.log_length.exp()[:, None, self.prior.z_group]
         weight = self.log_additive.exp()[:, None, self.prior.phi_group]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
-        main = (x1[..., c:-1] * weight) @ x2[..., c:-1].transpose(-1, -2)
+        main = (x1[..., c:f] * weight) @ x2[..., c:f].transpose(-1, -2)
+        common = x1[..., f:-1] @ x2[..., f:-1].transpose(-1, -2) + MEAN_VARIANCE
         difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
         along1, along2 = self._along(x1), self._along(x2)
         squared = difference.square().sum(-1) + (along1 - along2.transpose(-1, -2)).square()
         scaled = (5.0 * squared).clamp(min=1e-30).sqrt()
         matern = (1.0 + scaled + scaled.square() / 3.0) * torch.exp(-scaled)
         full, pair = self.log_full.exp()[:, None, None], self.log_pair.exp()[:, None, None]
-        covariance = full * matern + main + pair * main.square() + MEAN_VARIANCE
+        covariance = full * matern + main + pair * main.square() + common
         return cast(Tensor, covariance.diagonal(dim1=-2, dim2=-1) if diag else covariance)
 
     def _along(self, x: Tensor) -> Tensor:
@@ -71,16 +73,12 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         return cast(Tensor, x[..., self.prior.numbers] @ self.direction[:, :, None])
 
 
-class BowlMean(Mean):  # type: ignore[misc]
-    """The mean function of `kernel.py`: the last input times a learned scale, a batch of `s`."""
-
-    def __init__(self, hyper: Hyperparameters) -> None:
-        super().__init__()
-        self.register_parameter("log_bowl", torch.nn.Parameter(hyper.bowl.clone().log()))
+class PriorMean(Mean):  # type: ignore[misc]
+    """The mean function of `kernel.py`: the last input."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Means `s x n`."""
-        return cast(Tensor, self.log_bowl.exp()[:, None] * x[..., -1])
+        return x[..., -1]
 
 
 class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
@@ -96,7 +94,7 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         likelihood.noise = (ensemble.hyper.noise + JITTER)[:, None]
         x = inputs(ensemble.features).expand(size, -1, -1)
         super().__init__(x, ensemble.y.expand(size, -1), likelihood)
-        self.mean_module = BowlMean(ensemble.hyper)
+        self.mean_module = PriorMean()
         self.covar_module = MixedKernel(ensemble.hyper, ensemble.prior)
         self.double().eval()
 
@@ -105,6 +103,6 @@ class EnsembleGP(ExactGP, GPyTorchModel):  # type: ignore[misc]
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
     def posterior(self, X: Tensor, **options: Any) -> GaussianMixturePosterior:  # noqa: N803
-        """The mixture at `... x q x (c + f + 1)` inputs, the ensemble third from last."""
+        """The mixture at `... x q x (c + f + t + 1)` inputs, the ensemble third from last."""
         mixed = super().posterior(X.unsqueeze(-3), **options)
         return GaussianMixturePosterior(distribution=mixed.distribution)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import torch
@@ -16,10 +16,12 @@ from search_spaces import Choice, Space
 from .kernel import Features, HyperparameterLayout, HyperparameterPrior
 
 Array = NDArray[np.float64]
+EarlierTrend = Callable[[Array], tuple[Array, Array]]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
 AMPLITUDE = 0.56  # gives a main effect the average variance of one of polynomials
 DIRECTION = 2.0  # prior scale of the weights of a direction, like that of lengthscales
-BOWL = 0.6  # prior scale of the mean; parabolas with uniform minima have 0.9
+PARABOLA = 0.5  # prior mean of the weight of a number's parabola
+TREND = 0.6  # prior deviation of the weights of a number's slope and parabola
 NO_PAIRS = math.log(1e-12)  # log variance of the pair kernel if it is off
 
 
@@ -35,8 +37,9 @@ class FeatureEncoder:
         space: of the configurations.
         names: the parameters that affect the metric, all if None.
         extra: how many columns of numbers in [0, 1] follow the parameters.
-        goal: whether the metric is a goal's loss, which gets a bowl and a direction.
+        goal: whether the metric is a goal's loss, which gets a trend and a direction.
         policy: which parts of the prior are on.
+        earlier: what earlier sweeps predict, as `EarlierSweeps.trend`; None if there are none.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class FeatureEncoder:
         *,
         goal: bool = False,
         policy: Policy = ALL_RULES,
+        earlier: EarlierTrend | None = None,
     ) -> None:
         listed = [
             (i, p)
@@ -63,6 +67,7 @@ class FeatureEncoder:
         self.extra = extra
         self.goal = goal
         self.policy = policy
+        self.earlier = earlier
         self.num_parameters = len(space.parameters)
         active = activity(space)
         self.num_active = max(1.0, sum(active[p.name] for _, p in listed) + extra)
@@ -73,7 +78,8 @@ class FeatureEncoder:
         """Features of `n x d` unit-cube configurations."""
         z = [np.empty((len(unit), 0))]
         phi = [np.empty((len(unit), 0))]
-        bowl = np.zeros(len(unit))
+        mean = np.zeros(len(unit))
+        trend = [np.empty((len(unit), 0))]
         for column, size in zip(self.columns, self.sizes, strict=True):
             x = unit[:, column]
             active = ~np.isnan(x)
@@ -86,16 +92,32 @@ class FeatureEncoder:
                 t = 2.0 * x - 1.0
                 z.append(x[:, None])
                 phi.append(_waves(x) * active[:, None])
-                bowl += (1.5 * t**2 - 0.5) * active * (column < self.num_parameters)
-        scaled = bowl / math.sqrt(self.num_active) * (self.goal and self.policy.bowl_mean)
-        return Features(
-            *(torch.from_numpy(a) for a in (np.concatenate(z, 1), np.concatenate(phi, 1), scaled))
-        )
+                if self.goal and self.policy.trend and column < self.num_parameters:
+                    parabola = (1.5 * t**2 - 0.5) * active
+                    mean += PARABOLA * parabola
+                    trend.append(np.stack([t * active, parabola], 1))
+        scale = 1.0 / math.sqrt(self.num_active)
+        trend = [TREND * scale * columns for columns in trend]
+        mean *= scale
+        if self.earlier is not None:
+            known, columns = self.earlier(unit[:, : self.num_parameters])
+            mean += known
+            trend.append(columns)
+        parts = [np.concatenate(listed, 1) for listed in (z, phi, trend)]
+        tensors = [torch.from_numpy(part) for part in parts]
+        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2])
 
     def with_extra(self, count: int) -> FeatureEncoder:
         """The same with this many further columns of numbers."""
         extra = self.extra + count
-        return FeatureEncoder(self.space, self.names, extra, goal=self.goal, policy=self.policy)
+        return FeatureEncoder(
+            self.space,
+            self.names,
+            extra,
+            goal=self.goal,
+            policy=self.policy,
+            earlier=self.earlier,
+        )
 
     def prior(self) -> HyperparameterPrior:
         """The prior, scaled to the number of active parameters.
@@ -120,7 +142,6 @@ class FeatureEncoder:
                 full=0.0,
                 noise=math.log(5e-3),
                 pair=0.0 if pairs else NO_PAIRS,
-                bowl=math.log(BOWL),
                 length=length,
                 additive=additive,
                 direction=torch.zeros_like(weights),
@@ -129,7 +150,6 @@ class FeatureEncoder:
                 full=1.0,
                 noise=2.5,
                 pair=2.0 if pairs else 0.0,
-                bowl=0.7,
                 length=_full([1.0] * d),
                 additive=_full([2.0] * d),
                 direction=weights,

@@ -135,7 +135,7 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        residual = y - hyper.bowl[:, None] * features.bowl
+        residual = (y - features.mean).expand(len(u), -1)
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
@@ -165,9 +165,7 @@ class Ensemble:
         parts = []
         for part in chunks(candidates):
             k = cross(part, self.features, self.hyper, self.prior)
-            parts.append(
-                (k @ self.alpha[:, :, None])[:, :, 0] + self.hyper.bowl[:, None] * part.bowl
-            )
+            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + part.mean)
         return torch.cat(parts, 1).mean(0)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,7 +179,7 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at = own - (white_column * white_column).sum(-1)
-        mean_at = (column * self.alpha).sum(-1) + self.hyper.bowl * self.features.bowl[index]
+        mean_at = (column * self.alpha).sum(-1) + self.features.mean[index]
         means = []
         variances = []
         for part in chunks(candidates):
@@ -209,7 +207,7 @@ class Ensemble:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))
         variance = diagonal(part, self.hyper, self.prior) - (white * white).sum(-1)
-        mean = (k @ self.alpha[:, :, None])[:, :, 0] + self.hyper.bowl[:, None] * part.bowl
+        mean = (k @ self.alpha[:, :, None])[:, :, 0] + part.mean
         return mean, variance.clamp_(min=1e-14), k, white
 
 

@@ -1,9 +1,10 @@
 """The surrogate's covariance, in closed form with its gradient, for a batch of hyperparameters.
 
-    k(x, x') = v_full * Matern52(|z(x) - z(x')| / l) + A(x, x') + v_pair * A(x, x')^2 + v_mean,
-    A(x, x') = sum_j v_j * phi_j(x) . phi_j(x')
+    k(x, x') = v_full * Matern52(|z - z'| / l) + A(x, x') + v_pair * A(x, x')^2 + T(x, x') + 1,
+    A(x, x') = sum_j v_j * phi_j(x) . phi_j(x'),    T(x, x') = sum_j tau_j(x) . tau_j(x')
 
-plus the noise variance on the diagonal. The mean is `v_bowl * bowl(x)`: losses are usually lower
+plus the noise variance on the diagonal. T is a slope and a parabola of each number, whose weights
+are integrated out. The mean function has the prior mean of the parabolas: losses are usually lower
 inside a range than at its ends. Without it the first suggestions are the uncertain corners.
 
 `z` embeds a configuration so that one matrix product gives all distances. For a goal it has one
@@ -39,28 +40,35 @@ class Features:
     Args:
         z: `n x c`, coordinates of the full kernel.
         phi: `n x f`, basis functions of the additive part.
-        bowl: `n`, the mean function at scale 1.
+        mean: `n`, the prior mean.
+        trend: `n x t`, slopes and parabolas, each with a normal weight of prior variance 1.
     """
 
     z: Tensor
     phi: Tensor
-    bowl: Tensor
+    mean: Tensor
+    trend: Tensor
 
     def __len__(self) -> int:
         return self.z.shape[0]
 
     def __getitem__(self, rows: Tensor | slice) -> Features:
-        return Features(self.z[rows], self.phi[rows], self.bowl[rows])
+        return Features(self.z[rows], self.phi[rows], self.mean[rows], self.trend[rows])
 
     def with_more(self, other: Features) -> Features:
         """Both, one after the other."""
-        pairs = ((self.z, other.z), (self.phi, other.phi), (self.bowl, other.bowl))
+        pairs = (
+            (self.z, other.z),
+            (self.phi, other.phi),
+            (self.mean, other.mean),
+            (self.trend, other.trend),
+        )
         return Features(*(torch.cat(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
 class HyperparameterLayout:
-    """Where each hyperparameter stands in a vector of `p = 4 + 2 d + k` numbers.
+    """Where each hyperparameter stands in a vector of `p = 3 + 2 d + k` numbers.
 
     Each attribute is the index or the slice of the hyperparameter of that name. All but the
     direction are logarithms of positive numbers; they are `positive`.
@@ -73,27 +81,26 @@ class HyperparameterLayout:
     full: ClassVar[int] = 0  # variance of the kernel over all parameters
     noise: ClassVar[int] = 1  # variance
     pair: ClassVar[int] = 2  # variance of the pairwise interactions
-    bowl: ClassVar[int] = 3  # scale of the mean function
 
     @property
     def length(self) -> slice:
         """Lengthscales, d."""
-        return slice(4, 4 + self.num_parameters)
+        return slice(3, 3 + self.num_parameters)
 
     @property
     def additive(self) -> slice:
         """Variances of the main effects, d."""
-        return slice(4 + self.num_parameters, 4 + 2 * self.num_parameters)
+        return slice(3 + self.num_parameters, 3 + 2 * self.num_parameters)
 
     @property
     def positive(self) -> slice:
         """All but the direction."""
-        return slice(0, 4 + 2 * self.num_parameters)
+        return slice(0, 3 + 2 * self.num_parameters)
 
     @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
-        return slice(4 + 2 * self.num_parameters, None)
+        return slice(3 + 2 * self.num_parameters, None)
 
     def vector(
         self,
@@ -101,15 +108,13 @@ class HyperparameterLayout:
         full: float,
         noise: float,
         pair: float,
-        bowl: float,
         length: Tensor,
         additive: Tensor,
         direction: Tensor,
     ) -> Tensor:
         """One value for each hyperparameter, `p`."""
-        vector = torch.empty(4 + len(length) + len(additive) + len(direction), dtype=torch.float64)
-        vector[self.full], vector[self.noise] = full, noise
-        vector[self.pair], vector[self.bowl] = pair, bowl
+        vector = torch.empty(3 + len(length) + len(additive) + len(direction), dtype=torch.float64)
+        vector[self.full], vector[self.noise], vector[self.pair] = full, noise, pair
         vector[self.length] = length.to(torch.float64)
         vector[self.additive] = additive
         vector[self.direction] = direction
@@ -151,7 +156,6 @@ class HyperparameterPrior:
             full=value[:, at.full],
             noise=value[:, at.noise],
             pair=value[:, at.pair],
-            bowl=value[:, at.bowl],
             length=value[:, at.length],
             additive=value[:, at.additive],
             direction=self.scale[at.direction] * weights * weights.abs(),
@@ -176,14 +180,13 @@ class HyperparameterPrior:
 class Hyperparameters:
     """A batch of `s` hyperparameter vectors.
 
-    `full`, `noise`, `pair` and `bowl` are `s`, `length` and `additive` are `s x d`, `direction` is
+    `full`, `noise` and `pair` are `s`, `length` and `additive` are `s x d`, `direction` is
     `s x k`.
     """
 
     full: Tensor
     noise: Tensor
     pair: Tensor
-    bowl: Tensor
     length: Tensor
     additive: Tensor
     direction: Tensor
@@ -214,15 +217,21 @@ def cross(
     z_right, phi_right = _scaled(right, hyper, prior)
     scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
-    matern.mul_(hyper.full[:, None, None]).add_(MEAN_VARIANCE)
+    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
     return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
+
+
+def _common(left: Features, right: Features) -> Tensor:
+    """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
+    return torch.addmm(left.trend.new_tensor(MEAN_VARIANCE), left.trend, right.trend.T)
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    return hyper.full[:, None] + MEAN_VARIANCE + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
+    common = MEAN_VARIANCE + (features.trend * features.trend).sum(1)
+    return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
 def log_posterior(
@@ -242,7 +251,7 @@ def log_posterior(
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
-        MEAN_VARIANCE
+        _common(features, features)
     )
     covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
@@ -250,8 +259,8 @@ def log_posterior(
     if bool(failed.any()):
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
-    residual = y - hyper.bowl[:, None] * features.bowl
-    alpha = (inverse @ residual[:, :, None])[:, :, 0]
+    residual = y - features.mean
+    alpha = inverse @ residual
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
     at = prior.layout
@@ -259,7 +268,6 @@ def log_posterior(
     gradient[:, at.full] = (outer * matern).sum((1, 2))
     gradient[:, at.noise] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
     gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
-    gradient[:, at.bowl] = hyper.bowl * (alpha @ features.bowl)
     d = at.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)

@@ -11,6 +11,7 @@ import torch
 
 from automl.core import Constraint, Goal
 from automl.errors import FAILURE_KINDS
+from automl.suggesters.base import EarlierSweep
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
@@ -18,6 +19,7 @@ from . import aspects
 from .calibration import Calibration, calibrate
 from .data import Array, TrialData
 from .deadline import DeadlineModel
+from .earlier import EarlierSweeps
 from .external import Build, ExternalSurrogate
 from .failures import FailurePosterior
 from .fit import MAX_CONDITIONED, GPFitter, best_and_random, settled
@@ -41,6 +43,7 @@ class Surrogates:
         seed: of everything random.
         build: makes the goals' surrogates instead, see `external`.
         policy: which rules are on.
+        earlier: sweeps that the goals' surrogates learn from.
     """
 
     def __init__(
@@ -51,14 +54,24 @@ class Surrogates:
         seed: int,
         build: Build | None = None,
         policy: Policy = ALL_RULES,
+        earlier: Sequence[EarlierSweep] = (),
     ) -> None:
         self.goals = goals
         self.constraints = constraints
         self.build = build
         self.policy = policy
         self.incumbents = Incumbents(constraints)
+        self.earlier = [EarlierSweeps(space, goal, earlier, seed) for goal in goals]
         self.goal_fitters = [
-            GPFitter.of_aspects(space, goal.aspects, seed, policy, goal=True) for goal in goals
+            GPFitter.of_aspects(
+                space,
+                goal.aspects,
+                seed,
+                policy,
+                goal=True,
+                earlier=known.trend if known and policy.earlier_means else None,
+            )
+            for goal, known in zip(goals, self.earlier, strict=True)
         ]
         self.deadline = DeadlineModel(space, goals[0], seed, policy)
         self.constraint_fitters = [

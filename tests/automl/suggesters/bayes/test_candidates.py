@@ -22,6 +22,19 @@ def test_candidates_satisfy_the_constraints(text):
     assert isinstance(InitialDesign(sampler).middle(rng), dict)
 
 
+def test_candidates_reach_the_ends_of_ranges():
+    space = Space(*(Float(f"x{i}", 0.0, 1.0) for i in range(4)), Choice("c", list("abc")))
+    rng = np.random.default_rng(0)
+    for ends in (False, True):
+        sampler = CandidateSampler(Domain(space, {"x0": Limit(high=0.5)}), ends=ends)
+        everywhere = sampler.everywhere(rng, 400)
+        near = sampler.near(rng, np.full((1, 5), 0.1), 400, (0.1, 0.3))
+        assert bool((everywhere[:, 0] == 0.5).any()) is ends
+        assert bool((everywhere[:, 1:4] == 1.0).any()) is ends
+        assert bool((near[:, :4] == 0.0).any()) is ends
+        assert everywhere[:, 0].max() <= 0.5
+
+
 def test_logarithmic_integers_are_drawn_by_their_logarithm():
     space = Space(Int("n", 1, 1000, log=True), Float("x", 0.0, 1.0))
     for limits, geometric_mean in ({}, 22.4), ({"n": Limit(low=10, high=100)}, 30.9):

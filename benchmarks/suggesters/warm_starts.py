@@ -1,0 +1,150 @@
+"""What is known before the first trial: earlier sweeps, and knowledge of parameters.
+
+    python benchmarks/suggesters/warm_starts.py --part tables
+    python benchmarks/suggesters/warm_starts.py --part subset --contestants bayes,bayes+related
+    python benchmarks/suggesters/warm_starts.py --part subset --table
+
+`bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
+from random configurations with the losses of these sweeps. `bayes+known` has knowledge of
+parameters that was learned without the data set, `bayes+unknown` without the family of models.
+`~RULE` at the end flips a rule of the policy. Rows of `bayes+former` are best configurations and
+prior alone, those of `bayes+related` in the same code are configurations and `earlier_means`.
+Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
+`held_out.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.suggesters import held_out  # first: it sets the number of threads
+
+import numpy as np  # isort: skip
+
+from automl.core.goals import parse_goals
+from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.domain import Domain
+from benchmarks.common import store
+from benchmarks.common.options import benchmark_parser
+from benchmarks.suggesters.contestants import policy_of
+from benchmarks.suggesters.earlier_sweeps import earlier_sweep
+from benchmarks.suggesters.fingerprint import present_fingerprint
+from benchmarks.suggesters.held_out import KEYS, Judged
+from benchmarks.suggesters.learn_knowledge import learn
+from benchmarks.suggesters.suggesters import one_thread
+from search_spaces import Space
+
+ROWS: Final = store.RESULTS / "warm_starts.jsonl"
+CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated")
+SEEDS: Final = 3
+
+
+def family(problem: Judged) -> str:
+    """The name of the family of models that a problem tunes."""
+    return problem.name.partition("_")[0]
+
+
+def unrelated(sweep: EarlierSweep, space: Space) -> EarlierSweep:
+    """Random configurations with the losses of a sweep."""
+    rng = np.random.default_rng(zlib.crc32(sweep.name.encode()))
+    return EarlierSweep(sweep.name, space.sample(rng, len(sweep.params)), sweep.losses)
+
+
+def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:
+    """The contestant of one run.
+
+    Args:
+        listed: every problem, for earlier sweeps.
+    """
+    goals = parse_goals("minimize loss")
+    like = [p for p in listed if family(p) == family(problem) and p.name != problem.name]
+    kind = name.partition("~")[0].partition("+")[2]
+    sweeps: list[EarlierSweep] = []
+    if kind in ("related", "unrelated"):
+        sweeps = [earlier_sweep(other) for other in like]
+    if kind == "unrelated":
+        sweeps = [unrelated(sweep, problem.space) for sweep in sweeps]
+    knowledge = {}
+    if kind in ("known", "unknown"):
+        left = [p for p in held_out.problems("develop") if p.name != problem.name]
+        if kind == "unknown":
+            left = [p for p in left if family(p) != family(problem)]
+        knowledge = learn([(p.space, earlier_sweep(p)) for p in left])
+    context = SearchContext(Domain(problem.space), earlier=sweeps, knowledge=knowledge)
+    policy = policy_of(name)
+    return BayesSuggester(problem.space, goals, seed=seed, context=context, policy=policy)
+
+
+def measure(
+    options: argparse.Namespace, targets: Sequence[Judged], listed: Sequence[Judged]
+) -> None:
+    """Measure the missing runs, seed by seed."""
+    known = store.load(options.rows, *KEYS)
+    started = time.perf_counter()
+    for seed in range(options.seeds):
+        for problem in targets:
+            for name in options.contestants:
+                if (problem.name, name, seed, present_fingerprint()) in known:
+                    continue
+                if time.perf_counter() - started > 60 * options.minutes:
+                    return
+                suggester = made(name, problem, listed, seed)
+                row = held_out.run(name, problem, seed, options.trials, suggester)
+                store.append(options.rows, {**row, "code": present_fingerprint()})
+                print(f"{name:18s} {problem.name:28s} {seed} {row['score']}", flush=True)
+
+
+def table(rows: Sequence[Mapping[str, Any]], targets: Sequence[Judged], against: str) -> str:
+    """Regret of each contestant, and its paired difference from one of them."""
+    known, code = held_out.scales(), present_fingerprint()
+    names = {problem.name for problem in targets} & known.keys()
+    runs: dict[str, held_out.Runs] = {}
+    for row in rows:
+        if row["problem"] in names and row["code"] == code:
+            found = held_out.regrets(row, known[row["problem"]])
+            runs.setdefault(row["suggester"], {})[row["problem"], row["seed"]] = found
+    lines = []
+    for name, found in sorted(runs.items()):
+        count = min(len(found) and len(next(iter(found.values()))), len(held_out.AT))
+        means = " ".join(f"{held_out.mean_regret(found, i):7.3f}" for i in range(count))
+        gaps = [held_out.difference(found, runs.get(against, {}), i) for i in range(count)]
+        told = "" if name == against else ", ".join(map(str, gaps))
+        lines.append(f"{name:18s} ({len(found)}) {means}   {told}")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure and print the table."""
+    options = benchmark_parser(__doc__, "a table, one seed, 10 trials")
+    options.add_argument("--part", default="subset", choices=("subset", "tables"))
+    options.add_argument("--contestants", default=CONTESTANTS, type=lambda text: text.split(","))
+    options.add_argument("--seeds", type=int, default=SEEDS)
+    options.add_argument("--trials", type=int, default=held_out.AT[-1])
+    options.add_argument("--rows", type=Path, default=ROWS)
+    options.add_argument("--minutes", type=float, default=math.inf, help="begin no run later")
+    options.add_argument("--against", default="bayes")
+    given = options.parse_args()
+    one_thread()
+    part = "tables" if given.quick or given.part == "tables" else "develop"
+    listed = held_out.problems(part)
+    targets = listed[::3] if part == "develop" else listed
+    targets = [p for p in targets if sum(family(p) == family(other) for other in listed) > 1]
+    if given.quick:
+        for name in given.contestants:
+            suggester = made(name, targets[0], listed, 0)
+            print(name, held_out.run(name, targets[0], 0, 10, suggester)["seen"])
+        return
+    if not given.table:
+        measure(given, targets, listed)
+    print(table(store.read(given.rows), targets, given.against))
+
+
+if __name__ == "__main__":
+    main()
