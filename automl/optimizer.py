@@ -34,6 +34,7 @@ from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
+from .report import progress
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 
@@ -85,7 +86,7 @@ class Optimizer:
         transfer: str | Iterable[str] = (),
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
-        spec, plugins, _ = read_spec(
+        spec, plugins, notes = read_spec(
             space,
             goals,
             constraints,
@@ -98,6 +99,7 @@ class Optimizer:
             knowledge=knowledge,
             transfer=transfer,
         )
+        progress.say(notes)
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         if not self._ledger.exists(name):

@@ -29,6 +29,7 @@ from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
 from .ledger import Ledger, MemoryLedger
+from .report import progress
 from .result import Result
 
 GC_THRESHOLDS: Final = (50_000, 20, 100)
@@ -131,7 +132,7 @@ def simulate(
     arguments.function("replay", replay)
     arguments.flag("charge_suggestions", charge_suggestions)
     workers = arguments.whole("workers", workers, least=1)
-    spec, plugins, _ = read_spec(
+    spec, plugins, notes = read_spec(
         space,
         goals,
         constraints,
@@ -147,6 +148,7 @@ def simulate(
         max_steps=max_steps,
     )
     check_spec(spec, "simulated", lambda trial: None, plugins)
+    progress.say(notes)
     trajectory = _Trajectory(spec)
 
     def start() -> Dispatcher:
@@ -169,8 +171,8 @@ def simulate(
         spec = create(ledger, spec, rename=True, described=False)
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
-        notes = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
-    return Simulation(snapshot, trajectory.points, notes)
+        decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
+    return Simulation(snapshot, trajectory.points, decisions)
 
 
 @contextlib.contextmanager

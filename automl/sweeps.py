@@ -147,7 +147,7 @@ def sweep(
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
-    spec, plugins, note = read_spec(
+    spec, plugins, notes = read_spec(
         space,
         goals,
         constraints,
@@ -198,8 +198,8 @@ def sweep(
         from .report import progress as shown
 
         if progress is not False:
-            shown.say_which(wanted, spec.name, earlier, note)
-            shown.say_ambiguous(space)
+            shown.say(notes)
+            shown.say_which(wanted, spec.name, earlier)
         again = python_call(spec.name)
         with (
             told_how_to_resume(again),

@@ -38,19 +38,25 @@ def read_space(given: Any) -> Space:
     )
 
 
-def ambiguous(given: Any) -> list[str]:
-    """A line for each range of a mapping that may mean something else: what was understood."""
+def ambiguous(given: Any, form: str = "({!r}, {!r})") -> list[str]:
+    """A line for each range of a mapping that may mean something else: what was understood.
+
+    Args:
+        given: a search space as plain data.
+        form: how a range of real numbers is written there.
+    """
     found = []
     for name, entry in given.items() if isinstance(given, Mapping) else ():
-        two = isinstance(entry, tuple | list) and len(entry) == 2 and all(map(_is_number, entry))
-        if not two or entry[0] >= entry[1]:
+        is_short = isinstance(entry, Mapping) and set(entry) == {"low", "high"}
+        ends = (entry["low"], entry["high"]) if is_short else entry
+        two = isinstance(ends, tuple | list) and len(ends) == 2 and all(map(_is_number, ends))
+        if not two or ends[0] >= ends[1]:
             continue
-        between = f"for the numbers between them write ({float(entry[0])!r}, {float(entry[1])!r})"
-        if isinstance(entry, tuple) and _number(*entry) == "int" and entry[1] - entry[0] == 1:
-            found.append(
-                f"{name}: {entry!r} is the whole numbers {entry[0]} and {entry[1]}; {between}"
-            )
-        elif isinstance(entry, list) and _number(*entry) == "float":
+        low, high = ends
+        between = f"for the numbers between them write {form.format(float(low), float(high))}"
+        if isinstance(ends, tuple) and _number(low, high) == "int" and high - low == 1:
+            found.append(f"{name}: {entry!r} is the whole numbers {low} and {high}; {between}")
+        elif isinstance(entry, list) and _number(low, high) == "float":
             found.append(f"{name}: {entry!r} is a choice of two values; {between}")
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from automl.core.advice import advice
@@ -21,11 +23,6 @@ class Adviser:
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._ended = 0
-        self._own = {
-            os.path.realpath(f"/proc/self/fd/{stream}")
-            for stream in (1, 2)
-            if not os.isatty(stream)
-        }
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Look at a snapshot, if more attempts have ended."""
@@ -33,10 +30,30 @@ class Adviser:
         if ended == self._ended:
             return
         self._ended = ended
-        for text in advice(snapshot.trials, self._own):
+        for text in advice(snapshot.trials, own_files()):
             if text not in self._said:
                 self._said.add(text)
                 say(text, err=True)
+
+
+@cache
+def own_files() -> frozenset[str]:
+    """The files that this process prints to, or that a reader of its pipe, such as tee, has open.
+
+    Linux only; elsewhere there are none.
+    """
+    found: set[str] = set()
+    with suppress(OSError):
+        found |= {str(Path(f"/proc/self/fd/{stream}").readlink()) for stream in (1, 2)}
+    pipes = {name for name in found if name.startswith("pipe:")}
+    for process in Path("/proc").glob("[0-9]*") if pipes else ():
+        with suppress(OSError):  # it has ended, or is another user's
+            opened = {one.name: str(one.readlink()) for one in (process / "fd").iterdir()}
+            for number in [number for number, name in opened.items() if name in pipes]:
+                facts = (process / "fdinfo" / number).read_text()
+                if re.search(r"^flags:\s*[0-7]*0$", facts, re.MULTILINE):  # it only reads
+                    found |= set(opened.values())
+    return frozenset(found)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from automl.suggesters.user_prior import check_prior, without_unavailable
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
+from search_spaces.plain import ambiguous
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -42,7 +43,7 @@ class Config:
     Args:
         spec: of the sweep; store: folder or URL of its ledger.
         dropped: parameters and values that are not tried, with the reason.
-        notes: what was chosen by default for this machine, each for a person.
+        notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
     """
 
@@ -172,7 +173,12 @@ class _Checker:
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
         self._checked(("ranks",), max_ranks, spec)
-        return Config(spec, document["store"], dropped, (note,) if note else (), document["prior"])
+        notes = [note] if note else []
+        if workload is None:
+            notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
+        if self._command:
+            notes += _spelled_otherwise(self.root.child("space"))
+        return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
@@ -334,3 +340,22 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(folder, str) and folder
         else data
     )
+
+
+def _spelled_otherwise(space: Node | None) -> list[str]:
+    """A line for each choice of booleans that a command gets in another spelling."""
+    found = []
+    for name, entry in space.value.items() if space and isinstance(space.value, dict) else ():
+        choices = (entry.child("choices") or entry).value
+        written = {
+            node.value: node.spelling
+            for node in (choices if isinstance(choices, list) else ())
+            if isinstance(node.value, bool) and node.spelling not in ("", "true", "false")
+        }
+        if written:
+            yes, no = written.get(True, "true"), written.get(False, "false")
+            found.append(
+                f"{name}: the command gets true and false; if it needs {yes} and {no}, write "
+                f"{{{name}?{yes}:{no}}}"
+            )
+    return found

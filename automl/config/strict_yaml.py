@@ -115,9 +115,10 @@ class _Reader:
 
     def scalar(self, event: Any, node: Node, location: Location) -> None:
         try:
-            node.value = (
-                plain_scalar(event.value) if event.style is None else check_text(event.value)
-            )
+            if event.style is None:
+                node.value, node.spelling = plain_scalar(event.value), event.value
+            else:
+                node.value = check_text(event.value)
         except ValueError as error:
             self.problems.at(node, location, str(error))
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from automl.core import SweepSpec
 from automl.core.names import NAME
+from automl.core.resuming import shell_line
 from automl.dispatch.base import Dispatcher
 from automl.errors import UsageError
 from workers.artifacts.location import NONE
@@ -32,13 +33,12 @@ def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:
     return SweepArtifacts(spec.artifacts, spec.artifacts_folder)
 
 
-def check_repeated(stored: SweepSpec, given: str, verb: str) -> None:
+def check_repeated(stored: SweepSpec, given: str) -> None:
     """Check that a person names the location that the ledger names: it may be a stranger's.
 
     Args:
         stored: from the ledger.
         given: the location of this call; "" for none.
-        verb: what the person does.
 
     Raises:
         UsageError: they differ.
@@ -49,8 +49,8 @@ def check_repeated(stored: SweepSpec, given: str, verb: str) -> None:
     other = f", not in {given}" if given else ""
     raise UsageError(
         f"the files of the sweep {stored.name} are in {kept}{other}. A location outside of the "
-        f"store is used only if you name it: {verb} {stored.name} --artifacts {kept}; "
-        f"or go on without its files: --artifacts {NONE}"
+        f"store is used only if you name it: add {shell_line(['--artifacts', kept])} "
+        f"(artifacts={kept!r} in Python); or go on without its files: --artifacts {NONE}"
     )
 
 
@@ -60,7 +60,7 @@ def with_artifacts(spec: SweepSpec, stored: SweepSpec) -> SweepSpec:
     Raises:
         UsageError: the sweep has its files at another location, or only the ledger names it.
     """
-    check_repeated(stored, "" if spec.received else spec.artifacts, "automl resume")
+    check_repeated(stored, "" if spec.received else spec.artifacts)
     if spec.artifacts in ("", NONE):
         return replace(spec, artifacts_folder=stored.artifacts_folder)
     folder = stored.artifacts_folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"

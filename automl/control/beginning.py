@@ -10,7 +10,7 @@ from automl.core.keys import read_keys
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
 from automl.suggesters.user_prior import check_prior
-from search_spaces.plain import read_space
+from search_spaces.plain import ambiguous, read_space
 from workers.protocol import Metric
 
 from .plugins import Plugins, StopperLike, SuggesterLike
@@ -30,7 +30,7 @@ def read_spec(
     metrics: Iterable[Metric],
     local: bool = False,
     **settings: Any,
-) -> tuple[SweepSpec, Plugins, str]:
+) -> tuple[SweepSpec, Plugins, list[str]]:
     """The spec that keyword arguments describe, as a person may write them in Python.
 
     Args:
@@ -39,12 +39,13 @@ def read_spec(
         settings: further keys of a configuration.
 
     Returns:
-        The spec, the plugins, and a line about the resources for a person ("" without one).
+        The spec, the plugins, and lines for a person: about the resources, and about ranges that
+        may mean something else.
 
     Raises:
         UsageError: an argument is wrong.
     """
-    space = read_space(space)
+    notes, space = ambiguous(space), read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     given = read_keys(KEYS, settings)
     slot, workers = given.pop("resources", {}), given.pop("workers", None)
@@ -60,7 +61,7 @@ def read_spec(
         **plugins.settings(),
         **given,
     )
-    return spec.with_workers(workers), plugins, note
+    return spec.with_workers(workers), plugins, [note, *notes] if note else notes
 
 
 def create(

@@ -39,6 +39,7 @@ FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
 OLDER: Final = ("1", "2", "3")  # schemas that `migrations` reads
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
+_MISTYPED: Final = re.compile(r"(postgres[\w+]*:|[a-z][\w+]+:/)(?!/)", re.IGNORECASE)  # a URL
 
 
 class Database:
@@ -81,6 +82,11 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
         return text, None, None
     if "\0" in text:
         raise StoreError(f"a store's path must have no NUL character, got {text!r}")
+    if _MISTYPED.match(text) and "://" not in text:  # it may hold a password
+        raise StoreError(
+            "the store must be a folder or a database URL such as postgresql://host/name, with two "
+            "slashes; write ./ before the name of a folder that has a colon"
+        )
     if "://" not in text:
         file = Path(text).absolute() / FILE_NAME
         return "", file, file.parent

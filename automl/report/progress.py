@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, text
-from search_spaces.plain import ambiguous
 
 if TYPE_CHECKING:
     from .terminal_view import Show
@@ -46,17 +45,20 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         yield PlainLines(Stream(sys.stderr), starts=False)
 
 
-def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
+def say(lines: Iterable[str]) -> None:
+    """Say these lines on standard error."""
+    for line in lines:
+        print(f"automl: {line}", file=sys.stderr)
+
+
+def say_which(wanted: str, name: str, num_trials: int) -> None:
     """Say, on standard error, if a sweep gets another name or goes on with earlier trials.
 
     Args:
         wanted: the name that was asked for.
         name: of the sweep.
         num_trials: that it has already.
-        note: a further line.
     """
-    if note:
-        print(f"automl: {note}", file=sys.stderr)
     if name != wanted:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
@@ -64,22 +66,15 @@ def say_which(wanted: str, name: str, num_trials: int, note: str = "") -> None:
         line = f"going on with the sweep {name!r}, which has trials: {num_trials}"
     else:
         return
-    print(f"automl: {line}", file=sys.stderr)
-
-
-def say_ambiguous(space: Any) -> None:
-    """Say, on standard error, how ranges were understood that may mean something else."""
-    for line in ambiguous(space):
-        print(f"automl: {line}", file=sys.stderr)
+    say([line])
 
 
 def say_why(snapshot: Snapshot) -> None:
     """Say, on standard error, why a sweep has ended early, and why no trial has succeeded."""
     if early := text.why_early(snapshot):
-        print(f"automl: {text.printable(early)}", file=sys.stderr)
+        say([text.printable(early)])
     elif snapshot.state == "finished" and snapshot.best is None:
-        why = text.printable(text.why_no_best(snapshot), keep="\n")
-        print(f"automl: {why}", file=sys.stderr)
+        say([text.printable(text.why_no_best(snapshot), keep="\n")])
 
 
 def in_notebook() -> bool:

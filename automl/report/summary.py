@@ -6,7 +6,7 @@ from functools import partial
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from automl.core import Snapshot, Trial, ranking, text
+from automl.core import Snapshot, Trial, TrialState, ranking, text
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
@@ -119,10 +119,12 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
 
 def _state(snapshot: Snapshot) -> str:
     trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
-    state = f"{snapshot.sweep} {text.sweep_state(snapshot)}"
+    failed = snapshot.in_state(TrialState.FAILED) if snapshot.best is None else []
+    said = failed and text.commonest_failure(failed)[1].message in snapshot.reason  # by `headline`
+    state = f"{snapshot.sweep} {snapshot.state if said else text.sweep_state(snapshot)}"
     found = f"{state}: {trials} in {text.duration(snapshot.seconds)}"
-    failed = text.failure_text(snapshot.trials)
-    return f"{found}, {failed}" if failed else found
+    counts = text.failure_text(snapshot.trials)
+    return f"{found}, {counts}" if counts else found
 
 
 def headline(snapshot: Snapshot) -> str:

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core.resuming import Typed
 from automl.core.standings import Standings
 from automl.report import caveats, summary
 from automl.report.terminal_view import state_lines
@@ -182,8 +183,21 @@ class FollowedSweep:
 
     def _page(self) -> bytes:
         if () not in self._answers:
-            self._answers[()] = encoded({**self._describe(), "store": self._store})
+            self._answers[()] = encoded({**self._describe(), **self._typed()})
         return self._answers[()]
+
+    def _typed(self) -> dict[str, Any]:
+        """The store as the user wrote it, and lines to type by what they do."""
+        spec = self.snapshot.spec
+        assert spec is not None, "a ledger knows the spec"
+        typed = Typed(self._store or Typed.store)
+        first = next(iter(spec.known_space.parameters), "NAME")
+        lines = {
+            "resume": typed.line(spec),
+            "confirm": typed.line(spec, verb="confirm"),
+            "widen": replace(typed, changes=(f"space.{first}.high=VALUE",)).line(spec),
+        }
+        return {"store": self._store, "lines_to_type": lines}
 
     def _rows(self, since: int, epoch: int) -> bytes:
         since = since if epoch == self.epoch else 0

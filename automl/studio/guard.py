@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .tokens import Tokens
+from .tokens import Role, Tokens
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 HEADERS: Final = {
@@ -22,7 +23,8 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-MAX_REQUESTS: Final = 600  # of data by one client in `WINDOW_SECONDS`; a busy page makes 40
+MAX_REQUESTS: Final = 600  # of data by a role of a client in `WINDOW_SECONDS`; a page makes 40
+MAX_OPEN: Final = 200  # requests of one role at the same time; a page has a stream of events
 MAX_FILES: Final = 3000  # pages and scripts, in the same time; a page has 25 scripts
 MAX_REFUSED: Final = 30  # requests without a valid token, in the same time
 WINDOW_SECONDS: Final = 10.0
@@ -44,6 +46,7 @@ class Guard:
         self._tokens = tokens
         self._hosts = frozenset(hosts)
         self._data, self._files = _Counter(), _Counter()
+        self._open: Counter[Role] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -64,8 +67,14 @@ class Guard:
         if refusal := self._refusal(scope):
             status, error = refusal
             await JSONResponse({"error": error}, status)(scope, receive, with_headers)
-        else:
+        elif (role := scope.get("state", {}).get("role")) is None:
             await self._app(scope, receive, with_headers)
+        else:
+            self._open[role] += 1
+            try:
+                await self._app(scope, receive, with_headers)
+            finally:
+                self._open[role] -= 1
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
         headers = Headers(scope=scope)
@@ -81,10 +90,13 @@ class Guard:
             allowed = self._files.admits(client, MAX_FILES)
             return None if allowed else (429, "too many requests: wait 10 s")
         role = self._tokens.role(headers.get("authorization", ""))
-        if not self._data.admits(client, MAX_REQUESTS, refused=role is None):
+        whose = f"{role} {client}"  # people behind one tunnel have the same address
+        if not self._data.admits(whose, MAX_REQUESTS, refused=role is None):
             return 429, "too many requests: wait 10 s"
         if role is None:
             return 401, "open the address that automl studio printed: it holds the token"
+        if self._open[role] >= MAX_OPEN:
+            return 429, f"too many requests of a {role} at once: close pages that show the studio"
         scope.setdefault("state", {})["role"] = role
         return None
 

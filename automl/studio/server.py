@@ -25,8 +25,10 @@ from .watcher import Watcher
 
 HOST: Final = "127.0.0.1"
 STORE: Final = ".automl"
-MAX_CONNECTIONS: Final = 400
+MAX_CONNECTIONS: Final = 900  # more than `MAX_OPEN` of each role and `MAX_IDLE` together
+MAX_IDLE: Final = 100  # connections that ask for nothing
 IDLE_SECONDS: Final = 10.0  # until a connection that asks for nothing is closed
+LOOK_SECONDS: Final = 0.5  # between two looks at them
 
 
 @dataclass(frozen=True)
@@ -142,17 +144,21 @@ class StudioServer:
 
 @contextlib.asynccontextmanager
 async def _closing_idle(server: uvicorn.Server) -> AsyncIterator[None]:
-    """Close connections that have asked for nothing, or for half of something, for too long."""
+    """Close connections that have asked for nothing, or for half of something, for too long.
+
+    Above `MAX_IDLE`, the oldest are closed at once.
+    """
 
     async def look() -> None:
         idle: dict[Any, float] = {}
         while True:
-            await asyncio.sleep(IDLE_SECONDS / 4)
+            await asyncio.sleep(LOOK_SECONDS)
             now = asyncio.get_running_loop().time()
             waiting = {one for one in server.server_state.connections if _asks_nothing(one)}
             idle = {one: idle.get(one, now) for one in waiting}
-            for one, since in idle.items():
-                if now - since > IDLE_SECONDS:
+            oldest = sorted(idle, key=lambda one: idle[one])
+            for place, one in enumerate(oldest, MAX_IDLE - len(idle)):
+                if place < 0 or now - idle[one] > IDLE_SECONDS:
                     one.transport.close()
 
     task = asyncio.create_task(look())

@@ -34,7 +34,7 @@ def files_of_trial(
     if artifacts is None or location == NONE:
         yield here
         return
-    check_repeated(spec, location, "automl export")
+    check_repeated(spec, location)
     with tempfile.TemporaryDirectory(prefix="automl-") as folder:
         fetched = artifacts.fetch(number, Path(folder))
         yield Folder(folder) if fetched else here
@@ -78,5 +78,5 @@ def location_to_delete(spec: SweepSpec, given: str | None) -> SweepArtifacts | N
     """
     artifacts = artifacts_of(spec)
     if artifacts is not None and given is not None:
-        check_repeated(spec, read_location(given), "automl delete")
+        check_repeated(spec, read_location(given))
     return None if given == NONE else artifacts

@@ -91,7 +91,7 @@ def begin(
     name = spec.name
     try:
         for source in beginning.prior:
-            found = import_trials.read(source, spec.space, spec.goals, ledger)
+            found = import_trials.read(source, spec.space, spec.goals, ledger, spec.constraints)
             import_trials.add(ledger, name, found.trials)
             named = isinstance(source, str | os.PathLike)
             tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))

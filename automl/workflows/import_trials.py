@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from automl.control.outcome_policy import OutcomePolicy
 from automl.control.writer import writing
-from automl.core import Goal, Trial
+from automl.core import Constraint, Goal, Trial, ranking
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
@@ -62,12 +62,18 @@ class SweptTrials(Protocol):
 Source = str | PathLike[str] | SweptTrials | Any  # Any stands for an Optuna study
 
 
-def read(source: Source, space: Space, goals: Sequence[Goal], ledger: Ledger) -> ImportedTrials:
+def read(
+    source: Source,
+    space: Space,
+    goals: Sequence[Goal],
+    ledger: Ledger,
+    constraints: Sequence[Constraint] = (),
+) -> ImportedTrials:
     """The finished trials of a source that fit a sweep: legal, with a goal's metric or failed.
 
     Args:
         source: `FILE.csv`, `optuna:URL#STUDY` or `sweep:NAME`; or an `optuna.Study`, or a result.
-        space, goals: of the sweep; ledger: the store of `sweep:NAME`.
+        space, goals, constraints: of the sweep; ledger: the store of `sweep:NAME`.
 
     Raises:
         UsageError: the source is malformed or cannot be read.
@@ -80,19 +86,28 @@ def read(source: Source, space: Space, goals: Sequence[Goal], ledger: Ledger) ->
                 "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME, an Optuna study or a result, "
                 f"got {show(source)}"
             )
-        return _fitting(_finished(source.trials), space, goals)
+        return _fitting(_finished(source.trials, goals, constraints), space, goals)
     kind, _, rest = str(source).partition(":")
     if kind == "optuna":
         found = _from_optuna(rest, goals)
     elif kind == "sweep":
-        found = _finished(ledger.trials(rest))
+        found = _finished(ledger.trials(rest), goals, constraints)
     else:
         found = _from_csv(Path(source), space)
     return _fitting(found, space, goals)
 
 
-def _finished(trials: Iterable[Trial]) -> list[FinishedTrial]:
-    return [FinishedTrial(t.params, t.metrics, t.failure) for t in trials if t.state.finished]
+def _finished(
+    trials: Iterable[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint]
+) -> list[FinishedTrial]:
+    """The trials of another sweep; an imported trial has no reports, so its metrics must count."""
+    found = []
+    for trial in trials:
+        if trial.state.finished:
+            values = {goal.metric: ranking.value(trial, goal, constraints) for goal in goals}
+            counted = {name: value for name, value in values.items() if value is not None}
+            found.append(FinishedTrial(trial.params, {**trial.metrics, **counted}, trial.failure))
+    return found
 
 
 def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
@@ -182,9 +197,10 @@ def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:
     import optuna
 
     url, hash_, name = address.rpartition("#")
-    if not hash_:
+    if not hash_ or "://" not in url:
+        lack = "has no :// of a URL" if hash_ else "has no #NAME"  # it may hold a password
         raise UsageError(
-            f"a study is optuna:URL#NAME, such as optuna:sqlite:///old.db#resnet, got {address!r}"
+            f"a study is optuna:URL#NAME, such as optuna:sqlite:///old.db#resnet; this one {lack}"
         )
     address = _readable(url)
     try:

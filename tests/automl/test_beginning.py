@@ -53,6 +53,23 @@ def test_several_priors_are_taken_and_the_rest_is_told(tmp_path: Path) -> None:
     assert len(again.trials) == 7 + 3, "they are imported once"
 
 
+def test_an_imported_trial_has_the_value_that_counted(tmp_path: Path) -> None:
+    def reports_twice(trial: automl.Context) -> None:
+        trial.report(1, loss=0.25)
+        trial.report(2, loss=0.75)
+
+    options = {"suggester": "sobol", "workers": 1, "dispatcher": "inline", "progress": False}
+    store = str(tmp_path / "runs")
+    earlier = automl.sweep(
+        reports_twice, SPACE, "minimize loss", trials=2, store=store, name="earlier", **options
+    )
+    assert [t.value for t in earlier.trials] == [0.25, 0.25]
+    for source in ("sweep:earlier", earlier):
+        begun = run(tmp_path, 1, type(source).__name__, prior=source)
+        added = [t for t in begun.trials if t.source == "added"]
+        assert [t.value for t in added] == [0.25, 0.25]
+
+
 def test_a_new_sweep_with_imported_trials_does_not_go_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

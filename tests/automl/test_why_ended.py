@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import automl
+from automl.config import load
 from search_spaces.plain import ambiguous
 
 
@@ -51,11 +52,40 @@ def test_without_a_success_the_cause_is_said(tmp_path: Path, capfd: Any) -> None
     assert capfd.readouterr().err == ""
 
 
+def test_everything_that_reads_a_space_says_how_it_understood_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    automl.Optimizer({"x": (0, 1)}, "minimize loss")
+    automl.simulate(lambda _: [(1.0, {"loss": 1.0})], {"x": (0, 1)}, "minimize loss", trials=1)
+    said = capsys.readouterr().err
+    assert said.count("x: (0, 1) is the whole numbers 0 and 1; for the numbers between") == 2
+    config = tmp_path / "c.yaml"
+    config.write_text("space: {x: [0.0, 1.0]}\ngoals: minimize loss\n")
+    (note,) = load(config, objective=True).notes
+    assert note.endswith(
+        "a choice of two values; for the numbers between them write {low: 0.0, high: 1.0}"
+    )
+
+
+def test_booleans_in_another_spelling_are_explained(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text(
+        "space: {amp: [True, False], on: [true, false], word: ['True', 'False']}\n"
+        "goals: minimize loss\n"
+    )
+    (note,) = load(config, command="python train.py --amp {amp}").notes
+    assert note.startswith("amp: the command gets true and false")
+    assert note.endswith("write {amp?True:False}")
+    assert load(config, objective=True).notes == ()
+
+
 @pytest.mark.parametrize(
     ("entry", "line"),
     [
         ((0, 1), "x: (0, 1) is the whole numbers 0 and 1; for the numbers between them write"),
         ([1e-5, 0.1], "x: [1e-05, 0.1] is a choice of two values"),
+        ({"low": 0, "high": 1}, "x: {'low': 0, 'high': 1} is the whole numbers 0 and 1"),
+        ({"low": 0, "high": 1, "type": "int"}, ""),
         ((0, 8), ""),
         ((0.0, 1.0), ""),
         ([16, 32], ""),

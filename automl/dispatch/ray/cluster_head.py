@@ -16,16 +16,12 @@ class ClusterHead:
     Args:
         address: host and port of the global control store; "" for a head that is never checked.
         raylet: path of the socket of the raylet; "" if it is never checked.
-        sweep: name of the sweep, for the message.
         own: whether Ray was started here, so nobody brings its head back.
     """
 
-    def __init__(
-        self, address: str, raylet: str = "", sweep: str = "", *, own: bool = False
-    ) -> None:
+    def __init__(self, address: str, raylet: str = "", *, own: bool = False) -> None:
         self._address = address
         self._raylet = raylet
-        self._sweep = sweep
         self._patience = timeouts.OWN_LOST_SECONDS if own else timeouts.HEAD_LOST_SECONDS
         host, _, port = address.rpartition(":")
         self._host = host.strip("[]")
@@ -54,17 +50,12 @@ class ClusterHead:
             raise AutomlError(
                 f"the head of the Ray cluster, {self._address}, has not answered for "
                 f"{self._patience:g} s; nothing is lost: resume the sweep when the cluster is back"
-                f"{self._command}"
             )
         if self._checked - self._raylet_answered > timeouts.OWN_LOST_SECONDS:
             raise AutomlError(
                 "Ray's process on this machine, the raylet, has ended; nothing is lost: resume the "
-                f"sweep{self._command}"
+                "sweep"
             )
-
-    @property
-    def _command(self) -> str:
-        return f": automl resume {self._sweep}" if self._sweep else ""
 
     def _head_answers(self) -> bool:
         if not self._address:

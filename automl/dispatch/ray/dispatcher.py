@@ -69,7 +69,6 @@ class RayDispatcher(Dispatcher):
             self._cluster_head = ClusterHead(
                 self._session.head_address,
                 self._session.raylet_socket,
-                sweep,
                 own=self._session.is_own,
             )
             self._pool = WorkerPool(sweep, resources, blob, workload)

@@ -1,7 +1,7 @@
 // What an operator can do on the pages; others see the marks and no buttons.
 import { Refused, get, path, post } from "./api.js";
 import { h, hidden, section } from "./dom.js";
-import { date, number, quoted } from "./format.js";
+import { date, number } from "./format.js";
 import { shell } from "./parts.js";
 
 const NAME = "automl-name";
@@ -90,7 +90,7 @@ export function trialButtons(sweep, trial) {
 // Everything that an operator can do to a sweep.
 export function steering(data) {
   const name = data.name;
-  const line = (verb, rest = "") => shell(`automl ${verb} ${quoted(name)}${rest}${data.store ? ` --store ${quoted(data.store)}` : ""}`);
+  const lines = data.lines_to_type;
   const who = h("input", { type: "text", id: "act-name", autocomplete: "name", maxlength: 200, placeholder: "the user of the studio", oninput: () => localStorage.setItem(NAME, who.value) });
   who.value = localStorage.getItem(NAME) || "";
   const running = data.state === "running";
@@ -100,9 +100,9 @@ export function steering(data) {
     limits(name, data),
     h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null,
       button(data.marks.archived ? "Take out of the archive" : "Archive", () => act(name, "mark", { archived: !data.marks.archived }))),
-    h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), line("resume")],
-      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), line("confirm")] : null,
-      h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), line("resume", ` space.${quoted(data.space[0]?.name ?? "NAME")}.high=VALUE`)));
+    h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), shell(lines.resume)],
+      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), shell(lines.confirm)] : null,
+      h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), shell(lines.widen)));
 }
 
 function budget(name, now) {

@@ -166,7 +166,7 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     refused = automl("resume", "kept", "--objective", "function.py", "--store", str(moved))
     assert refused.exit_code == 2
     assert f"the files of the sweep kept are in {place}" in refused.output
-    assert f"automl resume kept --artifacts {place}" in refused.output
+    assert f"add --artifacts {place} " in refused.output
     resumed = automl(
         "resume", "kept", "--objective", "function.py", "--dispatcher", "local",
         "--store", str(moved), "--artifacts", place,

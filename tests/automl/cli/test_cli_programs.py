@@ -99,3 +99,16 @@ def test_a_program_that_keeps_its_output_back_is_named(folder: Path) -> None:
     if shutil.which("stdbuf"):
         done = sweep(*words, "stdbuf", "-oL", "./buffered", "{lr}")
         assert "came at its end" not in done.stderr
+
+
+def test_the_file_of_tee_is_no_file_of_the_trials(tmp_path: Path) -> None:
+    code = "from automl.cli.live import own_files; print(*own_files(), file=sys.stderr)"
+    log, other = tmp_path / "log.txt", tmp_path / "other.txt"
+    tee = subprocess.Popen(["tee", log], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    with other.open("w"), (tmp_path / "found").open("w") as found:
+        code = f"import sys; print(flush=True); {code}"
+        subprocess.run([sys.executable, "-c", code], stdout=tee.stdin, stderr=found, check=True)
+    tee.communicate()
+    own = (tmp_path / "found").read_text().split()
+    assert {str(log), str(tmp_path / "found")} <= set(own)
+    assert str(other) not in own, "this process has the writing end only"

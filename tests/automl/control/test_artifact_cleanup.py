@@ -74,11 +74,11 @@ def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
 
 def test_a_location_of_the_ledger_must_be_repeated() -> None:
     stored = make_spec(artifacts="/kept", artifacts_folder="test-1")
-    check_repeated(stored, "/kept", "automl export")
-    check_repeated(stored, "none", "automl export")
+    check_repeated(stored, "/kept")
+    check_repeated(stored, "none")
     for given in ("", "/other"):
-        with pytest.raises(UsageError, match="automl export test --artifacts /kept"):
-            check_repeated(stored, given, "automl export")
+        with pytest.raises(UsageError, match="add --artifacts /kept "):
+            check_repeated(stored, given)
 
 
 def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:

@@ -31,7 +31,7 @@ def test_code_that_resumes_a_spec_of_a_ledger_names_its_location_again(tmp_path:
     assert list(place.iterdir())
     shutil.rmtree(place)
     received = replace(ledger.spec(spec.name), budget=Budget(trials=2))
-    with pytest.raises(UsageError, match=f"automl resume {spec.name} --artifacts {place}"):
+    with pytest.raises(UsageError, match=f"add --artifacts {place} "):
         automl.sweeps.run(received, ledger=ledger, **options)
     assert not place.exists(), "nothing was tried there"
     named = received.with_location(str(place))

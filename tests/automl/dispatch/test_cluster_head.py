@@ -49,7 +49,7 @@ def test_a_raylet_that_has_ended_is_noticed_before_ray_ends_this_process(
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen()
-        watched = cluster_head.ClusterHead("", path, "mine")
+        watched = cluster_head.ClusterHead("", path)
         for now[0] in (5.0, 9.0):
             watched.check()
             assert watched.answers()
@@ -57,7 +57,7 @@ def test_a_raylet_that_has_ended_is_noticed_before_ray_ends_this_process(
         watched.check()
         assert not watched.answers()
     now[0] = 14.0
-    with pytest.raises(AutomlError, match=r"the raylet, has ended.*: automl resume mine"):
+    with pytest.raises(AutomlError, match=r"the raylet, has ended.*: resume the sweep$"):
         watched.check()
 
 

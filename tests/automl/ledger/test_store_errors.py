@@ -64,6 +64,16 @@ def test_a_password_in_a_url_is_refused_and_never_shown(url: str, found: bool) -
         )
 
 
+@pytest.mark.parametrize(
+    "text", ["postgresql:/me:secret@h/db", "postgres:me:secret@h/db", "sqlite:/secret.db"]
+)
+def test_a_mistyped_url_is_no_folder_and_is_not_repeated(text: str) -> None:
+    with pytest.raises(StoreError, match="with two slashes") as caught:
+        database.locate(text)
+    assert "secret" not in str(caught.value)
+    assert database.locate(f"./{text}")[1] is not None
+
+
 @pytest.mark.parametrize("url", ["nothing://h/d", "postgresql://h:port/d"])
 def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
     with pytest.raises(StoreError) as caught:

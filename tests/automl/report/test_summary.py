@@ -11,6 +11,7 @@ from rich.console import Console
 from automl.core.goals import Constraint, Goal
 from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
+from automl.core.trial import TrialState
 from automl.report.summary import NOTHING, print_summary
 
 
@@ -30,6 +31,16 @@ def test_the_summary_compares_the_best_with_the_default() -> None:
     assert rows["peak_memory_bytes"] == ["910", "MB", "910", "MB"]
     assert "automl trials nmt" in found
     assert "automl best nmt --json" in found
+
+
+def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
+    failed = [
+        trial(number, None, TrialState.FAILED, failure="crashed", message="no such file")
+        for number in range(3)
+    ]
+    reason = "3 trials failed alike and none succeeded: no such file. Mend the program"
+    found = summary(replace(snapshot(*failed, state="finished"), reason=reason))
+    assert found.count("no such file") == 1
 
 
 def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:

@@ -165,6 +165,9 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
         recorder.commit(102.0)
         wait_for("running", [curve | {"step": 2, "values": [3.0, 2.0]}])
     wait_for("state", "interrupted")
+    lines = client.get("/api/sweeps/toy")["lines_to_type"]
+    assert lines["resume"] == f"automl resume toy --store {store} --objective FILE:NAME"
+    assert f"--store {store} space.lr.high=VALUE --objective" in lines["widen"]
     for connection, _ in streams:
         connection.close()
 

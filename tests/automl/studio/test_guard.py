@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 
 import pytest
 from studio_stores import Client, serving
@@ -114,6 +116,36 @@ def test_malformed_idle_and_many_connections_hurt_nobody(
         for one in idle:
             one.close()
         assert client.get("/api/sweeps")
+
+
+def test_a_viewer_takes_nothing_from_an_operator(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limits, name, value in (
+        (server, "MAX_CONNECTIONS", 60),
+        (server, "MAX_IDLE", 10),
+        (guard, "MAX_OPEN", 20),
+        (guard, "MAX_REQUESTS", 40),
+        (guard, "WINDOW_SECONDS", 1000.0),
+    ):
+        monkeypatch.setattr(limits, name, value)
+    with serving(store) as client, ExitStack() as opened:
+        place = ("127.0.0.1", client.server.port)
+        half_open = [
+            opened.enter_context(socket.create_connection(place, timeout=30)) for _ in range(50)
+        ]
+        assert half_open[0].recv(1) == b"", "there are too many of them"
+        token = {"Authorization": f"Bearer {client.server.tokens.secrets[Role.VIEWER]}"}
+        for _ in range(20):
+            one = opened.enter_context(closing(HTTPConnection(*place, timeout=30)))
+            one.request("GET", "/api/events", headers=token)
+            assert one.getresponse().status == 200
+        assert b"at once" in client.ask("/api/role")[1], "viewers have the streams that they may"
+        for _ in range(20):
+            status, body, _ = client.ask("/api/role")
+        assert status == 429
+        assert b"wait 10 s" in body
+        assert client.ask("/api/role", role=Role.OPERATOR)[0] == 200
 
 
 def test_a_port_in_use_is_said(store: str) -> None:

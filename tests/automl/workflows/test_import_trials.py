@@ -32,6 +32,20 @@ def test_a_password_in_the_url_of_a_study_is_refused_and_not_shown(url: str) -> 
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("source", "lack"),
+    [
+        ("postgresql://me:secret@h/db", "has no #NAME"),
+        ("postgresql:/me:secret@h/db#s", "has no ://"),
+        ("secret#s", "has no ://"),
+    ],
+)
+def test_a_mistyped_url_of_a_study_is_not_repeated(source: str, lack: str) -> None:
+    with pytest.raises(UsageError, match=f"such as optuna:sqlite:.* {lack}") as caught:
+        imported(f"optuna:{source}")
+    assert "secret" not in str(caught.value)
+
+
 def test_a_mistyped_path_makes_no_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no file"):
         imported(f"optuna:sqlite:///{tmp_path}/missing.db#study")

@@ -62,9 +62,18 @@ def studies_by_url(folder: Path) -> str:
     )
     (folder / "mine.py").write_text("def objective(trial):\n    return {'loss': 1.0}\n")
     options = ("--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "1")
-    for source in ("postgresql://me:secret@127.0.0.1/db#s", "sqlite:///missing.db#s"):
+    for source in (
+        "postgresql://me:secret@127.0.0.1/db#s",
+        "postgresql://me:secret@127.0.0.1/db",
+        "postgresql:/me:secret@127.0.0.1/db#s",
+        "sqlite:///missing.db#s",
+    ):
         done = automl(folder, "sweep", "toy.yaml", *options, "--prior", f"optuna:{source}")
         assert done.returncode == 2, said(done)
         assert "secret" not in said(done) + done.stderr, "the password is shown"
     assert not (folder / "missing.db").exists(), "a mistyped path made a file"
+    done = automl(folder, "sweep", "toy.yaml", *options, "--store", "postgresql:/me:secret@h/db")
+    assert done.returncode != 0, said(done)
+    assert "secret" not in done.stdout + done.stderr, "the password is shown"
+    assert not (folder / "postgresql:").exists(), "a mistyped URL made a folder"
     return said(done)

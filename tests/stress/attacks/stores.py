@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -10,6 +11,7 @@ import sqlite3
 import stat
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -414,3 +416,37 @@ def a_few_stores_of_an_attacker(folder: Path) -> str:
 @attack("nothing outside is read or written, nothing hangs", seconds=600)
 def stores_of_an_attacker(folder: Path) -> str:
     return conduct(folder, list(KINDS))
+
+
+EACH = """import json, sys
+from click.testing import CliRunner
+from automl.cli import cli
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(cli, words)
+    print(json.dumps([words[0], done.exit_code, done.output[-300:], repr(done.exception)]))
+"""
+
+
+@attack("it can be read, and what would write is refused with one error", quick=True)
+def a_store_that_may_only_be_read(folder: Path) -> str:
+    store = made(folder)
+    for path in [store, *store.rglob("*")]:
+        path.chmod(path.stat().st_mode & ~0o222)
+    powers = "--bounding-set=-dac_override,-dac_read_search"  # root may write anyway
+    prefix = ["setpriv", powers] if os.geteuid() == 0 else []
+    words = json.dumps([*READ, *WRITE])
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(
+        [*prefix, sys.executable, "-c", EACH, words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    for (verb, status, output, error), given in zip(answers, [*READ, *WRITE], strict=True):
+        harmless = given in READ or verb == "repair"  # nothing is damaged
+        assert (status == 0) is harmless, f"{verb}: {status} {output} {error}"
+        assert status == 0 or output.startswith("Error: "), f"{verb}: {output} {error}"
+    return answers[-1][2]

@@ -4,7 +4,7 @@ import { get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
 import { h, hidden, section, show } from "../dom.js";
-import { change, count, date, duration, metric, number, quoted, words } from "../format.js";
+import { change, count, date, duration, metric, number, words } from "../format.js";
 import { STATES, choice, empty, facts, pill, progress, shell, spark, sweepNav } from "../parts.js";
 import { robust } from "../scales.js";
 import { TrialsTable } from "../trials_table.js";
@@ -130,7 +130,7 @@ export async function sweepPage(frame, name) {
 function head(data) {
   const states = Object.entries(data.states);
   const dead = data.state === "interrupted" && Object.keys(data.states).length
-    ? h("div", { class: "note" }, h("p", {}, h("b", {}, "No controller runs. "), "The sweep was interrupted; everything so far is recorded. To continue it:"), shell(`automl resume ${quoted(data.name)}${data.store ? ` --store ${quoted(data.store)}` : ""}`)) : null;
+    ? h("div", { class: "note" }, h("p", {}, h("b", {}, "No controller runs. "), "The sweep was interrupted; everything so far is recorded. To continue it:"), shell(data.lines_to_type.resume)) : null;
   return [h("div", { class: "title" }, h("h1", {}, data.name), pill(data.state)),
     h("p", { class: "soft" }, data.lines[0]), data.state === "running" ? h("p", { class: "soft" }, data.lines[1], data.host ? ` on ${data.host}` : "") : null,
     progress(data.states, data.share),
