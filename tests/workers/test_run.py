@@ -227,8 +227,8 @@ def test_each_rank_has_a_log(runner):
     runner.objective = speak
     assert runner(ranks=2).ending is Ending.COMPLETED
     assert [p.read_text().strip() for p in sorted((runner.folder / "logs").iterdir())] == [
-        "s/3.1 \nhello from 0",
-        "s/3.1 \nhello from 1",
+        "s/3.1  (its seed is 7)\nhello from 0",
+        "s/3.1  (its seed is 7)\nhello from 1",
     ]
 
 
