@@ -84,8 +84,8 @@ def gru_cell(inputs: Any, hidden: Any, hx: Any, input_bias: Any = None, hidden_b
     """The kernel of GPUs for a step of a GRU: the new state, and what backward needs."""
     inputs = inputs if input_bias is None else inputs + input_bias
     hidden = hidden if hidden_bias is None else hidden + hidden_bias
-    (ir, iz, i_new), (hr, hz, h_new) = inputs.chunk(3, -1), hidden.chunk(3, -1)
-    r, z = (ir + hr).sigmoid(), (iz + hz).sigmoid()
+    (ir, i_keep, i_new), (hr, h_keep, h_new) = inputs.chunk(3, -1), hidden.chunk(3, -1)
+    r, z = (ir + hr).sigmoid(), (i_keep + h_keep).sigmoid()
     new = (i_new + r * h_new).tanh()
     return new + z * (hx - new), torch.cat([r, z, new, hx, h_new], -1)
 
