@@ -179,7 +179,8 @@ def test_a_rerun_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
     result = Result(run_inline(ledger, make_spec(trials=3)))
     shown = result._repr_html_()
-    assert "<iframe" in shown and "drawAll()" in shown
+    assert "<iframe" in shown
+    assert "drawAll()" in shown
     assert f"optimizer={result.best.params['optimizer']}" in shown
     assert len(repr(result.best)) < 150
 

@@ -178,9 +178,12 @@ class Model:
             row, content = self.rows[command.trial], command.content
             if command.kind not in ("report", "tell", "fail"):
                 self._steer(row, command.kind)
-            elif row.agent == command.by and sent <= row.told:
-                if content["attempt"] in (None, row.attempts):
-                    self._of_agent(row, command.kind, content)
+            elif (
+                row.agent == command.by
+                and sent <= row.told
+                and content["attempt"] in (None, row.attempts)
+            ):
+                self._of_agent(row, command.kind, content)
 
     def _ask(self, command: Command, sent: int) -> None:
         if self._stop or self.now > sent:
