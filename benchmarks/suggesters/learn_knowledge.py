@@ -20,6 +20,7 @@ import numpy as np  # isort: skip
 
 from automl.suggesters.base import EarlierSweep
 from automl.suggesters.knowledge import FILE, kind_of, logarithmic, role_of
+from benchmarks.common.options import parser
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
 from benchmarks.suggesters.held_out import Judged
 from benchmarks.suggesters.suggesters import one_thread
@@ -119,6 +120,7 @@ def source(problem: Judged) -> tuple[Space, EarlierSweep]:
 
 def main() -> None:
     """Learn, write and show."""
+    parser(__doc__).parse_args()
     one_thread()
     found = learn([source(problem) for problem in held_out.problems("develop")])
     FILE.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
