@@ -19,7 +19,7 @@ def test_candidates_satisfy_the_constraints(text):
     assert len(points) >= 50
     assert space.feasible(points).all()
     assert space.feasible(sampler.near(rng, points[:2], 80, (0.01, 0.3))).all()
-    assert isinstance(InitialDesign(sampler).middle(rng), dict)
+    assert isinstance(InitialDesign(sampler, np.empty((0, 3))).middle(rng), dict)
 
 
 def test_candidates_reach_the_ends_of_ranges():
