@@ -57,6 +57,8 @@ class Calibration:
 
         r = min(self.rank_correlation, 1 - 1e-12)
         degrees = self.count - 2
+        if abs(r) >= 1.0:
+            return r > 0
         return bool(t.sf(r * math.sqrt(degrees / (1 - r * r)), degrees) < SIGNIFICANCE)
 
     def __str__(self) -> str:
