@@ -147,6 +147,11 @@ class WorkerProcess:
         self.ready = True
         return message
 
+    @property
+    def killed(self) -> bool:
+        """Whether it is dead by SIGKILL, as if the kernel had killed it for memory."""
+        return self._process.returncode == -signal.SIGKILL
+
     def death(self) -> str:
         """How the process died, or why it must be killed, for a person."""
         if self._garbled:
@@ -255,9 +260,9 @@ def _events(
     gang: Gang, rank: int, message: Ready | News | None, worker: WorkerProcess
 ) -> list[Event]:
     if message is None:
-        death = worker.death()
+        death, killed = worker.death(), worker.killed
         worker.kill()  # the processes that it has started may still run
-        return gang.lose(rank, death)
+        return gang.lose(rank, death, killed=killed)
     if isinstance(message, News):
         return gang.receive(rank, message.events, message.heartbeat)
     if message.broken:

@@ -55,7 +55,9 @@ def test_a_gang_meets_and_gives_one_outcome_and_its_workers_stay(driver: Driver)
 
 
 @pytest.mark.parametrize(("how", "failure"), [("dies", "crashed"), ("raises", "out_of_memory")])
-def test_one_rank_that_ends_badly_ends_all(driver: Driver, how: str, failure: str) -> None:
+def test_one_rank_that_ends_badly_ends_all(
+    driver: Driver, count_of_kills: None, how: str, failure: str
+) -> None:
     bad = driver.submit("meet", ranks=4, steps=10_000, **{how: 2})
     outcome = driver.finish(bad)
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, failure)
@@ -139,7 +141,9 @@ DEATHS = [
 
 
 @pytest.mark.parametrize(("how", "words"), DEATHS)
-def test_a_worker_that_dies_is_replaced(driver: Driver, how: str, words: str) -> None:
+def test_a_worker_that_dies_is_replaced(
+    driver: Driver, count_of_kills: None, how: str, words: str
+) -> None:
     beside = driver.submit("patient")
     outcome = driver.finish(driver.submit(how))
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")

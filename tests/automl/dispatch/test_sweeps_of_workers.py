@@ -173,7 +173,7 @@ def limited() -> Iterator[Path]:
 
 @on(WORKERS)
 def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
-    ledger: Ledger, run: Run, limited: Path
+    ledger: Ledger, run: Run, count_of_kills: None, limited: Path
 ) -> None:
     def objective(trial: Context) -> dict[str, float]:
         hoard = []

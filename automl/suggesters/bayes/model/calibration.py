@@ -55,10 +55,8 @@ class Calibration:
             return False
         from scipy.stats import t
 
-        r = min(self.rank_correlation, 1 - 1e-12)
+        r = max(-1 + 1e-12, min(self.rank_correlation, 1 - 1e-12))
         degrees = self.count - 2
-        if abs(r) >= 1.0:
-            return r > 0
         return bool(t.sf(r * math.sqrt(degrees / (1 - r * r)), degrees) < SIGNIFICANCE)
 
     def __str__(self) -> str:
