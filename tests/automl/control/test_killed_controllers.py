@@ -3,23 +3,15 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from objectives import make_spec, marked, patient, poisoned, stubborn
-from processes import begin
+from processes import begin, wait_until
 
 from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError
 from automl.ledger import Ledger
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.005)
 
 
 def finished(ledger: Ledger) -> dict[int, str]:

@@ -14,7 +14,7 @@ from typing import Any
 import postgres
 import pytest
 from objectives import make_spec, patient, quick, record, run_inline
-from processes import begin, start
+from processes import begin, start, wait_until
 
 from automl.control.wiring import attend
 from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
@@ -36,13 +36,6 @@ def created(ledger: Ledger, **fields: Any) -> Ledger:
 
 def state(ledger: Ledger, number: int) -> str:
     return str(ledger.trials("test")[number].state)
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it took too long"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -413,6 +406,7 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
 def test_an_inline_sweep_and_agents_share_the_budget(tmp_path: Path) -> None:
     ledger = created(Ledger.open(tmp_path, create=True), trials=8)
     with ended(begin(tmp_path, make_spec(trials=8), slow)) as controller:
+        wait_until(lambda: bool(ledger.trials("test")))  # the controller's own first trial
         told = []
         while (asked := agents.ask(ledger, "test"))["trial"] is not None:
             agents.tell(ledger, "test", asked["trial"], {"loss": 3.0})
