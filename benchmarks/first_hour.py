@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -63,9 +64,16 @@ def script(text: str, folder: str, **values: Any) -> tuple[float, list[str]]:
     """Run a script with these constants; the time at which it began, and its last line's words."""
     path = Path(folder, "script.py")
     path.write_text("".join(f"{name} = {value!r}\n" for name, value in values.items()) + text)
+    # Compiled files are kept, as they are after an installation.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     began = time.time()
     done = subprocess.run(
-        [sys.executable, str(path)], cwd=folder, capture_output=True, text=True, check=False
+        [sys.executable, str(path)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"the script failed: {done.stderr[-2000:]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import pytest
 from sources import MODULES, ROOT, imports
@@ -14,7 +15,18 @@ ALLOWED = {
     "workers": {"workers", "search_spaces"},
     "automl": {"automl", "workers", "search_spaces"},
 }
-HEAVY = ("torch", "ray", "optuna", "ax", "botorch", "gpytorch", "pandas", "plotly", "sentencepiece")
+HEAVY = (
+    "torch",
+    "ray",
+    "optuna",
+    "ax",
+    "botorch",
+    "gpytorch",
+    "pandas",
+    "plotly",
+    "sentencepiece",
+    "sqlalchemy",
+)
 LIGHT = (
     "automl",
     "automl.config",
@@ -24,6 +36,8 @@ LIGHT = (
     "automl.core.snapshot",
     "automl.core.spec",
     "automl.core.trial",
+    "automl.suggesters.bayes",
+    "automl.workflows.beginning",
     "search_spaces",
     "search_spaces.expressions",
     "search_spaces.hardware",
@@ -73,3 +87,19 @@ def test_light_modules_load_without_torch_and_ray() -> None:
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_the_first_trial_waits_for_neither_torch_nor_sqlalchemy(tmp_path: Path) -> None:
+    code = (
+        "import sys, automl\n"
+        "def objective(trial):\n"
+        f"    if trial.number == 0: print(sorted(set({HEAVY!r}) & set(sys.modules)))\n"
+        "    return trial.params['x']\n"
+        "space = automl.Space(automl.Float('x', 0.0, 1.0))\n"
+        "automl.sweep(objective, space, 'minimize loss', trials=1, dispatcher='inline',"
+        f" store={str(tmp_path)!r})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "[]\n", done.stderr

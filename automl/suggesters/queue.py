@@ -185,8 +185,10 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self.state = f"{len(self._ready)} ready" if self._ready else "idle"
         each = sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
         hurried = each > period / 4
-        depth = min(wanted, self._depth if not hurried else self._depth * 4)
         version = (len(history.known), len(history.pending))
+        depth = min(wanted, self._depth if not hurried else self._depth * 4)
+        if version == (0, 0):
+            depth = min(depth, 1)  # alone it takes no time, and a worker waits for it
         if (
             self._busy
             or self._exhausted

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
-import sqlalchemy as sa
-
 from automl.control.outcome_policy import OutcomePolicy
 from automl.control.writer import writing
 from automl.core import Constraint, Goal, Trial, ranking
@@ -225,6 +223,8 @@ def _readable(url: str) -> str:
         UsageError: there is no such file.
     """
     refuse_password(url)
+    import sqlalchemy as sa  # it takes 0.1 s to import, and few sweeps begin with a study
+
     parsed = sa.make_url(url)
     if parsed.get_backend_name() != "sqlite":
         return url

@@ -10,6 +10,7 @@ from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
+from workers.protocol import Params
 
 Array = NDArray[np.float64]
 MAX_SAMPLED = 128  # configurations drawn one by one
@@ -75,6 +76,10 @@ class CandidateSampler:
                 close = np.abs(points[:, parent, None] - admissible) < SAME  # false for NaN
                 points[~close.any(1), column] = np.nan
         return points
+
+    def middle(self, rng: np.random.Generator) -> Params | None:
+        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
+        return self.domain.repair(self.prior.mode(), rng)
 
     def everywhere(
         self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE

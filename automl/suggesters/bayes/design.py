@@ -1,13 +1,17 @@
 """The initial design: the first configurations, before there is a surrogate."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.protocol import Params
-
 from .candidates import SAME, CandidateSampler
 from .model.data import Array, TrialData
-from .model.failures import FailurePosterior
+
+if TYPE_CHECKING:
+    from .model.failures import FailurePosterior
 
 NUM_DESIGN = 5  # trials of the initial design; each range is divided into as many parts
 MIN_SUCCESSES = 2  # before which it goes on
@@ -51,10 +55,6 @@ class InitialDesign:
         """Whether the next configuration belongs to the design."""
         num_successes = int((~data.failed).sum())
         return len(data) + num_pending < self.size or num_successes < MIN_SUCCESSES
-
-    def middle(self, rng: np.random.Generator) -> Params | None:
-        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
-        return self.sampler.domain.repair(self.sampler.prior.mode(), rng)
 
     def pool(
         self,

@@ -1,16 +1,21 @@
 """Maximises the acquisition over a mixed, conditional, constrained domain."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from workers.protocol import Params
 
 from .candidates import CandidateSampler
 from .model.data import Array
 
-Score = Callable[[Array], Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Score = Callable[[Array], Tensor]
 NUM_EVERYWHERE = 800
 NUM_KEPT = 300  # candidates that the sketch keeps
 NUM_COPIES = 10  # of each good configuration, with different values of newly active parameters

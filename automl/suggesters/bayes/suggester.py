@@ -1,15 +1,18 @@
-"""The default suggester: Bayesian optimisation of mixed, conditional, noisy, failing searches."""
+"""The default suggester: Bayesian optimisation of mixed, conditional, noisy, failing searches.
+
+What needs torch is imported in the functions that use it: torch takes longer to import than the
+first configuration to make, and the first trial does not wait for it.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
@@ -19,12 +22,7 @@ from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
-from .acquisition.acquisition import Acquisition, Term
-from .acquisition.cost import CostModel
 from .acquisition.explanation import Explanation
-from .acquisition.feasibility import Feasibility
-from .acquisition.user_prior import prior_term
-from .batch import MANY, MAX_PENDING, suggest_batch
 from .candidates import CandidateSampler
 from .design import InitialDesign
 from .forced_exploration import (
@@ -34,16 +32,19 @@ from .forced_exploration import (
     forced_option,
     rows_with,
 )
-from .model.calibration import Calibration
 from .model.data import Array, TrialData, TrialReader
-from .model.external import Build
-from .model.gp import Ensemble
-from .model.surrogates import Surrogates
 from .policy import ALL_RULES, Policy
 from .search import AcquisitionOptimizer
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .acquisition.acquisition import Acquisition, Term
+    from .acquisition.cost import CostModel
+    from .model.calibration import Calibration
     from .model.export import EnsembleGP
+    from .model.external import Build
+    from .model.surrogates import Surrogates
 
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
@@ -54,6 +55,8 @@ MIN_TRIALS = 10  # before which an expected gain is not reported
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute on one thread, so that rounding does not depend on the machine."""
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -96,29 +99,29 @@ class BayesSuggester(Suggester):
         policy: Policy = ALL_RULES,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
-        context = context or SearchContext(Domain(space))
+        self._context = context or SearchContext(Domain(space))
+        self._build = surrogate
         self._policy = policy
+        earlier = self._context.earlier
         self._prior: UserPrior | InformedPrior = UserPrior(
-            space, {**self._prior_of(context.earlier), **context.prior}
+            space, {**self._prior_of(earlier), **self._context.prior}
         )
-        if context.knowledge:
-            self._prior = InformedPrior(self._prior, context.knowledge)
-        self._sampler = CandidateSampler(context.domain, self._prior, ends=policy.ends)
+        if self._context.knowledge:
+            self._prior = InformedPrior(self._prior, self._context.knowledge)
+        self._sampler = CandidateSampler(self._context.domain, self._prior, ends=policy.ends)
         self._optimizer = AcquisitionOptimizer(self._sampler)
-        self._surrogates = Surrogates(
-            space, self.goals, self.constraints, seed, surrogate, policy, context.earlier
-        )
-        self._design = InitialDesign(self._sampler, self._surrogates.earlier[0].best())
-        self._incumbents = self._surrogates.incumbents
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
-        self._cost = None
-        if context.budget.time or context.budget.worker_time:
-            self._cost = CostModel(space, context.budget, seed, policy)
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
         """See `Suggester.suggest`."""
+        if count == 1 and not (history or pending):
+            middle = self._middle(np.random.default_rng([self.seed, 0, 0, 0]))
+            if middle is not None:
+                return [middle]
+        from .batch import MANY, MAX_PENDING, suggest_batch
+
         with one_thread():
             legal = self._reader.legal(history)
             waiting = self._reader.legal(pending)
@@ -130,7 +133,7 @@ class BayesSuggester(Suggester):
                 return suggest_batch(
                     self._sampler,
                     acquisition,
-                    data.unit[self._incumbents.best_rows(data)],
+                    data.unit[self._surrogates.incumbents.best_rows(data)],
                     self.space.encode(configurations),
                     taken,
                     count,
@@ -158,6 +161,7 @@ class BayesSuggester(Suggester):
     def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
         """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
         from .model.export import EnsembleGP
+        from .model.gp import Ensemble
 
         with one_thread():
             data = self._reader(history)
@@ -201,7 +205,7 @@ class BayesSuggester(Suggester):
             if acquisition is None:
                 return None
             acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
-            best = data.unit[self._incumbents.best_rows(data)]
+            best = data.unit[self._surrogates.incumbents.best_rows(data)]
             taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
             rng = np.random.default_rng([self.seed, len(history), len(pending)])
             sketch = acquisition.sketch()
@@ -210,6 +214,33 @@ class BayesSuggester(Suggester):
             parts = acquisition.parts(unit)
         terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
         return Explanation(terms[0], other, terms[1] if other is not None else {})
+
+    @cached_property
+    def _surrogates(self) -> Surrogates:
+        from .model.surrogates import Surrogates
+
+        return Surrogates(
+            self.space,
+            self.goals,
+            self.constraints,
+            self.seed,
+            self._build,
+            self._policy,
+            self._context.earlier,
+        )
+
+    @cached_property
+    def _design(self) -> InitialDesign:
+        return InitialDesign(self._sampler, self._surrogates.earlier[0].best())
+
+    @cached_property
+    def _cost(self) -> CostModel | None:
+        from .acquisition.cost import CostModel
+
+        budget = self._context.budget
+        if not (budget.time or budget.worker_time):
+            return None
+        return CostModel(self.space, budget, self.seed, self._policy)
 
     def _prior_of(self, earlier: Sequence[EarlierSweep]) -> dict[str, Any]:
         """A prior around the best configurations of earlier sweeps."""
@@ -220,6 +251,8 @@ class BayesSuggester(Suggester):
         self, data: TrialData, num_pending: int, history: Sequence[Trial]
     ) -> Acquisition | None:
         """The acquisition with all of its terms; None during the initial design."""
+        from .acquisition.user_prior import prior_term
+
         if self._design.goes_on(data, num_pending) or not self._surrogates.possible(data):
             return None
         terms = {
@@ -229,6 +262,9 @@ class BayesSuggester(Suggester):
         return self._fitted(data, **{name: term for name, term in terms.items() if term})
 
     def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
+        from .acquisition.acquisition import Acquisition
+        from .acquisition.feasibility import Feasibility
+
         posterior = self._surrogates.fit(data)
         feasibility = Feasibility.after(posterior.failures, data.failed, self._policy)
         return Acquisition(posterior, feasibility, terms, self._policy)
@@ -248,9 +284,9 @@ class BayesSuggester(Suggester):
         number = len(taken)
         posterior = acquisition.posterior
         smoothed = posterior.smoothed(len(data)) if policy.smoothed_incumbents else None
-        best = data.unit[self._incumbents.best_rows(data, smoothed)]
+        best = data.unit[self._surrogates.incumbents.best_rows(data, smoothed)]
         acquisition = acquisition.with_pending(pending)
-        stalled = len(data) - self._incumbents.last_progress(data, smoothed) >= STALLED
+        stalled = len(data) - self._surrogates.incumbents.last_progress(data, smoothed) >= STALLED
         option = None
         if policy.retry_failed_options:
             option = forced_option(self._sampler, data, pending, number, stalled=stalled)
@@ -273,6 +309,8 @@ class BayesSuggester(Suggester):
         rng: np.random.Generator,
     ) -> Params | None:
         """A promising configuration with this option, and few other values of its failures."""
+        import torch
+
         held = (option.column, option.value)
         failures = data.unit[rows_with(data.unit, *held)]
         accepting = acquisition.accepting(ACCEPTED)
@@ -288,9 +326,13 @@ class BayesSuggester(Suggester):
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> Params | None:
         """A configuration of the initial design: it differs from all others, and may succeed."""
-        if not taken and self._policy.middle_first and not len(self._design.earlier):
-            middle = self._design.middle(rng)
-            if middle is not None:
-                return middle
+        middle = None if taken else self._middle(rng)
+        if middle is not None:
+            return middle
         pool = self._design.pool(data, pending, self._surrogates.failures(data), rng)
         return self._optimizer.first_new(pool, taken, rng)
+
+    def _middle(self, rng: np.random.Generator) -> Params | None:
+        """The first configuration, unless earlier sweeps have one or it is not legal."""
+        has_earlier = self._context.earlier and len(self._design.earlier)
+        return self._sampler.middle(rng) if self._policy.middle_first and not has_earlier else None

@@ -52,6 +52,13 @@ def ahead(suggester: Counting, depth: int = 2) -> BackgroundSuggestionQueue:
     return BackgroundSuggestionQueue(proposer, SPACE, depth)
 
 
+def begun() -> TrialIndex:
+    """A sweep with one running trial."""
+    history = TrialIndex()
+    history.update(Trial(0, {"lr": 0.05, "optimizer": "adam"}, TrialState.RUNNING))
+    return history
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 30
     while not condition():
@@ -71,10 +78,20 @@ def take(suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int
 
 
 def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> None:
-    suggestions, history = ahead(counting), TrialIndex()
+    suggestions, history = ahead(counting), begun()
     assert suggestions.take(history, 1) == []
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 2) == [0.001, 0.002]
+    suggestions.close()
+
+
+def test_the_first_of_a_sweep_is_made_alone(counting: Counting) -> None:
+    suggestions, history = ahead(counting), TrialIndex()
+    suggestions.prepare(history, 10, 100.0)
+    assert take(suggestions, history, 1) == [0.001]
+    suggestions.prepare(begun(), 10, 100.0)
+    assert take(suggestions, begun(), 2) == [0.002, 0.003]
+    assert counting.calls == [(0, 0, 1), (0, 1, 2)]
     suggestions.close()
 
 
@@ -88,23 +105,23 @@ def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
 
 
 def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting: Counting) -> None:
-    suggestions, history = ahead(counting), TrialIndex()
+    suggestions, history = ahead(counting), begun()
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 1) == [0.001]
     counting.may.clear()
-    history.update(Trial(0, {"lr": 0.05, "optimizer": "adam"}, TrialState.COMPLETED))
+    history.update(Trial(1, {"lr": 0.06, "optimizer": "adam"}, TrialState.COMPLETED))
     suggestions.prepare(history, 10, 100.0)
     assert take(suggestions, history, 1) == [0.002]  # the fresh ones are still being made
     counting.may.set()
     assert take(suggestions, history, 2) == [0.003, 0.004]
-    assert counting.calls[1][:2] == (1, 0)
+    assert counting.calls[1][:2] == (1, 1)
     suggestions.close()
 
 
 def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> None:
-    suggestions, history = ahead(counting), TrialIndex()
+    suggestions, history = ahead(counting), begun()
     suggestions.prepare(history, 10, 100.0)
-    history.update(Trial(0, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
+    history.update(Trial(1, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
     assert take(suggestions, history, 1) == [0.002]
     suggestions.close()
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .kernel import Features
+if TYPE_CHECKING:
+    from .kernel import Features
 
 Array = NDArray[np.float64]
 
