@@ -48,16 +48,16 @@ from benchmarks.control.first_hour_scripts import (
 )
 
 ROWS: Final = store.RESULTS / "first_hour.jsonl"
-START_LIMIT: Final = 1.3  # times Optuna's seconds
+MAX_START: Final = 1.3  # times Optuna's seconds
 SCRIPTS: Final = {
     "start, imports nothing": NEEDS_NO_TORCH,
     "start, imports scikit-learn": USES_SKLEARN,
     "start, imports torch": USES_TORCH,
 }
-README_LIMIT: Final = 1.5
-SAMPLER_LIMITS: Final = {40: 60.0, 100: 100.0}  # trials: milliseconds a trial in the median
-RANDOM_MILLISECONDS: Final = 20.0
-RANDOM_MEGABYTES: Final = 20.0
+MAX_README: Final = 1.5
+MAX_SAMPLER: Final = {40: 60.0, 100: 100.0}  # trials: milliseconds a trial in the median
+MAX_RANDOM_MILLISECONDS: Final = 20.0
+MAX_RANDOM_MEGABYTES: Final = 20.0
 
 
 def script(text: str, folder: str, **values: Any) -> tuple[float, list[str]]:
@@ -156,7 +156,7 @@ def readme(seeds: int) -> list[store.Row]:
 def sampler(seeds: int) -> list[store.Row]:
     """Milliseconds a trial and best values on the conditional problem."""
     rows = []
-    for trials in SAMPLER_LIMITS:
+    for trials in MAX_SAMPLER:
         for name in ("bayes", "tpe"):
             with tempfile.TemporaryDirectory() as folder:
                 given = {"SAMPLER": name, "TRIALS": trials}
@@ -199,24 +199,25 @@ def claims(rows: dict[tuple[Any, ...], store.Row]) -> list[Claim]:
         return rows.get((measure, contestant), {}).get(key)
 
     made = [
-        at_most(f"{name}: {measure}, times Optuna's", value(measure, name, "ratio"), START_LIMIT)
+        at_most(f"{name}: {measure}, times Optuna's", value(measure, name, "ratio"), MAX_START)
         for measure in SCRIPTS
         for name in ("inline", "local")
     ]
     ratio = value("readme", "local", "ratio")
-    made.append(at_most("README's example: wall time, times Optuna's", ratio, README_LIMIT))
+    made.append(at_most("README's example: wall time, times Optuna's", ratio, MAX_README))
     pair = value("readme", "local", "loss"), value("readme", "optuna", "loss")
     made.append(at_most("README's example: median of the best losses", *pair, "Optuna's"))
-    for trials, most in SAMPLER_LIMITS.items():
+    for trials, most in MAX_SAMPLER.items():
         measure = f"sampler, {trials} trials"
         taken = value(measure, "bayes", "milliseconds")
         made.append(at_most(f"BayesSampler: ms a trial at {trials} trials", taken, most))
         pair = value(measure, "bayes", "loss"), value(measure, "tpe", "loss")
         made.append(at_most(f"conditional problem, {trials} trials: best value", *pair, "TPE's"))
     taken = value("random", "local", "milliseconds")
-    made.append(at_most("random search on local: ms a trial", taken, RANDOM_MILLISECONDS))
+    made.append(at_most("random search on local: ms a trial", taken, MAX_RANDOM_MILLISECONDS))
     growth = value("random", "local", "megabytes")
-    made.append(at_most("random search on local: growth of memory, MB", growth, RANDOM_MEGABYTES))
+    memory = "random search on local: growth of memory, MB"
+    made.append(at_most(memory, growth, MAX_RANDOM_MEGABYTES))
     return made
 
 

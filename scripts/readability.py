@@ -40,8 +40,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("automl", "workers", "search_spaces")
 PAGES = ("*.md", "docs/**/*.md", "examples/**/*.md", "benchmarks/**/*.md", "workers/**/*.md")
 COUNTED = ("where", "if", "what")
-MOST_WHERE = 2.6
-LEAST_IF = 3.0
+MAX_WHERE = 2.6
+MIN_IF = 3.0
 MODELS = ("workers", "search_spaces/knobs")
 # The word, the field's word for it, and the places in which it is the field's own or stored.
 ALWAYS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -107,8 +107,8 @@ ROW = re.compile(r"^ *[|#].*$", re.MULTILINE)
 WORD = re.compile(r"[A-Za-z]+(?:['’][A-Za-z]+)*")
 PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 END = re.compile(r"[.!?:](?=\s|$)|\n\s*\n|\n\s*(?:[-*]|\d+\.)\s")
-LEAST_SENTENCE = 3
-LEAST_MESSAGE = 3
+MIN_SENTENCE = 3
+MIN_MESSAGE = 3
 
 
 @dataclass
@@ -144,7 +144,7 @@ def prose(text: str) -> str:
 def sentences(text: str) -> list[int]:
     """The number of words in each sentence of a prose; tables and headings are none."""
     counts = (len(WORD.findall(part)) for part in END.split(ROW.sub("", text)))
-    return [count for count in counts if count >= LEAST_SENTENCE]
+    return [count for count in counts if count >= MIN_SENTENCE]
 
 
 def docstrings(tree: ast.Module) -> str:
@@ -159,7 +159,7 @@ def messages(tree: ast.Module) -> str:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
             continue
-        if id(node) not in owned and len(WORD.findall(node.value)) >= LEAST_MESSAGE:
+        if id(node) not in owned and len(WORD.findall(node.value)) >= MIN_MESSAGE:
             found.append(node.value)
     return "\n\n".join(found)
 
@@ -298,10 +298,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _problems(found: Tally) -> Iterator[str]:
-    if found.rate("where") > MOST_WHERE or found.rate("if") < LEAST_IF:
+    if found.rate("where") > MAX_WHERE or found.rate("if") < MIN_IF:
         yield (
-            f"Of 1,000 words {found.rate('where'):.1f} are 'where' (limit {MOST_WHERE}) "
-            f"and {found.rate('if'):.1f} are 'if' (at least {LEAST_IF:.0f}). "
+            f"Of 1,000 words {found.rate('where'):.1f} are 'where' (limit {MAX_WHERE}) "
+            f"and {found.rate('if'):.1f} are 'if' (at least {MIN_IF:.0f}). "
             "Write 'if' for a condition."
         )
     if found.private:

@@ -15,7 +15,7 @@ import automl
 from scripts import release
 
 CODE = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
-MOST_WORDS = 1500  # of a page, outside of its code
+MAX_WORDS = 1500  # of a page, outside of its code
 PHONE = 66  # characters of a row that a phone shows in one line, with its bars
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -86,7 +86,7 @@ def test_the_workflow_runs_the_same_script_on_the_tested_version() -> None:
 )
 def test_a_page_is_short_and_in_the_navigation(page: Any) -> None:
     words = len(CODE.sub("", page.read_text(encoding="utf-8")).split())
-    assert words <= MOST_WORDS
+    assert words <= MAX_WORDS
     assert f": {page.relative_to(ROOT / 'docs')}\n" in text_of("mkdocs.yml")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from workers.failures import MAX_MESSAGE
+
 from .action import Action, Argument, Operation
 from .arguments import JSON, MAX_NAME, STORE, SWEEP
 from .headings import AGENTS as HEADING
 
-MAX_MESSAGE: Final = 10_000  # characters
 MAX_WAIT: Final = 60.0  # seconds
 
 _TRIAL: Final = Argument("trial", int, "Its number.", metavar="TRIAL", min=0, required=True)

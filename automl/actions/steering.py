@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from automl.core.marks import MAX_NOTE
+
 from .action import DONE, Action, Argument, Operation
 from .arguments import BY, JSON, STORE, SWEEP, TIME, TRIAL, TRIALS
 from .headings import EVERY_DAY, STEER
 
-MAX_NOTE: Final = 4000  # characters
 LIMITS_OF_BUDGET: Final = (
     TRIALS,
     TIME,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from automl.suggesters.bayes.model.fit import GPFitter
     from automl.suggesters.bayes.model.log_gp import LogGP
 
-LEAST_TRIALS: Final = 6  # with a measured peak
+MIN_TRIALS: Final = 6  # with a measured peak
 # The surrogate is not sure of what needs ten times the highest peak so far. Five simulated sweeps
 # refused the same configurations without this rule, which spares most sweeps the fits.
 NEAR_LIMIT: Final = 0.1
@@ -46,7 +46,7 @@ class OwnMemory:
     @property
     def informed(self) -> bool:
         """Whether enough peaks are known to predict others."""
-        return self._affects and len(self._peaks) >= LEAST_TRIALS
+        return self._affects and len(self._peaks) >= MIN_TRIALS
 
     def at_least(self, params: Mapping[str, Any], limit: int) -> int | None:
         """Bytes that a configuration surely needs: the prediction less one standard deviation.

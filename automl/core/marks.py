@@ -6,6 +6,7 @@ from typing import Any, Final
 from .events import Command
 
 MARK: Final = "mark"  # the kind of such a command
+MAX_NOTE: Final = 4096  # characters of a note or a tag
 NO_MARKS: Final[Mapping[str, Any]] = {
     "star": False,
     "tags": [],

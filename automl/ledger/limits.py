@@ -9,12 +9,11 @@ from typing import Any, Final
 
 from automl.core import SweepEvent
 from automl.core.events import Command, Ended
-from automl.core.marks import MARK
+from automl.core.marks import MARK, MAX_NOTE
 from automl.errors import UsageError
 from workers.failures import MAX_MESSAGE, MAX_NAME, MAX_TRACEBACK, bounded
 from workers.protocol import Report
 
-MAX_NOTE: Final = 4096  # characters of a note or a tag
 MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an outcome
     "message": MAX_MESSAGE,
     "reason": MAX_MESSAGE,

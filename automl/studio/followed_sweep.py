@@ -26,7 +26,7 @@ FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
     "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
 )  # fmt: skip
-MOST_METRICS: Final = 60  # columns of the table
+MAX_METRICS: Final = 60  # columns of the table
 SPARK_POINTS: Final = 40
 GROWTH: Final = 1.02  # the warnings are made again at this factor of ended trials
 
@@ -94,7 +94,7 @@ class FollowedSweep:
         self._standings.take(trial, self.snapshot)
         self._changes[number : number + 1] = [self.version]
         new = [name for name in trial.metrics if name not in self._metrics]
-        self._metrics += new[: MOST_METRICS - len(self._metrics)]
+        self._metrics += new[: MAX_METRICS - len(self._metrics)]
         self._params += [name for name in trial.params if name not in self._params]
 
     def warn(self) -> bool:

@@ -19,7 +19,7 @@ from .followed_sweep import FollowedSweep
 EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
 MORE_SECONDS: Final = 0.02  # between two looks, for each who is connected
 LONGEST_SECONDS: Final = 0.7  # between two looks; what changes shows within a second
-MOST_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
+MAX_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
 LINES_SECONDS: Final = 0.2  # at most, of one look, for the lines of sweeps that nobody has opened
 
 
@@ -213,7 +213,7 @@ class Watcher:
     def _drop_some(self, kept: str) -> None:
         total = sum(view.num_trials for view in self._views.values())
         for name in list(self._views):
-            if total <= MOST_TRIALS or name == kept:
+            if total <= MAX_TRIALS or name == kept:
                 return
             view = self._views.pop(name)
             total -= view.num_trials

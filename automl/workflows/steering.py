@@ -28,7 +28,6 @@ from . import next_trials
 from .requests import request, whoami
 
 _PAUSE_SECONDS: Final = 0.05
-_MAX_TEXT: Final = 4096  # characters of a note or a tag
 
 
 @documented(ACTIONS["stop"])
@@ -178,9 +177,9 @@ def mark(
     for name, given in (("add_tags", add_tags), ("remove_tags", remove_tags)):
         tags = arguments.listed("a tag", given, str, "a word")
         if tags:
-            content[name] = [_short("a tag", tag) for tag in tags]
+            content[name] = [arguments.text("a tag", tag) for tag in tags]
     if note is not None:
-        content["note"] = _short("a note", note)
+        content["note"] = arguments.text("a note", note)
     if archived is not None:
         content["archived"] = arguments.flag("archived", archived)
         if trial is not None:
@@ -213,12 +212,6 @@ def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str
 def _done(ledger: Ledger, sweep: str, command: Command) -> str:
     """What happens, in words."""
     return str(request(ledger, sweep, command)["done"])
-
-
-def _short(name: str, text: str) -> str:
-    if len(text) > _MAX_TEXT:
-        raise UsageError(f"{name} has at most {_MAX_TEXT} characters, got {len(text)}")
-    return arguments.text(name, text)
 
 
 def _limit(space: Space, name: str, value: Any) -> Limit:

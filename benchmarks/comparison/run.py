@@ -45,7 +45,7 @@ TOOLS: Final = {  # the distribution and the name of each, and how many seeds
     "ax": ("ax-platform", "Ax", 3),
     "ray": ("ray", "Ray Tune", 10),
 }
-WORST_ERROR, MOST_DECADES, DECADES = 0.3, 4.0, 2.0  # the corner of the hypervolume of "forest"
+WORST_ERROR, MAX_DECADES, DECADES = 0.3, 4.0, 2.0  # the corner of the hypervolume of "forest"
 
 
 def child(pair: str, seeds: Sequence[int], trials: int) -> None:
@@ -111,10 +111,10 @@ def hypervolume(points: Iterable[tuple[float, float]]) -> float:
     import math
 
     lowest, volume = WORST_ERROR, 0.0
-    inside = [(max(math.log10(nodes), MOST_DECADES - DECADES), error) for error, nodes in points]
+    inside = [(max(math.log10(nodes), MAX_DECADES - DECADES), error) for error, nodes in points]
     for size, error in sorted(inside):
-        if size < MOST_DECADES and error < lowest:
-            volume += (lowest - error) * (MOST_DECADES - size)
+        if size < MAX_DECADES and error < lowest:
+            volume += (lowest - error) * (MAX_DECADES - size)
             lowest = error
     return volume / (WORST_ERROR * DECADES)
 

@@ -40,9 +40,9 @@ SPACE: Final = Space(
 )
 NUM_REPORTS: Final = 3
 ROWS: Final = rows_of.RESULTS / "scale.jsonl"
-MOST_MS: Final = {"random": 5.0, "bayes": 50.0}  # of a trial, ledger in memory
-MOST_GIB: Final = 4.0
-MOST_SLOPE: Final = 1.0
+MAX_MS: Final = {"random": 5.0, "bayes": 50.0}  # of a trial, ledger in memory
+MAX_GIB: Final = 4.0
+MAX_SLOPE: Final = 1.0
 KEYS: Final = ("trials", "workers", "suggester", "stopper", "store")
 QUICK: Final = (1000, 10_000)  # trials
 
@@ -141,7 +141,7 @@ def main() -> int:
     rows = list(rows_of.load(ROWS, *KEYS).values()) if given.table else _measure(given)
     if given.table:
         print("\n".join(map(json.dumps, rows)))
-    suggesters = list(MOST_MS) if given.table else [given.suggester]
+    suggesters = list(MAX_MS) if given.table else [given.suggester]
     return conclude(claims(rows, suggesters)) if given.check else 0
 
 
@@ -169,13 +169,13 @@ def claims(rows: list[rows_of.Row], suggesters: Sequence[str]) -> list[Claim]:
         mine = [row for row in rows if (row["suggester"], row["store"]) == (suggester, "memory")]
         slowest = max((row["ms_a_trial"] for row in mine), default=None)
         largest = max((row["GiB"] for row in mine), default=None)
-        limit = MOST_MS.get(suggester)
+        limit = MAX_MS.get(suggester)
         found.append(at_most(f"milliseconds of a trial with {suggester}", slowest, limit))
-        found.append(at_most(f"GiB with {suggester}", largest, MOST_GIB))
+        found.append(at_most(f"GiB with {suggester}", largest, MAX_GIB))
         if suggester == "random":
             slope = _slope(*_sizes(mine)) if len(mine) > 1 else None
             name = "slope of log seconds over log trials with random"
-            found.append(at_most(name, slope, MOST_SLOPE))
+            found.append(at_most(name, slope, MAX_SLOPE))
     return found
 
 

@@ -55,7 +55,7 @@ LIMITS: Final = {
     "server_megabytes": 400.0,
     "slower_percent": 5.0,
 }
-LEAST_FRAMES: Final = 50.0
+MIN_FRAMES: Final = 50.0
 SCROLL: Final = """async () => {
     const rows = document.querySelector(".rows");
     let frames = 0;
@@ -250,7 +250,7 @@ def claims(found: dict[str, Any]) -> list[Claim]:
     limits = [at_most(name, found.get(name), limit) for name, limit in LIMITS.items()]
     return [
         *limits,
-        at_least("frames_per_second", found.get("frames_per_second"), LEAST_FRAMES),
+        at_least("frames_per_second", found.get("frames_per_second"), MIN_FRAMES),
     ]
 
 

@@ -43,7 +43,7 @@ OPTUNA: Final = {
 }
 ELSEWHERE: Final = {"syne-ashabore": "syne", "syne-bohb": "syne", "smac-hyperband": "smac"}
 OURS: Final = "bayes+curve"
-LEAST_SHARE: Final = 0.09
+MIN_SHARE: Final = 0.09
 SEEDS: Final = 20
 KEYS: Final = ("table", "contestant", "seed")
 Rows = dict[tuple[Any, ...], store.Row]
@@ -165,7 +165,7 @@ def _beside_peers(ours: Any, peers: dict[str, Any], shares: dict[str, float]) ->
         name = f"regret after {part:g} of the budget, half of the best peer's"
         found.append(at_most(name, _at(ours, part), _at(peers[best], part) / 2, best))
     best = min(peers, key=lambda name: shares[name])
-    share = min(shares[best] / 2, LEAST_SHARE)
+    share = min(shares[best] / 2, MIN_SHARE)
     name = "share until the regret that random search has at its end"
     found.append(at_most(name, shares[OURS], share, best))
     best = min(peers, key=lambda name: peers[name][-1])

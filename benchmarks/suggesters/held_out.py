@@ -64,7 +64,7 @@ PEERS: Final = ("random", "tpe", "optuna-gp")
 RANDOM: Final = 60  # random configurations behind a scale
 SEARCHED: Final = 60  # and trials of TPE
 REEVALUATED: Final = 8  # of all known, and the best of each five random ones: may be the reference
-LEAST_SPREAD: Final = 0.01  # of a scale, in units of the loss
+MIN_SPREAD: Final = 0.01  # of a scale, in units of the loss
 SHARE: Final = 2.0  # most that one problem weighs, in equal shares
 
 
@@ -233,7 +233,7 @@ def regrets(row: Row, scale: Mapping[str, float], score: str = "score") -> list[
     """Regret after `AT` trials, in -1 to 2; below 0 the search beat the reference by luck."""
     prefix = {"score": "", "seen": "seen_"}[score]
     best, five = scale[f"{prefix}best"], scale[f"{prefix}five_random"]
-    spread = max(five - best, LEAST_SPREAD)
+    spread = max(five - best, MIN_SPREAD)
     return [float(np.clip((value - best) / spread, -1.0, 2.0)) for value in row[score]]
 
 

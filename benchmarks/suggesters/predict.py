@@ -6,8 +6,9 @@
 Histories are drawn without a suggester: random configurations, then mostly changes of good ones, as
 in a search. The surrogate predicts random configurations and others near the best. The log density
 is that of the observed loss in units of (median - best) of the history, averaged over the
-hyperparameter vectors, at least `LEAST`. Runs are paired: every variant sees the same histories.
-A density costs a hundredth of a search, so it selects what `ablate.py` then measures in searches.
+hyperparameter vectors, at least `MIN_LOG_DENSITY`. Runs are paired: every variant sees the same
+histories. A density costs a hundredth of a search, so it selects what `ablate.py` then measures in
+searches.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ MODEL_RULES: Final = (
 NUM_RANDOM: Final = 8  # first configurations of a history
 NUM_TESTED: Final = 60  # random configurations, and as many near the best
 GOOD: Final = 0.3  # share of the tested configurations that are the good ones
-LEAST: Final = -8.0  # log density of a surprise
+MIN_LOG_DENSITY: Final = -8.0  # log density of a surprise
 MEASURES: Final = ("log_density", "log_density_of_good", "rank_correlation")
 
 
@@ -186,7 +187,7 @@ def quality(
     density = (torch.logsumexp(each, 0) - math.log(len(each))).numpy()
     step = 1e-4 * transform.spread
     slope = (transform(losses + step) - transform(losses - step)) / 2e-4
-    density = np.maximum(density + np.log(np.maximum(slope, 1e-12)), LEAST)
+    density = np.maximum(density + np.log(np.maximum(slope, 1e-12)), MIN_LOG_DENSITY)
     good = losses <= np.quantile(losses, GOOD)
     ranks = np.argsort(np.argsort(np.stack([mean.mean(0).numpy(), losses]), 1), 1)
     return float(density.mean()), float(density[good].mean()), float(np.corrcoef(ranks)[0, 1])

@@ -39,7 +39,7 @@ PLACES = ("none", "folder", "s3")
 MEGABYTES = 16
 SAVES = 4
 UPDATES = 800  # between two of them: about a second
-MOST = 1.2  # times the training without artifacts
+MAX_RATIO = 1.2  # times the training without artifacts
 
 
 def training(context: Context, seconds: list[float]) -> dict[str, float]:
@@ -140,11 +140,11 @@ def table(rows: list[store.Row]) -> str:
 
 
 def claims(rows: list[store.Row]) -> list[Claim]:
-    """Uploads cost the training no more than `MOST`."""
+    """Uploads cost the training no more than `MAX_RATIO`."""
     found = {row["place"]: row["ratio"] for row in rows}
     missing = [place for place in PLACES if place not in found]
     name = "training with uploads to {}, against none"
-    limits = [at_most(name.format(place), found.get(place), MOST) for place in PLACES[1:]]
+    limits = [at_most(name.format(place), found.get(place), MAX_RATIO) for place in PLACES[1:]]
     return [complete("every place", missing), *limits]
 
 

@@ -29,9 +29,9 @@ from benchmarks.training.forked import elsewhere, run_gang, warm
 
 ROWS = store.RESULTS / "memory.jsonl"
 SMALLEST = 200e6
-LEAST_WITHIN = 0.9
-LEAST_CORRELATION = 0.95
-MOST_SHARE = 0.6
+MIN_WITHIN = 0.9
+MIN_CORRELATION = 0.95
+MAX_SHARE = 0.6
 # Without `compact_memory` the resident set also holds blocks that the C library keeps.
 COMMON: dict[str, Any] = {"max_updates": 2, "optimizer": "adam", "compact_memory": True}
 BASE: dict[str, dict[str, Any]] = {
@@ -209,14 +209,14 @@ def claims(rows: list[Row], asked: list[tuple[str, dict[str, Any]]]) -> list[Cla
     note = f"{near} of {len(counted)}"
     found = [
         complete("every configuration without failure", missing),
-        at_least("share of estimates within 20%, above 200 MB", within, LEAST_WITHIN, note),
-        at_least("rank correlation, above 200 MB", correlation, LEAST_CORRELATION),
+        at_least("share of estimates within 20%, above 200 MB", within, MIN_WITHIN, note),
+        at_least("rank correlation, above 200 MB", correlation, MIN_CORRELATION),
     ]
     sharded = [row for row in sound if row["params"].get("parallelism") in ("fsdp", "tensor")]
     if any("parallelism" in params for _, params in asked):
         shares = [part for row in sharded if (part := share(row, sound)) is not None]
         name = "largest state with fsdp and tensor, share of that of single"
-        found.append(at_most(name, max(shares, default=None), MOST_SHARE, f"{len(shares)} rows"))
+        found.append(at_most(name, max(shares, default=None), MAX_SHARE, f"{len(shares)} rows"))
     return found
 
 

@@ -35,7 +35,7 @@ SPACE: Final = Space(
 )
 PATTERNS: Final = {"loss": r"val_loss (\S+)", "step": r"epoch (\d+)"}
 FORMS: Final = ("workload", "function", "command")
-MOST_TRIALS: Final = 1000
+MAX_TRIALS: Final = 1000
 
 
 class SmallNetworkWorkload(Workload):
@@ -83,7 +83,7 @@ def run_sweep(form: str, stopper: str, seed: int, epochs: int) -> list[float]:
         space=SPACE,
         goals=parse_goals("minimize loss"),
         workload="small_network" if form == "workload" else None,
-        budget=Budget(trials=MOST_TRIALS),
+        budget=Budget(trials=MAX_TRIALS),
         stopper=stopper,
         workers=1,
         seed=seed,

@@ -35,7 +35,7 @@ KILLS = {"controllers": 500, "workers": 180, "nodes": 20}
 QUICK_KILLS = {"controllers": 2 * len(POINTS), "workers": 4, "nodes": 4}
 FIELDS = ("acknowledged", "lost", "doubled", "sweeps", "ended")
 RESUMED_TRIALS = 10_000
-MOST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 Totals = Mapping[str, Mapping[str, Any]]
 
 
@@ -84,7 +84,7 @@ def claims(found: Totals, kills: Mapping[str, int], kinds: Iterable[str]) -> lis
     for kind in kinds:
         total = found.get(kind, {})
         if kind == "resume":
-            made.append(at_most("seconds to resume", total.get("seconds"), MOST_SECONDS))
+            made.append(at_most("seconds to resume", total.get("seconds"), MAX_SECONDS))
             continue
         done = total["kills"].total() if total else None
         made.append(at_least(f"{kind} killed", done, kills[kind]))

@@ -35,7 +35,7 @@ _TOKEN_ADVICE: Final = (
     "~/.ray/auth_token. "
 )
 REAP_SECONDS: Final = 10.0
-MOST_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
+MAX_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
     _LOOPBACK: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -150,7 +150,7 @@ def own_folder() -> Iterator[str]:
 def _short_folder() -> str:
     """The folder for temporary files, or /tmp if Ray's sockets would have too long a path there."""
     usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    return usual if len(os.fsencode(usual)) <= MOST_BYTES else "/tmp"
+    return usual if len(os.fsencode(usual)) <= MAX_BYTES else "/tmp"
 
 
 def _connect(address: str) -> None:

@@ -11,7 +11,7 @@ from objectives import make_spec
 
 import automl
 from automl.control.memory_guard import MemoryGuard
-from automl.control.own_memory import LEAST_TRIALS, OwnMemory
+from automl.control.own_memory import MIN_TRIALS, OwnMemory
 from automl.core.resources import Resources
 from automl.core.trial import Trial, TrialState
 from search_spaces import Choice, Float, Int, Space
@@ -54,7 +54,7 @@ def test_nothing_is_predicted_from_few_trials_or_far_below_the_limit() -> None:
     largest = {"width": 4096, "depth": 8, "lr": 0.01, "optimizer": "adam"}
     params = SPACE.sample(np.random.default_rng(0), 40)
     small = sorted(params, key=needed)[:20]
-    for number, one in enumerate(small[: LEAST_TRIALS - 1]):
+    for number, one in enumerate(small[: MIN_TRIALS - 1]):
         own.observe(ended(number, one, needed(one)))
     assert own.at_least(largest, 1) is None, "too few"
     for number, one in enumerate(small):
@@ -68,7 +68,7 @@ def test_nothing_is_predicted_from_few_trials_or_far_below_the_limit() -> None:
 def test_a_space_without_memory_has_no_surrogate() -> None:
     space = Space(Float("lr", 0.1, 1.0, affects={"quality"}))
     own = OwnMemory(make_spec(space=space))
-    for number in range(LEAST_TRIALS):
+    for number in range(MIN_TRIALS):
         own.observe(ended(number, {"lr": 0.1 + 0.1 * number}, 1e9))
     assert own.at_least({"lr": 0.2}, 1) is None
 

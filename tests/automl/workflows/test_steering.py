@@ -196,7 +196,7 @@ def test_marks_are_kept_with_who_and_when(ledger: Ledger) -> None:
     assert len(ledger.commands("test")) == 4
     with pytest.raises(UsageError, match="there is no trial 1: there are 1"):
         steering.mark(ledger, "test", 1, star=True)
-    with pytest.raises(UsageError, match="a note has at most 4096 characters, got 5000"):
+    with pytest.raises(UsageError, match="a note or a tag has at most 4,096 characters, got 5,000"):
         steering.mark(ledger, "test", 0, note="x" * 5000)
 
 
