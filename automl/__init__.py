@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
         globals()[name] = version("automl")  # as in pyproject.toml when it was installed
         return globals()[name]
     if name not in _LAZY:
-        from search_spaces.hints import MODULE, hint
+        from search_spaces.other_tools import MODULE, hint
 
         missing = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(f"{missing}{hint(MODULE, name)}", name=name)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
-from search_spaces.hints import hinted
+from search_spaces.other_tools import hinted
 from search_spaces.validation import plain_params, show
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from search_spaces.hints import RESULT, no_attribute
+from search_spaces.other_tools import RESULT, no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
-from search_spaces.hints import hinted
+from search_spaces.other_tools import hinted
 from workers.protocol import Metric
 
 from .control.beginning import read_spec

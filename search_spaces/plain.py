@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
-from .hints import SPACE, hint
+from .other_tools import SPACE, hint
 from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show

@@ -6,7 +6,7 @@ from typing import NoReturn
 import numpy as np
 
 from .definition import Config, SpaceDefinition
-from .hints import SPACE, no_attribute
+from .other_tools import SPACE, no_attribute
 from .parameters import Params, Value
 from .sampling import Sampler, connected_parts, neighbours, repaired
 

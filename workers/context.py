@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure
-from search_spaces.hints import TRIAL, no_attribute
+from search_spaces.other_tools import TRIAL, no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup

@@ -10,7 +10,7 @@ import pytest
 
 import automl
 from automl.result import Result
-from search_spaces import Space, SpaceError, hints
+from search_spaces import Space, SpaceError, other_tools
 from workers.context import Context
 from workers.protocol import Assignment
 
@@ -53,7 +53,11 @@ def test_keys_of_a_range_of_another_library() -> None:
 
 
 def test_no_word_of_ours_is_in_the_tables() -> None:
-    assert not hints.CALL.keys() & inspect.signature(automl.sweep).parameters.keys()
-    for table, kind in ((hints.TRIAL, Context), (hints.RESULT, Result), (hints.SPACE, Space)):
+    assert not other_tools.CALL.keys() & inspect.signature(automl.sweep).parameters.keys()
+    for table, kind in (
+        (other_tools.TRIAL, Context),
+        (other_tools.RESULT, Result),
+        (other_tools.SPACE, Space),
+    ):
         assert not [name for name in table if hasattr(kind, name)]
-    assert not hints.MODULE.keys() & set(automl.__all__)
+    assert not other_tools.MODULE.keys() & set(automl.__all__)
