@@ -19,6 +19,8 @@ LARGEST: Final[Mapping[str, float]] = {
 class WrongReturn(TrialFailure):
     """An objective has returned what can be no result: every trial will."""
 
+    shown_traceback = ""  # the message says it all; the frames are ours
+
 
 def number_of(value: Any) -> float:
     """A number, or an array or tensor of one element, as a float.
@@ -91,7 +93,7 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
             return numbers_of(named)
     except TrialFailure as error:
         if isinstance(result, Mapping):
-            raise WrongReturn(error.kind, error.message) from error
+            raise WrongReturn(error.kind, error.message) from None
     raise WrongReturn(
         "missing_metric", f"the objective returned {described(result)}. {what_to_return(goals)}"
     )
