@@ -157,9 +157,17 @@ def last_place(connection: Connection, sweep: Sweep) -> Place:
 
 
 def rows_after(connection: Connection, sweep: Sweep, place: Place) -> Iterator[Row]:
-    """The rows of a log after a place, verified."""
+    """The rows of a log after a place, verified.
+
+    Raises:
+        DamageError: a row has another sum, or is missing; a damaged page may hide all after it.
+    """
     found = connection.execute(_AFTER, {"sweep": sweep.id, "number": place.number})
-    return verified(map(Row._make, found), place, sweep.name)
+    for row in verified(map(Row._make, found), place, sweep.name):
+        place = row.place
+        yield row
+    if last_place(connection, sweep) != place:
+        raise DamageError(f"the last records of sweep {sweep.name!r} are missing")
 
 
 def records_after(

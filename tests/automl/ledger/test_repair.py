@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -109,6 +109,30 @@ def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
     kept = Ledger.open(store, readonly=True).trials("test")
     assert len(kept) == 7, "the newest backup has two more than the file"
     assert check(store) == []
+
+
+def test_a_damaged_page_that_ends_a_scan_early_is_no_end_of_the_log(store: Path) -> None:
+    """SQLite compares a key of garbage, and takes the rest of the sweep for another's."""
+    file = store / FILE_NAME
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        query = "SELECT number FROM records WHERE sweep = 1 AND number > 0 ORDER BY number"
+        (count,) = connection.execute("SELECT count(*) FROM records").fetchone()
+    data = file.read_bytes()
+    leaves = [at for at in range(4096, len(data), 4096) if data[at] == 10]  # of an index
+    pointers = [at + 8 + i for at in leaves for i in range(2 * data[at + 4])]
+    hidden = 0
+    for bit in (place * 8 + i for place in pointers for i in range(8)):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(damaged)
+        with closing(sqlite3.connect(file)) as connection, suppress(sqlite3.DatabaseError):
+            rows = [number for (number,) in connection.execute(query)]
+            if len(rows) < count and rows == list(range(1, len(rows) + 1)):
+                hidden += 1
+                with pytest.raises(StoreError, match="automl repair"):
+                    Ledger.open(store, readonly=True).trials("test")
+    assert hidden, "no bit hides the end of the log"
 
 
 def test_a_damaged_schema_is_replaced(store: Path) -> None:
