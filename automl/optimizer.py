@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
 from search_spaces.other_tools import hinted
@@ -24,6 +24,7 @@ from .control.writer import SweepWriter
 from .core import (
     Constraint,
     Goal,
+    Snapshot,
     SweepSpec,
     Trial,
     TrialState,
@@ -37,6 +38,9 @@ from .ledger.database import IN_MEMORY
 from .report import progress
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
+
+if TYPE_CHECKING:
+    from .report.recommendation import Recommendation
 
 
 class Optimizer:
@@ -130,6 +134,14 @@ class Optimizer:
         """The best trial so far by the first goal, or None."""
         found = best(self._writer.trials, self._spec.goals, self._spec.constraints)
         return None if found is None else self._valued([found])[0]
+
+    @property
+    def recommended(self) -> Recommendation | None:
+        """The configuration of which a model of all trials expects most; see `Result`."""
+        from .report.recommendation import recommended
+        from .report.record import Record
+
+        return recommended(Record.of(Snapshot.of(self._writer.state, "running", 0.0)))
 
     @property
     def pareto(self) -> list[Trial]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from search_spaces.other_tools import RESULT, no_attribute
 
@@ -15,6 +15,8 @@ from .errors import AutomlError, UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from .report.recommendation import Recommendation
 
 
 class Result:
@@ -60,8 +62,8 @@ class Result:
         return ranking.valued([best], self.snapshot.goals, self.snapshot.constraints)[0]
 
     @property
-    def expected_best(self) -> Trial:
-        """The trial whose expected result in another run is the best, by a model of all trials.
+    def recommended(self) -> Recommendation:
+        """The tried configuration of which a model of all trials expects most, by the first goal.
 
         `best` was selected for its score, in which it may have had luck. Both are the same if the
         model does not predict trials that it has not seen.
@@ -69,9 +71,10 @@ class Result:
         Raises:
             AutomlError: no trial has succeeded.
         """
-        best = self.best
-        found = import_module("automl.report.conclusion").expected_best(self._record())
-        return best if found is None else self.trials[found.number]
+        found = import_module("automl.report.recommendation").recommended(self._record())
+        if found is None:
+            raise AutomlError(self._why_no_best())
+        return cast("Recommendation", found)
 
     @property
     def pareto(self) -> list[Trial]:

@@ -89,7 +89,11 @@ LOOKING: Final = (
         """Show the best configuration beside the default one.
 
         A goal compares the best report of a trial, or its last value if it ends in "at the end"
-        (`value` in the JSON). `metrics` are those of its last report and of what it returned.""",
+        (`value` in the JSON). `metrics` are those of its last report and of what it returned.
+
+        If a model of all trials expects more of another configuration, it is named first.
+        `recommended` in the JSON is that configuration, its expected value and an interval that
+        holds it with 90% probability.""",
         ("automl best nmt", "automl best nmt --json | jq .params"),
         (SWEEP_OR_NEWEST, STORE, JSON),
         "automl.cli.looking.best",

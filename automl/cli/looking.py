@@ -107,6 +107,8 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one."""
     from automl.report.confirmations import read
+    from automl.report.recommendation import recommended
+    from automl.report.record import Record
 
     snapshot = ledger.snapshot(sweep, condensed=True)
     confirmation = read(ledger, snapshot)
@@ -116,12 +118,17 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
             raise AutomlError(f"{message}\nThe sweep still runs.")
         say(f"{message}\nSee automl trials {sweep}", err=True)
         return NO_SUCCESS
+    advice = recommended(Record.of(snapshot))
+    assert advice is not None, "there is a successful trial"
     if as_json:
         confirmed = {"confirmation": confirmation.to_dict()} if confirmation else {}
-        emit(_best_object(snapshot, snapshot.best) | confirmed)
+        found = _best_object(snapshot, snapshot.best) | {"recommended": advice.to_dict()}
+        emit(found | confirmed)
         return None
     from automl.report.summary import comparison, pareto_table
 
+    if snapshot.best.number not in advice.trials:
+        draw(f"recommended: {advice}\n  {advice.why(snapshot)}\n")
     draw(comparison(snapshot, ledger.spec(sweep).known_space))
     if len(snapshot.goals) > 1:
         draw(pareto_table(snapshot))

@@ -8,7 +8,7 @@ from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight
-from .metric_models import MetricModel, fit_goal
+from .recommendation import expected_best
 from .record import Record
 
 
@@ -25,55 +25,20 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
             f"The result of another run of trial {best.number} cannot be predicted. "
             f"To train it again: automl confirm {record.snapshot.sweep}"
         )
-    low, middle, high = (text.number(value) for value in predicted(record, insight.model, best))
+
+    def run_of(trial: Trial) -> list[str]:
+        quantiles = insight.model.another_run(record.space.encode([trial.params]))
+        return [text.number(value) for value in quantiles]
+
+    low, middle, high = run_of(best)
     found = (
         f"The model of all trials predicts {middle} for another run of trial {best.number}; "
         f"with 90% probability it is between {low} and {high}."
     )
     other = expected_best(record, insight.model)
-    if other is None or other.number == best.number:
+    if other.number == best.number:
         return found
-    middle = text.number(predicted(record, insight.model, other)[1])
-    return f"{found} It expects more of trial {other.number}: {middle}."
-
-
-def expected_best(record: Record, model: MetricModel | None = None) -> Trial | None:
-    """The trial whose expected result in another run is the best.
-
-    A trial that was selected for its score had luck as well; the mean of a Gaussian process at the
-    tried configurations weighs all of them (Frazier, "A tutorial on Bayesian optimization", 2018,
-    section 4.1).
-
-    Args:
-        model: of the first goal's metric; fitted if None.
-
-    Returns:
-        None if there is no model, or the fitted one is not believable.
-    """
-    if model is None:
-        from automl.suggesters.bayes.model.calibration import calibrate
-
-        model = fit_goal(record)
-        if model is None or not calibrate(model.metric, model.ensemble).believable:
-            return None
-    scored = {trial.number for trial, _ in record.scored()}
-    means = model.ensemble.mean(model.ensemble.features).tolist()
-    known = [
-        (mean, trial.number, trial)
-        for mean, trial in zip(means, model.trials, strict=True)
-        if trial.number in scored
-    ]
-    return min(known, key=lambda item: item[:2])[2] if known else None
-
-
-def predicted(record: Record, model: MetricModel, trial: Trial) -> tuple[float, float, float]:
-    """The 5%, 50% and 95% quantiles of the metric in another run of a trial, with its noise."""
-    worst = float(model.ensemble.y.max())  # the transform is not valid beyond it
-    draws = model.another_run(record.space.encode([trial.params]), 200, 0, worst)
-    low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95])
-    if min(model.observed) >= 0:  # an error or a time is never negative
-        low, middle = max(low, 0.0), max(middle, 0.0)
-    return float(low), float(middle), float(high)
+    return f"{found} It expects more of trial {other.number}: {run_of(other)[1]}."
 
 
 def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:

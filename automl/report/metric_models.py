@@ -18,11 +18,14 @@ from .plotting import escape
 from .record import Record
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from automl.suggesters.bayes.model.features import FeatureEncoder
     from automl.suggesters.bayes.model.gp import Ensemble
     from automl.suggesters.bayes.model.transforms import Transform
 
 MAX_VALUE: Final = 1e150  # the square of a greater value overflows
+NUM_DRAWS: Final = 200  # of each member of the ensemble
 MIN_TRIALS: Final = 6  # with a value of the metric, for a model of it
 Values = Sequence[tuple[Trial, float | None]]
 
@@ -54,20 +57,30 @@ class MetricModel:
         raw = self.sign * self.transform.inverse(transformed)
         return np.asarray(np.exp(np.clip(raw, -700, 700)) if self.log else raw, dtype=np.float64)
 
-    def another_run(
-        self, unit: NDArray[np.float64], num_draws: int, seed: int, worst: float = math.inf
-    ) -> NDArray[np.float64]:
-        """Draws of the metric in another run of a configuration (`1 x d`), with its noise.
+    def another_run(self, unit: NDArray[np.float64]) -> tuple[float, float, float]:
+        """The 5%, 50% and 95% quantiles of the metric in another run of a configuration, `1 x d`.
 
-        Args:
-            num_draws: of each member of the ensemble.
-            worst: draws of the transformed loss are at most that.
+        They hold the noise of a run.
         """
+        return self._quantiles(unit, self.ensemble.hyper.noise)
+
+    def expected(self, unit: NDArray[np.float64]) -> tuple[float, float, float]:
+        """The 5%, 50% and 95% quantiles of the metric's mean over runs of a configuration."""
+        return self._quantiles(unit, 0.0)
+
+    def _quantiles(
+        self, unit: NDArray[np.float64], noise: Tensor | float
+    ) -> tuple[float, float, float]:
+        """Quantiles of the metric if runs have this noise variance, for each ensemble member."""
         mean, variance = self.ensemble.predict(self.encoder(unit))
-        deviation = (variance[:, 0] + self.ensemble.hyper.noise).sqrt().numpy()
-        noise = np.random.default_rng(seed).standard_normal((num_draws, len(deviation)))
-        draws = np.minimum(mean[:, 0].numpy() + deviation * noise, worst)
-        return self.values(draws.reshape(-1))
+        deviation = (variance[:, 0] + noise).sqrt().numpy()
+        draws = np.random.default_rng(0).standard_normal((NUM_DRAWS, len(deviation)))
+        worst = float(self.ensemble.y.max())  # the transform is not valid beyond it
+        losses = np.minimum(mean[:, 0].numpy() + deviation * draws, worst)
+        low, middle, high = np.quantile(self.values(losses.reshape(-1)), [0.05, 0.5, 0.95])
+        if min(self.observed) >= 0:  # an error or a time is never negative
+            low, middle = max(low, 0.0), max(middle, 0.0)
+        return float(low), float(middle), float(high)
 
     @property
     def title(self) -> dict[str, Any]:
@@ -120,11 +133,6 @@ def _first(record: Record, metrics: Iterable[Metric]) -> MetricModel | None:
 def _fit(
     record: Record, metric: str, aspects: frozenset[str], values: Values, *, maximize: bool
 ) -> MetricModel | None:
-    from automl.suggesters.bayes.model.aspects import parameters
-    from automl.suggesters.bayes.model.fit import GPFitter
-    from automl.suggesters.bayes.model.transforms import Transform
-    from automl.suggesters.bayes.suggester import one_thread
-
     space, aspect = record.space, _main_aspect(aspects)
     sign = -1.0 if maximize else 1.0
     known = [
@@ -137,6 +145,11 @@ def _fit(
     ]
     if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
         return None
+    from automl.suggesters.bayes.model.aspects import parameters
+    from automl.suggesters.bayes.model.fit import GPFitter
+    from automl.suggesters.bayes.model.transforms import Transform
+    from automl.suggesters.bayes.suggester import one_thread
+
     log = aspect != "quality" and all(value > 0 for _, value in known)
     losses = np.array([sign * (math.log(value) if log else value) for _, value in known])
     transform = Transform.fit(losses)

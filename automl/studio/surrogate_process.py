@@ -14,10 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from automl.core import Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report import conclusion
 from automl.report.effects import Insight, insights_of
 from automl.report.record import Record
 from automl.report.success import SuccessModel
@@ -82,10 +80,9 @@ def _predict(fitted: _Fitted, params: Mapping[str, Any]) -> dict[str, Any]:
     chosen = space.complete(params)
     if not space.legal(chosen):
         raise UsageError("this configuration breaks a rule of the space")
-    trial = Trial(0, chosen)
-    metrics = []
+    metrics, unit = [], space.encode([chosen])
     for insight in fitted.insights:
-        low, middle, high = conclusion.predicted(fitted.record, insight.model, trial)
+        low, middle, high = insight.model.another_run(unit)
         found = {"metric": insight.model.metric, "low": low, "middle": middle, "high": high}
         metrics.append(found | {"doubt": insight.doubt})
     failures = fitted.success.of_kinds(chosen) if fitted.success else {}

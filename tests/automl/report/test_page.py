@@ -19,7 +19,7 @@ from automl import config
 from automl.cli import cli
 from automl.core.standings import INFEASIBLE, Standings
 from automl.ledger import Ledger
-from automl.report.conclusion import certainty, predicted
+from automl.report.conclusion import certainty
 from automl.report.effects import insights_of
 from automl.report.figures import ORDER, draw
 from automl.report.page import render, save
@@ -197,7 +197,9 @@ def test_no_prediction_is_worse_than_the_worst_trial(tmp_path: Path) -> None:
     best = record.snapshot.best
     assert best is not None
     worst = max(value for _, value in record.scored())
-    assert predicted(record, insights[0].model, best)[2] <= worst * (1 + 1e-6)
+    assert insights[0].model.another_run(record.space.encode([best.params]))[2] <= worst * (
+        1 + 1e-6
+    )
 
 
 def test_on_a_phone_the_answer_comes_first_then_the_figure_then_the_contents(

@@ -1,0 +1,116 @@
+"""What a sweep recommends: the configuration of which a model of all trials expects most.
+
+The best observed value of many noisy trials was selected for its score, in which it had luck; the
+posterior mean at the tried configurations weighs all of them (Frazier, "A tutorial on Bayesian
+optimization", 2018, section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from automl.core import Snapshot, Trial
+from automl.core.text import number
+from workers.protocol import Params
+
+from .metric_models import MetricModel, fit_goal
+from .record import Record
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The tried configuration that is expected to be best, and what is known of it.
+
+    Args:
+        params: of the configuration.
+        mean: the expected value of the first goal, over runs of it.
+        interval: low and high end of the values between which `mean` is with 90% probability; None
+            if no model of the trials is to be believed. Then `mean` is that of its own runs, and
+            the configuration is the one with the best value.
+        runs: how many trials had these parameters and a value; they are not all of one seed.
+        trials: their numbers.
+    """
+
+    params: Params
+    mean: float
+    interval: tuple[float, float] | None
+    runs: int
+    trials: tuple[int, ...]
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """The JSON object of `automl best --json`."""
+        return asdict(self)
+
+    def why(self, snapshot: Snapshot) -> str:
+        """Why it is not the best single trial."""
+        best = snapshot.best
+        assert best is not None, "there is a recommendation"
+        value = number(snapshot.value(best) or 0.0)
+        return (
+            f"trial {best.number} has the best value, {value}, but a model of all trials expects "
+            "less of another run of it"
+        )
+
+    def __str__(self) -> str:
+        trials = ", ".join(map(str, self.trials))
+        named = f"trial {trials}" if self.runs == 1 else f"trials {trials}"
+        if self.interval is None:
+            return f"{named}: {number(self.mean)}"
+        low, high = map(number, self.interval)
+        return f"{named}: {number(self.mean)} expected, with 90% probability {low} to {high}"
+
+
+def recommended(record: Record) -> Recommendation | None:
+    """What the sweep recommends by its first goal; None if no trial has succeeded."""
+    best = record.snapshot.best
+    if best is None:
+        return None
+    model = believed(record)
+    trial = best if model is None else expected_best(record, model)
+    key = record.space.key(trial.params)
+    same = [
+        (t.number, value)
+        for t, value in record.scored()
+        if record.space.legal(t.params) and record.space.key(t.params) == key
+    ]
+    if model is None:
+        mean, interval = float(np.mean([value for _, value in same])), None
+    else:
+        low, mean, high = model.expected(record.space.encode([trial.params]))
+        interval = (low, high)
+    trials = tuple(sorted(number for number, _ in same))
+    return Recommendation(dict(trial.params), mean, interval, len(trials), trials)
+
+
+def believed(record: Record) -> MetricModel | None:
+    """The model of the first goal if it predicts trials that it has not seen; else None."""
+    model = fit_goal(record)
+    if model is None:
+        return None
+    from automl.suggesters.bayes.model.calibration import calibrate
+
+    return model if calibrate(model.metric, model.ensemble).believable else None
+
+
+def expected_best(record: Record, model: MetricModel) -> Trial:
+    """The trial whose expected result in another run is the best.
+
+    It is the best single run, too, if the two differ less than people are shown.
+    """
+    best = record.snapshot.best
+    assert best is not None, "a model needs successful trials"
+    scored = {trial.number for trial, _ in record.scored()}
+    means = model.ensemble.mean(model.ensemble.features).tolist()
+    known = [
+        (mean, trial.number, trial)
+        for mean, trial in zip(means, model.trials, strict=True)
+        if trial.number in scored
+    ]
+    found = min(known, key=lambda item: item[:2])[2] if known else best
+    unit = record.space.encode([best.params, found.params])
+    both = {number(model.expected(unit[i : i + 1])[1]) for i in range(2)}
+    return found if len(both) > 1 else best
