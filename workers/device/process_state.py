@@ -199,6 +199,12 @@ _HOOKS: Final = (
     ("torch.nn.modules.module", "_global_"),
     ("torch.optim.optimizer", "_global_optimizer"),
 )
+# Loaded with the first compilation, maybe by the trial itself: compared with torch's own values.
+_COMPILER_CONFIGS: Final = (
+    "torch._dynamo.config",
+    "torch._functorch.config",
+    "torch._inductor.config",
+)
 
 
 def _torch_settings(torch: Any) -> dict[str, _Setting]:
@@ -229,6 +235,8 @@ def _torch_settings(torch: Any) -> dict[str, _Setting]:
                 partial(torch._C._get_fp32_precision_getter, *key),
                 partial(torch._C._set_fp32_precision_setter, *key),
             )
+    for path in _COMPILER_CONFIGS:
+        found[path] = _Setting(partial(_config_changes, path), partial(_write_config, path))
     for path, prefix in _HOOKS:
         module = sys.modules[path]
         for name, hooks in vars(module).items():
@@ -240,6 +248,28 @@ def _torch_settings(torch: Any) -> dict[str, _Setting]:
 def _device_setter(torch: Any) -> Callable[[Any], None]:
     """Sets the default device; for the CPU none, as at the start."""
     return lambda device: torch.set_default_device(None if device.type == "cpu" else device)
+
+
+def _config_changes(path: str) -> dict[str, Any]:
+    """The values of a configuration that are not those with which torch starts, by name."""
+    if (config := sys.modules.get(path)) is None or not hasattr(config, "_config"):
+        return {}  # not loaded, or the import of it has just begun
+    values = config.get_config_copy()
+    return {k: v for k, v in values.items() if k in config._config and v != _initial(config, k)}
+
+
+def _initial(config: Any, name: str) -> Any:
+    """The value with which torch starts: of the environment, else the declared one."""
+    unset = sys.modules["torch.utils._config_module"]._UNSET_SENTINEL
+    entry = config._config[name]
+    given = (entry.env_value_force, entry.env_value_default, entry.default)
+    return next(value for value in given if value is not unset)
+
+
+def _write_config(path: str, before: dict[str, Any]) -> None:
+    config: Any = sys.modules[path]
+    for name in _config_changes(path).keys() | before.keys():
+        setattr(config, name, before[name] if name in before else _initial(config, name))
 
 
 def _replace(hooks: dict[Any, Any], before: dict[Any, Any]) -> None:

@@ -22,6 +22,7 @@ TRIED: tuple[dict[str, Any], ...] = (
     {"chunked_loss": True},
     {"deterministic": True},
     {"compile": "default", "compile_scope": "layers"},
+    {"compile": "default", "activation_memory_budget": 0.5},
     {"compile": "max-autotune"},
     {"compile": "cudagraphs"},
 )

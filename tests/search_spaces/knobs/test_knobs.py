@@ -61,6 +61,7 @@ def test_all_knobs_make_one_space() -> None:
         "cudnn_autotune",
     }
     same |= {
+        "activation_memory_budget",
         "attention_backend",
         "bucket_megabytes",
         "checkpoint_every",

@@ -17,6 +17,7 @@ from workers.workload import Trainable
 from workers.workloads import WORKLOADS
 
 NAMED = (
+    "activation_memory_budget",
     "attention_backend",
     "checkpoint_every",
     "compile_scope",

@@ -142,5 +142,26 @@ def test_torch_may_be_imported_by_the_trial():
     assert done.returncode == 0, done.stderr
 
 
+def test_a_setting_of_the_compiler_is_put_back_even_if_the_trial_loads_the_compiler():
+    code = (
+        "import torch, sys\nfrom workers.device.process_state import ProcessState\n"
+        "state = ProcessState()\nassert 'torch._dynamo' not in sys.modules\n"
+        "with state.importing():\n    import torch._dynamo.config, torch._inductor.config\n"
+        "assert ProcessState().put_back() == state.put_back() == ([], [])\n"
+        "torch._dynamo.config.recompile_limit = 3\n"
+        "torch._functorch.config.activation_memory_budget = 0.5\n"
+        "torch._inductor.config.triton.cudagraphs = True\n"
+        "names = ['_dynamo', '_functorch', '_inductor']\n"
+        "assert state.put_back() == ([f'torch.{name}.config' for name in names], [])\n"
+        "assert torch._dynamo.config.recompile_limit == 8\n"
+        "assert torch._functorch.config.activation_memory_budget == 1.0\n"
+        "assert torch._inductor.config.triton.cudagraphs is False\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_in_which_nothing_changed_is_the_same():
     assert ProcessState().put_back() == ([], [])
