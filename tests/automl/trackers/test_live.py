@@ -154,7 +154,7 @@ def test_no_trial_waits_for_a_tracker(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
-    assert TRACKERS.names() == ["mlflow", "opentelemetry", "tensorboard", "wandb"]
+    assert TRACKERS.names() == ["mlflow", "tensorboard", "wandb"]
     assert check_trackers(["mlflow", "mlflow"]) == ("mlflow",)
     with pytest.raises(UsageError, match="unknown tracker 'mflow': did you mean 'mlflow'"):
         sweep(tmp_path, "mflow")

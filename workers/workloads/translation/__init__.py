@@ -4,7 +4,7 @@ The built-in corpus: `builtin`, `builtin_words`. Other corpora: `data`, `shards`
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
 `dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `search_batches`, `inference`,
 `inference_layers`, `decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained
-models: `translator`, `export_programs`, `ct2`. The command line: `cli`.
+models: `translator`, `ct2`. The command line: `cli`.
 """
 
 from __future__ import annotations

@@ -58,10 +58,8 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
     save(vocabulary, target / VOCABULARY)
     (target / _ARCHITECTURE).write_text(json.dumps(asdict(workload.architecture), indent=1) + "\n")
     Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
-    from .export_programs import write
-
+    Translator.load(target)  # raises if the files do not fit together
     return {
-        **write(Translator.load(target).model, target),
         SHORTLIST: "likely target entries of each source entry, for `translate --shortlist`",
         _WEIGHTS: "the weights, with separate query, key and value",
         VOCABULARY: "the subword vocabulary (sentencepiece)",

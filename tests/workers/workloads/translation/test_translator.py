@@ -13,10 +13,10 @@ from safetensors.torch import save_file
 from search_spaces.errors import DataError, UsageError
 from workers.__main__ import main
 from workers.workloads.translation import attention_layouts
-from workers.workloads.translation.beam_search import SearchOptions, translate
+from workers.workloads.translation.beam_search import SearchOptions
 from workers.workloads.translation.shortlist import Shortlist
 from workers.workloads.translation.translator import Translator
-from workers.workloads.translation.vocabulary import BOS, EOS, save
+from workers.workloads.translation.vocabulary import save
 
 
 @pytest.fixture
@@ -101,37 +101,6 @@ def test_a_shortlist_of_another_vocabulary_is_refused(listed, capsys):
     (listed / "shortlist.safetensors").unlink()
     assert main(["translation", "translate", "--model", str(listed), "--shortlist", "3"]) == 2
     assert "has no shortlist" in capsys.readouterr().err
-
-
-def test_encoder_and_decoder_step_in_onnxruntime(build, corpus, vocabulary, tmp_path):
-    """Greedy translations by the two ONNX files alone are the model's."""
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
-    from workers.workloads.translation import export_programs
-
-    model = build(tied="none", kernel="fused", layout="interleaved")
-    with torch.no_grad():
-        model.projection.weight.normal_(std=0.6, generator=torch.Generator().manual_seed(0))
-    written = export_programs.write(model, tmp_path)
-    assert set(written) == {
-        f"{name}.{end}" for name in ("encoder", "decoder_step") for end in ("pt2", "onnx")
-    }
-    encoder, step = (
-        export_programs.OnnxSession(tmp_path / f"{name}.onnx")
-        for name in ("encoder", "decoder_step")
-    )
-    for ids in vocabulary.encode(corpus.sources[:3]):
-        source = torch.tensor([[*ids, EOS]])
-        memory, past = encoder(source), [torch.zeros(2, 1, 4, 0, 8)] * 2
-        found, token = [], BOS
-        for _ in range(10):
-            logits, *past = step(torch.tensor([token]), source, memory, *past)
-            token = int(logits[0, EOS:].argmax()) + EOS
-            found.append(token)
-        (expected,) = translate(
-            model, [source[0].tolist()], SearchOptions(max_ratio=0.0, max_extra=10)
-        )
-        assert found[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("damage", ["weights", "vocabulary", "architecture", "none"])
