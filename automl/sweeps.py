@@ -29,6 +29,7 @@ from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, starting
+from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ def sweep(
                 ledger,
                 DISPATCHERS.get(dispatcher),
                 start,
-                on_change=on_change,
+                on_change=_watched(dispatcher, spec, on_change),
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
@@ -302,8 +303,15 @@ def run(
             ledger,
             DISPATCHERS.get(dispatcher),
             start,
-            on_change=watch,
+            on_change=_watched(dispatcher, spec, watch),
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
         )
+
+
+def _watched(
+    dispatcher: str, spec: SweepSpec, on_change: Callable[[Snapshot], None] | None
+) -> Callable[[Snapshot], None] | None:
+    """What is called with the sweep as it changes; on Ray, its metrics are exported too."""
+    return with_ray_metrics(spec.name, on_change) if dispatcher == "ray" else on_change

@@ -1,7 +1,7 @@
-"""The metrics of a sweep for Prometheus; docs/grafana.json draws them."""
+"""The metrics of a sweep, for whatever system collects them; docs/grafana.json draws them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final, Protocol
 
 from automl.core import Activity, Snapshot, TrialState, text
 from automl.core.standings import INFEASIBLE, Standings
@@ -10,25 +10,15 @@ from workers.protocol import Report
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TRIAL_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
-# The kinds of metrics, as Prometheus names them, and the method that updates one.
+# The kinds of metrics, as Prometheus and Ray both name them, and the method that updates one.
 UPDATES: Final[Mapping[str, str]] = {"Gauge": "set", "Counter": "inc", "Histogram": "observe"}
 
 # Takes a value, and the metric's labels by name.
 Update = Callable[..., None]
 
 
-class PrometheusMeter:
-    """Makes metrics of prometheus_client in a registry of their own.
-
-    Args:
-        sweep: its name, which is a label of every metric.
-    """
-
-    def __init__(self, sweep: str) -> None:
-        from prometheus_client import CollectorRegistry
-
-        self._sweep = sweep
-        self.registry = CollectorRegistry()
+class Meter(Protocol):
+    """Makes metrics in a system that collects them."""
 
     def make(
         self, kind: str, name: str, description: str, *labels: str, bounds: tuple[float, ...] = ()
@@ -36,23 +26,10 @@ class PrometheusMeter:
         """A metric.
 
         Args:
-            kind: one of `UPDATES`; the name of a counter gets `_total`.
+            kind: one of `UPDATES`; the system adds `_total` to the name of a counter.
             labels: names beside `sweep`.
             bounds: of the buckets of a histogram.
         """
-        import prometheus_client
-
-        options: dict[str, Any] = {"buckets": bounds} if bounds else {}
-        made = getattr(prometheus_client, kind)(
-            f"automl_{name}", description, ("sweep", *labels), registry=self.registry, **options
-        )
-        if bounds:
-            made.labels(sweep=self._sweep)  # from now on it is there, so a rate sees the first
-
-        def update(value: float, **given: str) -> None:
-            getattr(made.labels(sweep=self._sweep, **given), UPDATES[kind])(value)
-
-        return update
 
 
 class SweepMetrics:
@@ -64,7 +41,7 @@ class SweepMetrics:
         meter: makes the metrics.
     """
 
-    def __init__(self, meter: PrometheusMeter) -> None:
+    def __init__(self, meter: Meter) -> None:
         make = meter.make
         self._trials = make("Gauge", "trials", "Trials by state.", "state")
         self._failed = make("Gauge", "failed_trials", "Failed trials by kind of failure.", "kind")

@@ -8,10 +8,42 @@ from typing import Any, Final
 from automl.core import Snapshot
 from automl.errors import UsageError
 
-from .metrics import PrometheusMeter, SweepMetrics
+from .metrics import UPDATES, SweepMetrics, Update
 
 LOOPBACK: Final = "127.0.0.1"
 _ADDRESS: Final = re.compile(r"(?:(?P<host>[^:\s]+|\[[^\]\s]+\]):)?(?P<port>\d{1,5})")
+
+
+class PrometheusMeter:
+    """Makes metrics of prometheus_client in a registry of their own.
+
+    Args:
+        sweep: its name, which is a label of every metric.
+    """
+
+    def __init__(self, sweep: str) -> None:
+        from prometheus_client import CollectorRegistry
+
+        self._sweep = sweep
+        self.registry = CollectorRegistry()
+
+    def make(
+        self, kind: str, name: str, description: str, *labels: str, bounds: tuple[float, ...] = ()
+    ) -> Update:
+        """A metric."""
+        import prometheus_client
+
+        options: dict[str, Any] = {"buckets": bounds} if bounds else {}
+        made = getattr(prometheus_client, kind)(
+            f"automl_{name}", description, ("sweep", *labels), registry=self.registry, **options
+        )
+        if bounds:
+            made.labels(sweep=self._sweep)  # from now on it is there, so a rate sees the first
+
+        def update(value: float, **given: str) -> None:
+            getattr(made.labels(sweep=self._sweep, **given), UPDATES[kind])(value)
+
+        return update
 
 
 def read_address(text: str) -> tuple[str, int]:

@@ -209,7 +209,7 @@ def test_other_sites_and_other_methods_do_nothing(unchanged: Client, name: str) 
         ("toy/enqueue", {"params": {"lr": "fast"}}, 400, "lr must be a number"),
         ("toy/enqueue", {"params": {"lr": {"a": 1}}}, 400, "params.lr: "),
         ("toy/mark", {"add_tags": ["two words"]}, 400, "add_tags.0: "),
-        ("toy/mark", {"note": "x" * 5000}, 400, "note: string should have at most 4000"),
+        ("toy/mark", {"note": "x" * 5000}, 400, "note: string should have at most 4096"),
         ("toy/trials/99/mark", {"star": True}, 400, "there is no trial 99: there are 8"),
         ("toy/trials/99/stop", {}, 400, "there is no trial 99: there are 8"),
         ("toy/trials/0/stop", {}, 409, "trial 0 is completed already"),

@@ -1,4 +1,4 @@
-"""Metrics of a sweep as Prometheus reads them, and the board."""
+"""Metrics of a sweep as Prometheus reads them, from the controller and from Ray, and the board."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import json
 import re
 import subprocess
 import sys
+import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import prometheus_server
 import pytest
+import ray
 from sweep_snapshots import DONE, FIRST, LATER, snapshot
 
 from automl.core import Ended, Trial, TrialState
+from automl.dispatch.ray.session import environment
 from automl.errors import UsageError
+from automl.telemetry.metrics import SweepMetrics
 from automl.telemetry.prometheus import metrics_server, read_address
+from automl.telemetry.ray_meter import RayMeter
 from workers.protocol import Ending, Outcome
 
 BOARD = json.loads((Path(__file__).parents[3] / "docs" / "grafana.json").read_text())
@@ -29,7 +35,35 @@ def fetched(port: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
+def ray_page() -> Iterator[str]:
+    """What the metrics agent of a node tells Prometheus, once it tells of a sweep."""
+    with environment():
+        ray.init(
+            address="local",
+            num_cpus=1,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+            _system_config={"metrics_report_interval_ms": 500},
+        )
+        try:
+            metrics = SweepMetrics(RayMeter("toy"))
+            metrics(FIRST)
+            metrics(LATER)
+            deadline, text = time.monotonic() + 60, ""
+            while time.monotonic() < deadline and "automl_trial_seconds" not in text:
+                time.sleep(0.3)
+                try:
+                    text = fetched(ray.nodes()[0]["MetricsExportPort"])
+                except OSError:
+                    continue
+            yield text
+        finally:
+            ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def own_page() -> str:
     """What the controller itself tells Prometheus."""
     with metrics_server("toy", "0") as export:
         export(FIRST)
@@ -37,9 +71,15 @@ def page() -> str:
         return fetched(export.port)  # type: ignore[attr-defined]
 
 
+@pytest.fixture(params=["ray_page", "own_page"])
+def page(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
 def value(page: str, name: str, **labels: str) -> float:
     for line in page.splitlines():
-        if re.match(rf"automl_{name}{{", line) and all(
+        if re.match(rf"(ray_)?automl_{name}{{", line) and all(
             f'{k}="{v}"' in line for k, v in labels.items()
         ):
             return float(line.rpartition(" ")[2])
@@ -65,7 +105,7 @@ def test_prometheus_gets_what_the_sweep_says(page: str) -> None:
 
 def test_the_board_draws_metrics_that_exist(page: str) -> None:
     drawn = {name for expression in EXPRESSIONS for name in re.findall(r"automl_\w+", expression)}
-    told = set(re.findall(r"^(automl_\w+)", page, re.MULTILINE))
+    told = set(re.findall(r"^(?:ray_)?(automl_\w+)", page, re.MULTILINE))
     assert drawn - told == set()
     assert len(drawn) >= 10
 
