@@ -35,5 +35,8 @@ class CommunicationKnob(Knob):
     on_request = (BUCKET_MEGABYTES, REDUCTION)
     conditions = {
         "bucket_megabytes": {"parallelism": ("ddp",)},
-        "reduction_precision": {"parallelism": ("fsdp",), "precision": ("bf16", "fp16")},
+        "reduction_precision": {
+            "parallelism": ("fsdp", "hsdp"),
+            "precision": ("bf16", "fp16"),
+        },
     }

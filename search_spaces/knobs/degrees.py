@@ -11,6 +11,14 @@ TENSOR_DEGREE = Option(
     ordered=True,
     affects=COMPUTES_THE_SAME,
 )
+SHARD_DEGREE = Option(
+    "shard_degree",
+    "ranks that share the parameters of one replica, under hsdp",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
 PIPELINE_DEGREE = Option(
     "pipeline_degree",
     "stages of one replica, under data_pipeline",
@@ -22,22 +30,24 @@ PIPELINE_DEGREE = Option(
 
 
 class DegreesKnob(Knob):
-    """`tensor_degree` of data_tensor and `pipeline_degree` of data_pipeline; they divide the ranks.
+    """Degrees of data_tensor, hsdp and data_pipeline; each divides the number of ranks.
 
-    The heads are divisible by the first, and there are as many layers as the second.
+    The heads are divisible by `tensor_degree`, and there are `pipeline_degree` layers or more.
     """
 
     name = "degrees"
-    summary = "ranks of one replica under data_tensor and data_pipeline"
-    options = (TENSOR_DEGREE, PIPELINE_DEGREE)
-    on_request = (TENSOR_DEGREE, PIPELINE_DEGREE)
+    summary = "ranks of one replica under data_tensor, hsdp and data_pipeline"
+    options = (TENSOR_DEGREE, SHARD_DEGREE, PIPELINE_DEGREE)
+    on_request = options
     conditions = {
         "tensor_degree": {"parallelism": ("data_tensor",)},
+        "shard_degree": {"parallelism": ("hsdp",)},
         "pipeline_degree": {"parallelism": ("data_pipeline",)},
     }
     across = (
         "parallelism != 'data_tensor' or ranks % tensor_degree == 0",
         "parallelism != 'data_tensor' or num_heads % tensor_degree == 0",
+        "parallelism != 'hsdp' or ranks % shard_degree == 0",
         "parallelism != 'data_pipeline' or ranks % pipeline_degree == 0",
         "parallelism != 'data_pipeline' or num_layers >= pipeline_degree",
     )

@@ -27,7 +27,7 @@ class OffloadKnob(Knob):
     summary = "fsdp with its shards in main memory"
     options = (CPU_OFFLOAD,)
     on_request = (CPU_OFFLOAD,)
-    conditions = {"cpu_offload": {"parallelism": ("fsdp",)}}
+    conditions = {"cpu_offload": {"parallelism": ("fsdp", "hsdp")}}
 
     def lacks(self, option: Option, hardware: Hardware) -> Mapping[Value, str]:
         """See `Knob.lacks`."""

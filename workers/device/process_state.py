@@ -82,7 +82,7 @@ class ProcessState:
             gc.collect()  # executors end their threads when they are freed
         until = time.monotonic() + THREAD_SECONDS
         for thread in self._new_threads():
-            thread.join(max(0.0, until - time.monotonic()))
+            _join(thread, until)
         return [f"thread {thread.name!r}" for thread in self._new_threads()]
 
     def _new_threads(self) -> list[threading.Thread]:
@@ -99,6 +99,14 @@ def _is_of_library(thread: threading.Thread) -> bool:
     modules = {type(thread).__module__, getattr(function, "__module__", None) or ""}
     packages = {name.partition(".")[0] for name in modules}
     return isinstance(thread, threading._DummyThread) or bool(packages & set(_LIBRARIES))
+
+
+def _join(thread: threading.Thread, until: float) -> None:
+    """Wait for the end of a thread, at most until this time of the monotonic clock."""
+    while (left := until - time.monotonic()) > 0 and thread in threading.enumerate():
+        with suppress(RuntimeError):  # another thread is about to start it
+            thread.join(left)
+        time.sleep(0.001)
 
 
 def _waits(thread: threading.Thread) -> bool:

@@ -71,6 +71,7 @@ def test_all_knobs_make_one_space() -> None:
         "deterministic",
         "optimizer_sharding",
         "pipeline_degree",
+        "shard_degree",
         "tensor_degree",
     }
     result = {

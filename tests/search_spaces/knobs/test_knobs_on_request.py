@@ -22,6 +22,7 @@ NAMED = (
     "checkpoint_every",
     "compile_scope",
     "deterministic",
+    "shard_degree",
     "tensor_degree",
     "pipeline_degree",
     "bucket_megabytes",
@@ -55,7 +56,8 @@ def test_a_library_that_the_gpu_lacks_is_left_out() -> None:
 def test_shards_in_main_memory_need_a_gpu() -> None:
     assert resolve("offload").parameters == []
     assert str(resolve("offload").dropped[0]).startswith("cpu_offload True: trials run in main")
-    assert by_name(resolve("offload", NEW))["cpu_offload"].when == {"parallelism": ("fsdp",)}
+    found = by_name(resolve("offload", NEW))["cpu_offload"]
+    assert found.when == {"parallelism": ("fsdp", "hsdp")}
 
 
 def test_modes_that_record_graphs_need_a_gpu() -> None:

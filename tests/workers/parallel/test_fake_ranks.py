@@ -7,6 +7,7 @@ tests/workers/parallel/test_strategies.py trains these on real ranks.
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import pytest
 import torch
@@ -27,8 +28,9 @@ RANKS = (2, 8, 64) if "AUTOML_TEST_ALL" in os.environ else (2, 8)
 SIZES = {"width": 128, "vocabulary": 256, "num_heads": 64, "rows": 64, "num_layers": 1}
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-@pytest.mark.parametrize("name", ["fsdp", "tensor"])
+@pytest.mark.parametrize(
+    ("name", "ranks"), [*product(("fsdp", "tensor"), RANKS), *product(["hsdp"], RANKS[1:])]
+)
 def test_the_last_rank_holds_its_part(tmp_path, monkeypatch, name, ranks):
     monkeypatch.setattr(fsdp, "from_rank_0", lambda whole: whole)  # nobody sends weights
     values = {"parallelism": name, "optimizer_implementation": "foreach"}
@@ -60,7 +62,7 @@ def test_the_last_rank_holds_its_part(tmp_path, monkeypatch, name, ranks):
         gathered = {n: strategy.gather(p.detach(), n).shape for n, p in parameters.items()}
     finally:
         disconnect()
-    assert rows == (64 // ranks if name == "fsdp" else 64)
+    assert rows == (64 if name == "tensor" else 64 // ranks)
     assert gathered == shapes
-    assert held == pytest.approx(whole / ranks, rel=0.1)
+    assert held == pytest.approx(whole / (2 if name == "hsdp" else ranks), rel=0.1)
     assert moments == 2 * held

@@ -11,14 +11,16 @@ from search_spaces.errors import UsageError
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
+from workers.parallel.strategies import fsdp
 from workers.ranks.process_group import connect, disconnect
 from workers.training.setup import build_model
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("strategy", ["data_tensor", "tensor"])
-def test_a_worker_takes_another_rank_of_the_same_mesh(tmp_path, strategy):
+@pytest.mark.parametrize("strategy", ["data_tensor", "hsdp", "tensor"])
+def test_a_worker_takes_another_rank_of_the_same_mesh(tmp_path, monkeypatch, strategy):
+    monkeypatch.setattr(fsdp, "from_rank_0", lambda whole: whole)  # nobody sends weights
     kind = STRATEGIES.get(strategy)
     values = {"parallelism": strategy}
     for turn, rank in enumerate((0, 2, 1)):

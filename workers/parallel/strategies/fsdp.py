@@ -1,7 +1,7 @@
 """Fully sharded data parallelism: parameters, gradients and optimizer state in equal parts."""
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import nn
@@ -41,6 +41,7 @@ class FSDP(ModuleStrategy):
     )
     options = (RESHARD_AFTER_FORWARD,)
     axis = "shard"
+    mesh_axes: ClassVar[tuple[str, ...]] = ("shard",)  # replicas first, if there are any
 
     @property
     def build_device(self) -> torch.device:
@@ -49,7 +50,7 @@ class FSDP(ModuleStrategy):
 
     def wrap(self, model: nn.Module) -> None:
         """Shard each layer, then the rest of the model."""
-        mesh = self.mesh.device_mesh(self.device)["shard"]
+        mesh = self.mesh.device_mesh(self.device)[self.mesh_axes]
         half = HALF.get(PRECISION.value(self.values))
         full = torch.float32 if half else None
         settings: dict[str, Any] = {
