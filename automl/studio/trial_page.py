@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
@@ -134,6 +135,7 @@ def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
         return [
             {"path": "/".join((*inner.parts[depth:], name)), "bytes": facts.st_size}
             for inner, name, facts in islice(folder.walk(), MAX_FILES)
+            if stat.S_ISREG(facts.st_mode)
         ]
     except (OSError, StoreError):  # it changes while it is read, or holds a link
         return []

@@ -180,7 +180,7 @@ class Gang:
         return passed
 
     def lose(
-        self, rank: int, message: str, *, failure: str = "crashed", killed: bool = True
+        self, rank: int, message: str, *, failure: str = "crashed", by_sigkill: bool = True
     ) -> list[Event]:
         """A worker is dead.
 
@@ -188,11 +188,11 @@ class Gang:
             rank: of the worker.
             message: how it died.
             failure: the kind of failure.
-            killed: whether this machine's kernel may have killed it, for memory.
+            by_sigkill: whether this machine's kernel may have killed it, for memory.
         """
         if not self.is_running(rank):
             return []
-        if failure == "crashed" and killed and oom_kills() > self._oom_kills:
+        if failure == "crashed" and by_sigkill and oom_kills() > self._oom_kills:
             failure = "out_of_memory"
             message = f"the machine ran out of memory and its kernel killed the worker: {message}"
         if len(self._workers) > 1:

@@ -5,7 +5,6 @@ copy: workers of one machine map the same file.
 """
 
 import functools
-import importlib.util
 import io
 import mmap
 import os
@@ -31,6 +30,7 @@ _SHARED: Final = "AUTOML_SCRIPT"  # the file, for processes that a trial starts
 _MAIN: Final = "workers.runtime.script_main"
 LARGE: Final = 1 << 20  # bytes of a tensor
 MAX_DEPTH: Final = 6  # of the search for a variable that cannot be pickled
+_NAMED: Final = (type, FunctionType, ModuleType, functools._lru_cache_wrapper)
 
 
 @dataclass(frozen=True)
@@ -51,18 +51,14 @@ class Sent:
 def write_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
     """Write an objective to a file, for `read_objective`.
 
-    If workers cannot import its module by name, the whole module is pickled with it.
+    What comes from a module that workers cannot import by name is pickled by value.
 
     Raises:
         UsageError: the objective holds an object that cannot be pickled, such as an open file.
     """
-    module = sys.modules.get(getattr(objective, "__module__", None) or "")
-    by_value = module is not None and not _importable(module)
-    if by_value:
-        cloudpickle.register_pickle_by_value(module)
     arrays: list[pickle.PickleBuffer] = []
+    pickler = _Pickler(file, protocol=5, buffer_callback=arrays.append)
     try:
-        pickler = _Pickler(file, protocol=5, buffer_callback=arrays.append)
         pickler.dump(Script.of_this_process(objective))
         pickler.dump(objective)
         pickler.dump(pickler.names)
@@ -70,8 +66,7 @@ def write_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
         cause = _cause(objective, error)
         raise UsageError(f"the objective cannot be sent to workers: {cause}") from None
     finally:
-        if by_value:
-            cloudpickle.unregister_pickle_by_value(module)
+        pickler.forget()
     index = []
     for array in arrays:
         content = array.raw()
@@ -151,7 +146,7 @@ def _property(function: Callable[[Any], Any], name: str) -> Any:
 
 
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-    """Takes cached functions and properties of a script too.
+    """Takes cached functions and properties of a script too, and modules without a name to import.
 
     Attributes:
         names: classes and functions of `__main__` that were pickled.
@@ -167,9 +162,18 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.names: dict[str, Any] = {}
+        self._modules: dict[str, bool] = {}  # by name: is it pickled by value?
+
+    def forget(self) -> None:
+        """Let modules be pickled by name again, after the last `dump`."""
+        for name in [name for name, by_value in self._modules.items() if by_value]:
+            cloudpickle.unregister_pickle_by_value(sys.modules[name])
+        self._modules.clear()
 
     def reducer_override(self, obj: Any) -> Any:
-        """As cloudpickle does, and note the name."""
+        """As cloudpickle does, and note the name and the module."""
+        if isinstance(obj, _NAMED):
+            self._note(obj.__name__ if isinstance(obj, ModuleType) else obj.__module__)
         if isinstance(obj, type | FunctionType) and obj.__module__ == "__main__":
             name = obj.__qualname__
             if getattr(sys.modules["__main__"], name, None) is obj:
@@ -177,6 +181,14 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         if (array := _array_of(obj)) is not None:
             return sys.modules["torch"].from_numpy, (array,)
         return super().reducer_override(obj)
+
+    def _note(self, name: str) -> None:
+        if name in self._modules:
+            return
+        registered = name in cloudpickle.list_registry_pickle_by_value()  # by the user
+        self._modules[name] = not registered and not _importable(name)
+        if self._modules[name]:
+            cloudpickle.register_pickle_by_value(sys.modules[name])
 
 
 def _array_of(value: Any) -> Any:
@@ -204,11 +216,14 @@ def _cause(objective: Any, error: Exception) -> str:
 
 def _unpicklable(value: Any, place: str, depth: int) -> Iterator[tuple[str, Any]]:
     """The parts of a value that cannot be pickled themselves, with the variables they are in."""
+    pickler = _Pickler(_Nowhere(), protocol=5, buffer_callback=lambda array: None)
     try:
-        _Pickler(_Nowhere(), protocol=5, buffer_callback=lambda array: None).dump(value)
+        pickler.dump(value)
         return
     except Exception:
         parts = _parts(value, place) if depth else {}
+    finally:
+        pickler.forget()
     inner = (one for name, part in parts.items() for one in _unpicklable(part, name, depth - 1))
     first = next(inner, None)
     yield first if first is not None else (place, value)
@@ -253,17 +268,20 @@ class _Nowhere(io.RawIOBase):
         return len(data)
 
 
-def _importable(module: ModuleType) -> bool:
-    """Whether another process finds the same file under the module's name."""
-    if module.__name__ == "__main__":
-        return True  # cloudpickle always pickles it by value
-    file = getattr(module, "__file__", None)
-    try:
-        loaded = sys.modules.pop(module.__name__)
-        try:
-            spec = importlib.util.find_spec(module.__name__)
-        finally:
-            sys.modules[module.__name__] = loaded
-    except (ImportError, ValueError):
+def _importable(name: str) -> bool:
+    """Whether another process with this `sys.path` finds the same file under a module's name."""
+    module = sys.modules.get(name)
+    if module is None or name == "__main__" or getattr(module, "__name__", None) != name:
+        return True  # cloudpickle always takes `__main__` by value; of others, pickle is right
+    parent = name.rpartition(".")[0]
+    if parent and not _importable(parent):
         return False
-    return spec is not None and spec.origin == file
+    file = getattr(module, "__file__", None)
+    if parent and file is None:
+        return True  # made by its package: a folder, or a part of a C extension
+    # Without `importlib.util.find_spec`, which must not see the module in `sys.modules`: another
+    # thread may be importing it.
+    path = getattr(sys.modules.get(parent), "__path__", None)
+    specs = (finder.find_spec(name, path) for finder in sys.meta_path)
+    spec = next((spec for spec in specs if spec is not None), None)
+    return spec is not None and (spec.origin == file or not spec.has_location)

@@ -148,7 +148,7 @@ class WorkerProcess:
         return message
 
     @property
-    def killed(self) -> bool:
+    def by_sigkill(self) -> bool:
         """Whether it is dead by SIGKILL, as if the kernel had killed it for memory."""
         return self._process.returncode == -signal.SIGKILL
 
@@ -260,9 +260,9 @@ def _events(
     gang: Gang, rank: int, message: Ready | News | None, worker: WorkerProcess
 ) -> list[Event]:
     if message is None:
-        death, killed = worker.death(), worker.killed
+        death, by_sigkill = worker.death(), worker.by_sigkill
         worker.kill()  # the processes that it has started may still run
-        return gang.lose(rank, death, killed=killed)
+        return gang.lose(rank, death, by_sigkill=by_sigkill)
     if isinstance(message, News):
         return gang.receive(rank, message.events, message.heartbeat)
     if message.broken:

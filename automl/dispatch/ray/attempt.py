@@ -58,7 +58,7 @@ class RayAttempt:
         except ray.exceptions.RayError as error:
             failure, message = _explain(error)
             here = self._workers[rank].node == ray.get_runtime_context().get_node_id()
-            return self.gang.lose(rank, message, failure=failure, killed=here)
+            return self.gang.lose(rank, message, failure=failure, by_sigkill=here)
         if ref != self._mail.get(rank):
             return []  # the rank has ended; its outcome comes by mail, after its last report
         events = self.gang.receive(rank, *value)

@@ -41,7 +41,9 @@ def panel(record: Record) -> Panel:
         "axis to select lines."
     )
     if left_out:
-        caption += f" {left_out} failed or unfinished trials without a value are not shown."
+        caption += (
+            f" {left_out} trials without a value (failed, infeasible or unfinished) are not shown."
+        )
     if len(scored) > MAX_LINES:
         half = MAX_LINES // 2
         rest = np.random.default_rng(0).permutation(len(scored) - half)[:half] + half

@@ -264,6 +264,30 @@ def test_a_log_grows_while_it_is_looked_at(chromium: Any, store: str, client: Cl
                 page.wait_for_selector(".log:has-text('of rank 1')")
 
 
+def test_the_log_of_a_finished_trial_stays_if_the_page_is_told_anew_meanwhile(
+    chromium: Any, store: str, client: Client
+) -> None:
+    logs = Ledger.open(store).files("toy") / "trials" / "1" / "logs"
+    logs.make()
+    with logs.open("attempt-1-rank-0.log", "w") as rank:
+        rank.write("all of it\n")
+    with opened(chromium, client, "/") as page:
+        held: list[Any] = []
+        told: list[Any] = []
+        trial = client.server.origin + "/api/sweeps/toy/trials/1"
+        page.route("**/log?*", lambda route: held.append(route))
+        page.on("response", lambda found: told.append(found) if found.url == trial else None)
+        go(page, client, "/sweeps/toy/trials/1")
+        for _ in range(1000):  # it asks again when it begins to listen
+            if held and len(told) > 1:
+                break
+            page.wait_for_timeout(20)
+        held[0].continue_()
+        page.wait_for_selector(".log:has-text('all of it')")
+        assert not page.is_visible("#log-which"), "there is one rank"
+        assert page.locator(".files li").all_inner_texts() == []
+
+
 def test_every_state_is_shown(chromium: Any, tmp_path: Path) -> None:
     Ledger.open(tmp_path, create=True).close()
     with serving(str(tmp_path)) as client, opened(chromium, client, "/") as page:

@@ -70,6 +70,87 @@ def test_cached_functions_of_a_script_go_with_its_objective(tmp_path: Path) -> N
     assert loaded.stdout.split() == [b"42", b"0", b"1"]
 
 
+HELPER = """
+import functools
+from beside import ONE
+
+class Held:
+    value = ONE
+
+@functools.cache
+def helper():
+    return Held().value + 1
+
+def run(trial):
+    return helper()
+"""
+UNIMPORTABLE = """
+import sys
+sys.path.insert(0, "away")
+{get}
+sys.path.remove("away")
+import beside, cloudpickle
+from workers.runtime.pickling import pickle_objective
+
+held = tool.Held()
+def objective(trial):
+    return [tool.helper(), held.value, beside.ONE]
+
+sys.stdout.buffer.write(pickle_objective({objective}))
+assert not cloudpickle.list_registry_pickle_by_value()
+"""
+LOAD_IT = """
+import sys
+from workers.runtime.pickling import read_objective
+print(read_objective(sys.stdin.buffer.read()).objective(None))
+print([name for name in sys.modules if name in ("tool", "beside")])
+"""
+
+
+@pytest.mark.parametrize(
+    "get",
+    [
+        "import tool",
+        "import importlib.util as u; spec = u.spec_from_file_location('tool', 'away/tool.py'); "
+        "tool = u.module_from_spec(spec); sys.modules['tool'] = tool; "
+        "spec.loader.exec_module(tool)",
+        "import types; tool = types.ModuleType('tool'); sys.modules['tool'] = tool; "
+        "exec(open('away/tool.py').read(), vars(tool))",
+    ],
+    ids=["folder no longer in sys.path", "loaded from a file", "made from text"],
+)
+def test_modules_that_workers_cannot_import_go_with_the_objective(tmp_path: Path, get: str) -> None:
+    (tmp_path / "away").mkdir()
+    (tmp_path / "away" / "tool.py").write_text(HELPER)
+    (tmp_path / "beside.py").write_text("ONE = 1")
+    environment = {"PYTHONPATH": str(ROOT)}
+
+    def loaded(objective: str) -> list[str]:
+        script = UNIMPORTABLE.format(get=get, objective=objective)
+        (tmp_path / "script.py").write_text(script)
+        made = subprocess.run(
+            [sys.executable, "script.py"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return (
+            subprocess.run(
+                [sys.executable, "-c", LOAD_IT],
+                input=made.stdout,
+                env=environment,
+                stdout=subprocess.PIPE,
+                check=True,
+            )
+            .stdout.decode()
+            .splitlines()
+        )
+
+    assert loaded("objective") == ["[2, 1, 1]", "['beside']"]
+    assert loaded("tool.run") == ["2", "[]"]
+
+
 @pytest.mark.parametrize("make", [np.arange, torch.arange])
 def test_a_large_array_is_written_without_a_copy(tmp_path: Path, make: Callable[..., Any]) -> None:
     array = make(8_000_000)  # 64 MB

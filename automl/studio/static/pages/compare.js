@@ -3,7 +3,7 @@ import { get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
 import { h, hidden, section } from "../dom.js";
-import { count, duration, metric, number } from "../format.js";
+import { count, duration, durationMark, metric, number } from "../format.js";
 import { choice, empty, pill } from "../parts.js";
 import { robust } from "../scales.js";
 import { TrialsTable } from "../trials_table.js";
@@ -55,7 +55,7 @@ async function compareSweeps(frame, names) {
     const all = series.flatMap((one) => one.points);
     chart.set({
       label: `Best ${goal.metric} so far of ${series.length} sweeps`,
-      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [0, Math.max(...all.map(([at]) => at), 1)], format: x === "trials" ? number : duration },
+      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [0, Math.max(...all.map(([at]) => at), 1)], format: x === "trials" ? number : durationMark },
       y: { range: robust(all.map(([, value]) => value), goal.maximize ? -1 : 1), format: (value) => metric(goal.metric, value) },
       series,
       tip: ([at, value, row], one) => [one.name, `${goal.metric} ${metric(goal.metric, value)}`, `trial ${row[0]}`],
@@ -94,7 +94,7 @@ async function compareTrials(frame, chosen) {
       }).filter(Boolean);
       const points = series.flatMap((each) => each.points);
       const goal = sweeps[names[0]].goals.find((each) => each.metric === one);
-      chart.set({ label: `${one} of ${series.length} trials`, x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...points.map(([at]) => at)), Math.max(...points.map(([at]) => at))], format: x === "steps" ? number : duration },
+      chart.set({ label: `${one} of ${series.length} trials`, x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...points.map(([at]) => at)), Math.max(...points.map(([at]) => at))], format: x === "steps" ? number : durationMark },
         y: { range: robust(points.map(([, value]) => value), goal?.maximize ? -1 : 1), format: (value) => metric(one, value) }, series, tip: ([at, value], each) => [each.name, `${one} ${metric(one, value)}`] });
     }
   }

@@ -69,7 +69,7 @@ export function logView(sweep, trial) {
       chooser.hidden = text.hidden = true;
       return;
     }
-    chooser.hidden = false;
+    chooser.hidden = found.length < 2;
     if (changed) {
       const before = which.value;
       logs = found;

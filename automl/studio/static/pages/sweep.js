@@ -4,7 +4,7 @@ import { get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
 import { h, hidden, section, show } from "../dom.js";
-import { change, count, date, duration, metric, number, words } from "../format.js";
+import { change, count, date, duration, durationMark, metric, number, words } from "../format.js";
 import { STATES, choice, empty, facts, pill, progress, shell, spark, sweepNav } from "../parts.js";
 import { robust } from "../scales.js";
 import { TrialsTable } from "../trials_table.js";
@@ -54,7 +54,7 @@ export async function sweepPage(frame, name) {
     progressed.hidden = !ENDED.some((state) => data.states[state]);
     chart.set({
       label: `${goal.metric} of each trial and the best so far`,
-      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [x === "trials" ? 1 : 0, Math.max(x === "trials" ? rows.length : data.seconds, 2)], format: x === "trials" ? number : duration },
+      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [x === "trials" ? 1 : 0, Math.max(x === "trials" ? rows.length : data.seconds, 2)], format: x === "trials" ? number : durationMark },
       y: { range, log: spread, format: (value) => metric(goal.metric, value) },
       series: [
         { kind: "points", name: "completed", points: series.usual, color: COLOURS.usual, size: values.length > 2000 ? 4 : 7 },

@@ -1,6 +1,6 @@
 // Which worker ran which trial, and when.
 import { h, s } from "../dom.js";
-import { duration } from "../format.js";
+import { duration, durationMark } from "../format.js";
 import { ticks } from "../scales.js";
 
 const LANE = 14;
@@ -38,7 +38,7 @@ export function timeline(open) {
     svg.setAttribute("width", width);
     svg.setAttribute("height", height);
     svg.replaceChildren(...placed.map(([begin, end, row, lane]) => s("rect", { class: `bar ${table.cell(row, "state")}`, x: x(begin).toFixed(1), y: lane * LANE + 1, width: Math.max(x(end) - x(begin) - 0.5, 1).toFixed(1), height: LANE - 3, rx: 2, "data-trial": row[0] }, s("title", {}, `trial ${row[0]}, ${table.cell(row, "state")}: ${duration(end - begin)}`))),
-      ...ticks(from, from + span, Math.max(Math.floor(width / 100), 2)).filter((value) => value >= from && x(value) < width - 24).map((value) => s("text", { x: x(value), y: height - 6, "text-anchor": value === from ? "start" : "middle" }, duration(value))));
+      ...ticks(from, from + span, Math.max(Math.floor(width / 100), 2)).filter((value) => value >= from && x(value) < width - 24).map((value) => s("text", { x: x(value), y: height - 6, "text-anchor": value === from ? "start" : "middle" }, durationMark(value))));
     node.setAttribute("aria-label", `${placed.length} trials on ${lanes.length} workers over ${duration(data.seconds)}`);
   }
 }

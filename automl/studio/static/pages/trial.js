@@ -4,7 +4,7 @@ import { download, get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
 import { h, hidden, section, show } from "../dom.js";
-import { change, count, date, duration, memory, metric, number, words } from "../format.js";
+import { change, count, date, duration, durationMark, memory, metric, number, words } from "../format.js";
 import { choice, empty, facts, pill, sweepNav } from "../parts.js";
 import { robust } from "../scales.js";
 import { logView } from "./log.js";
@@ -44,7 +44,7 @@ export async function trialPage(frame, name, text) {
       const range = robust(found.values.filter((value) => typeof value === "number"), declared?.maximize ? -1 : 1);
       charts.get(one).set({
         label: `${one} by ${x === "steps" ? "step" : "training time"}`,
-        x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...found[x]), Math.max(...found[x])], format: x === "steps" ? number : duration },
+        x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...found[x]), Math.max(...found[x])], format: x === "steps" ? number : durationMark },
         y: { range, log: range[0] > 0 && range[1] / range[0] > 50, format: (value) => metric(one, value) },
         series: [{ kind: "line", points, color: "var(--accent)", tips: true }],
         tip: ([, value, i]) => [metric(one, value), `step ${found.steps[i]}`, duration(found.seconds[i]), found.attempts[i] > 1 ? `attempt ${found.attempts[i]}` : ""].filter(Boolean),
@@ -76,7 +76,6 @@ export async function trialPage(frame, name, text) {
   async function update(message) {
     if (!message.all && !message.changed?.includes(name)) return;
     if (asking) { again = true; return; }
-    if (trial.state === "completed" || trial.state === "failed") log.stop();
     asking = true;
     try {
       [trial, sweep] = await Promise.all([get(address), get(`/api${path(name)}`)]);
