@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
+from automl.core.durations import duration
 from automl.core.text import (
     configuration,
     configurations,
-    duration,
     goal_value,
     memory,
     number,
