@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
+from automl.core.durations import duration
 from automl.core.text import (
     configuration,
     configurations,
-    duration,
     goal_value,
     memory,
     number,
@@ -29,6 +29,8 @@ from .common import draw, draw_table, emit, newest_sweep, opened, say
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
+    from automl.report.confirmations import Confirmation
+    from automl.report.recommendation import Recommendation
 
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -121,9 +123,7 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     advice = recommended(Record.of(snapshot))
     assert advice is not None, "there is a successful trial"
     if as_json:
-        confirmed = {"confirmation": confirmation.to_dict()} if confirmation else {}
-        found = _best_object(snapshot, snapshot.best) | {"recommended": advice.to_dict()}
-        emit(found | confirmed)
+        emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
     from automl.report.summary import comparison, pareto_table
 
@@ -137,8 +137,13 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     return None
 
 
-def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
-    """The JSON object of `automl best`."""
+def _best_object(
+    snapshot: Snapshot,
+    trial: Trial,
+    advice: Recommendation,
+    confirmation: Confirmation | None,
+) -> dict[str, Any]:
+    """The JSON object of `automl best`, with all its fields."""
     default = snapshot.trials[0]
     pareto = [one.summary() for one in snapshot.pareto] if len(snapshot.goals) > 1 else None
     return {
@@ -149,6 +154,8 @@ def _best_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
         "baseline": default.summary(),
         "baseline_goal_values": _goal_values(snapshot, default),
         **({} if pareto is None else {"pareto": pareto}),
+        "recommended": advice.to_dict(),
+        **({} if confirmation is None else {"confirmation": confirmation.to_dict()}),
     }
 
 

@@ -154,7 +154,7 @@ def _patterns(given: tuple[str, ...]) -> dict[str, str]:
 
 
 def _show(config: Config) -> None:
-    from automl.core.text import duration
+    from automl.core.durations import duration
     from automl.suggesters.user_prior import UserPrior
 
     from .space import show_space

@@ -1,6 +1,7 @@
 """The terms that every part of a sweep shares: trial, event, goal, budget, specification."""
 
 from .budget import Budget, read_budget
+from .durations import parse_duration
 from .events import (
     Answered,
     Begun,
@@ -16,7 +17,7 @@ from .events import (
     SweepEvent,
     TrialEvent,
 )
-from .goals import Constraint, Goal, parse_constraints, parse_duration, parse_goals
+from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .reports import ReportLog, ReportPoint
 from .resources import Resources
 from .snapshot import Activity, Snapshot

@@ -7,7 +7,7 @@ from typing import Any, Final
 from automl.errors import UsageError
 
 from .arguments import WrongValue, mapping
-from .goals import parse_duration
+from .durations import parse_duration
 from .keys import DURATION, NUMBER, Kind, above, key, keys_of, read_keys, whole
 
 

@@ -11,7 +11,8 @@ from automl.errors import UsageError
 from search_spaces.validation import show
 from workers.protocol import Metric
 
-from .arguments import MAX, listed
+from .arguments import listed
+from .durations import parse_duration
 from .metrics import guessed_aspects
 
 _METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
@@ -19,11 +20,6 @@ _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
 _UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_DURATION = re.compile(
-    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)s)?"
-    r"(?:(\d+(?:\.\d+)?)ms)?"
-)
-_UNIT_SECONDS = (86400, 3600, 60, 1, 1e-3)
 
 
 @dataclass(frozen=True)
@@ -185,27 +181,3 @@ def parse_memory(text: str) -> int:
     if not math.isfinite(size):
         raise UsageError(f"an amount of memory is like 500MB or 1.5GB, got {show(text)}")
     return round(size)
-
-
-def parse_duration(text: str | float, *, zero: bool = False) -> float:
-    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `2d` or `500ms`.
-
-    Args:
-        zero: whether it may be zero.
-
-    Raises:
-        UsageError: the text has another form, or the duration is not positive and finite.
-    """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        seconds = float(text) if abs(text) <= MAX else math.inf
-    else:
-        try:
-            seconds = float(text)
-        except (TypeError, ValueError, OverflowError):
-            match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-            parts = match.groups() if match else ()
-            known = [float(p) * unit for p, unit in zip(parts, _UNIT_SECONDS, strict=False) if p]
-            seconds = sum(known) if known else math.nan
-    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
-        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {show(text)}")
-    return seconds

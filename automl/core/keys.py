@@ -19,7 +19,8 @@ from search_spaces.validation import show
 
 from . import arguments
 from .arguments import WrongValue
-from .goals import parse_duration, parse_memory
+from .durations import parse_duration
+from .goals import parse_memory
 
 Path = tuple[str | int, ...]
 

@@ -90,21 +90,6 @@ def sweep_state(snapshot: Snapshot) -> str:
     return f"{snapshot.state} ({snapshot.reason})" if snapshot.reason else snapshot.state
 
 
-def duration(seconds: float) -> str:
-    """`20ms`, `8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
-    if 0 < seconds < 0.9995:
-        return f"{max(seconds * 1000, 1):.0f}ms"
-    whole = int(max(seconds, 0) + 0.5)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02d}s"
-    if whole < 86400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
-    days = whole // 86400
-    return f"{days}d {whole % 86400 // 3600:02d}h" if days < 1e5 else f"{seconds / 86400:.3g} days"
-
-
 def change(value: float, baseline: float) -> str:
     """The change from a baseline as `+17.5%`; "" if that says nothing."""
     share = (value - baseline) / abs(baseline) if baseline else math.inf

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from automl.core import Snapshot, Trial, text
+from automl.core.durations import duration
 from automl.core.standings import Standings
 from automl.core.text import json_data
 from automl.errors import UsageError
@@ -107,7 +108,7 @@ def _opening(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     snapshot = record.snapshot
     count = f"{len(record.trials)} trial{'s' if len(record.trials) != 1 else ''}"
     outcomes = text.outcomes(snapshot, Standings.of(snapshot).counts())
-    state = f"{snapshot.state}, {count} in {text.duration(snapshot.seconds)}"
+    state = f"{snapshot.state}, {count} in {duration(snapshot.seconds)}"
     yield f'<h1 id="result">{escape(snapshot.sweep)}</h1>'
     yield f'<p class="soft">{escape(", ".join([state, *outcomes]))}</p>'
     yield f'<p class="headline">{escape(summary.headline(snapshot))}</p>'
@@ -222,7 +223,7 @@ def _row(record: Record, trial: Trial, configuration: str) -> tuple[str, ...]:
         str(trial.number),
         text.state_of(trial, record.snapshot),
         *("-" if value is None else text.number(value) for value in values),
-        text.duration(trial.seconds),
+        duration(trial.seconds),
         text.memory(trial.peak_memory_bytes),
         trial.source,
         configuration,

@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import IO, Any, Final
 
 from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.durations import duration
 from automl.core.standings import Standings
 
 STATUS_SECONDS: Final = 60.0
@@ -82,14 +83,14 @@ class PlainLines:
         goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
         if value is None:
             return [text.violation(trial, snapshot) or f"no {goal.metric}"]
-        found = [f"{goal.metric} {text.number(value)}", f"in {text.duration(trial.seconds)}"]
+        found = [f"{goal.metric} {text.number(value)}", f"in {duration(trial.seconds)}"]
         if self.standings.best() == trial.number:
             found.append("best so far")
         return found
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
         self.console.print(
-            f"[{text.duration(snapshot.seconds):>7}] {text.printable(line)}",
+            f"[{duration(snapshot.seconds):>7}] {text.printable(line)}",
             markup=False,
             soft_wrap=True,
         )
@@ -101,7 +102,7 @@ def budget_text(snapshot: Snapshot) -> str:
     trials = (
         f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
     )
-    time_text = text.duration(snapshot.seconds)
+    time_text = duration(snapshot.seconds)
     if budget.time:
-        time_text += f" of {text.duration(budget.time)}"
+        time_text += f" of {duration(budget.time)}"
     return f"{trials} trials, {time_text}"

@@ -5,6 +5,7 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from automl.core import Constraint, Goal, SweepSpec, text
+from automl.core.durations import duration
 from automl.core.keys import DURATION, keys_of
 from search_spaces import Choice, Float, Int, Parameter
 
@@ -90,7 +91,7 @@ def _shown(value: Any) -> str:
         parts = ((key, getattr(value, key)) for key in keys)
         return ", ".join(
             f"{key.replace('_', ' ')} "
-            + (text.duration(part) if keys[key].kind is DURATION else _shown(part))
+            + (duration(part) if keys[key].kind is DURATION else _shown(part))
             for key, part in parts
             if part is not None
         )

@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core.durations import duration
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
@@ -122,7 +123,7 @@ def _state(snapshot: Snapshot) -> str:
     failed = snapshot.in_state(TrialState.FAILED) if snapshot.best is None else []
     said = failed and text.commonest_failure(failed)[1].message in snapshot.reason  # by `headline`
     state = f"{snapshot.sweep} {snapshot.state if said else text.sweep_state(snapshot)}"
-    found = f"{state}: {trials} in {text.duration(snapshot.seconds)}"
+    found = f"{state}: {trials} in {duration(snapshot.seconds)}"
     counts = text.failure_text(snapshot.trials)
     return f"{found}, {counts}" if counts else found
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.durations import duration
 from automl.core.standings import Standings
 
 from .console import Escaped, table
@@ -185,7 +186,7 @@ def _row(
         Text(str(trial.number), style="bold green" if is_best else ""),
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
-        Text(text.duration(_seconds(snapshot, trial))),
+        Text(duration(_seconds(snapshot, trial))),
         Text(text.configuration(changed) or "the default", style="dim"),
     )
 
@@ -233,7 +234,7 @@ def _left_text(snapshot: Snapshot) -> str:
     share = snapshot.share
     if snapshot.state != "running" or share is None or share <= 0:
         return ""
-    return f"about {text.duration(snapshot.seconds * (1 - share) / share)} left"
+    return f"about {duration(snapshot.seconds * (1 - share) / share)} left"
 
 
 def _apart(left: Text, right: Text, width: int) -> RenderableType:

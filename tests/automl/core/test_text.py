@@ -1,4 +1,4 @@
-"""Numbers, durations and sparklines in few characters."""
+"""Numbers and sparklines in few characters."""
 
 from __future__ import annotations
 
@@ -11,25 +11,6 @@ from automl.core import text
 from automl.core.goals import Goal, parse_constraints
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0, "0s"),
-        (1e-9, "1ms"),
-        (0.0204, "20ms"),
-        (0.9996, "1s"),
-        (1e300, "1.16e+295 days"),
-        (59.4, "59s"),
-        (59.6, "1m 00s"),
-        (3599, "59m 59s"),
-        (3600, "1h 00m"),
-        (90000, "1d 01h"),
-    ],
-)
-def test_durations_are_short(seconds: float, expected: str) -> None:
-    assert text.duration(seconds) == expected
 
 
 @pytest.mark.parametrize(
