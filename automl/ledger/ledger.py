@@ -131,10 +131,6 @@ class Ledger:
         """The specification that the sweep has now."""
         return self._look(sweep, lambda view: view.state.spec)
 
-    def environment(self, sweep: str) -> dict[str, Any]:
-        """Git commit, package versions and hardware of the sweep when it was created."""
-        return self._look(sweep, lambda view: dict(view.state.environment))
-
     def state(self, sweep: str) -> SweepState:
         """The state of the sweep, with every report."""
         return self._reader.of_sweep(sweep, read_state)[0]

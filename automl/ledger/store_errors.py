@@ -3,14 +3,12 @@
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from automl.errors import AutomlError, StoreError
 from workers.files.folder import Folder
-
-from .sqlite_files import connect
 
 BACKUP: Final = "backup"  # folder beside a file
 MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
@@ -109,7 +107,7 @@ def damaged(name: str, reason: str) -> StoreError:
     if backup is None:
         return StoreError(f"{message}; there is no backup. {rest}")
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(backup.stat().st_mtime))
-    return StoreError(f"{message}. {rest}; the backup of {when} holds {_num_trials(backup)}")
+    return StoreError(f"{message}. {rest}; its newest backup is of {when}")
 
 
 def backups_of(file: Path) -> list[Path]:
@@ -126,15 +124,6 @@ def existing_backups(file: Path) -> list[Path]:
     """
     folder = Folder(file.parent, BACKUP)
     return [path for path in backups_of(file) if folder.is_file(path.name)]
-
-
-def _num_trials(backup: Path) -> str:
-    try:
-        with closing(connect(backup, "mode=ro&immutable=1")) as connection:
-            (count,) = connection.execute("SELECT total(num_trials) FROM leases").fetchone()
-    except (sqlite3.Error, ValueError, StoreError):
-        return "nothing that can be read"
-    return f"{count:.0f} trial{'s' * (count != 1)}"
 
 
 def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:

@@ -123,7 +123,7 @@ def test_automl_sweep_returns_what_it_found(
             resume=True,
             **options,
         )
-    environment = Ledger.open(".automl").environment("mine")
+    environment = Ledger.open(".automl").state("mine").environment
     assert environment["packages"]["sqlalchemy"]
     assert environment["hardware"]["num_cpus"] >= 1
 

@@ -73,12 +73,6 @@ DATASETS: Final[Mapping[str, PublicDataset]] = {
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
     ),
-    "cifar10-python": _single(
-        "CIFAR-10, python version (170 MB)",
-        "workload image_classification, data.name=cifar10",
-        "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
-        "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
-    ),
     "imdb": _single(
         "Large Movie Review Dataset 1.0: 50,000 labelled reviews (84 MB)",
         "workload sentiment, data.name=imdb",

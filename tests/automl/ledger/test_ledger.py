@@ -77,7 +77,7 @@ def test_a_sweep_is_read_back_as_it_was_written(ledger: Ledger, tmp_path: Path) 
     other = Ledger.open(tmp_path, readonly=True)
     assert repr(other.trials("nmt")) == repr(recorder.state.trials)
     assert other.spec("nmt").to_dict() == make_spec().to_dict()
-    assert other.environment("nmt") == environment
+    assert other.state("nmt").environment == environment
     assert other.trials("nmt")[0].reports[0].metrics.keys() == {"loss", "bleu"}
     assert math.isnan(other.trials("nmt")[0].reports[0].metrics["loss"])
     assert other.trials("nmt")[1].metrics["loss"] == -math.inf

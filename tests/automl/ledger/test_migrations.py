@@ -94,7 +94,7 @@ def check_content(ledger: Ledger, released: Path) -> None:
         ] == expected_trials
         if released.stem != "v3-middle":
             assert ledger.spec(sweep).budget.trials == 12
-            assert ledger.environment("nmt")["git_commit"] == "abc"
+            assert ledger.state("nmt").environment["git_commit"] == "abc"
     assert ledger.snapshot("nmt").state == "interrupted"
     assert len(list(ledger.events("nmt"))) == NUM_EVENTS[released.stem]
 

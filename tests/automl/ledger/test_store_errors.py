@@ -142,13 +142,9 @@ def test_a_damaged_store_says_what_can_be_done(tmp_path: Path) -> None:
     told = str(store_errors.damaged(str(file), "why"))
     assert f"(why). It was left as it is; there is no backup. `automl repair {tmp_path}`" in told
     kept.parent.mkdir()
-    kept.write_text("no database")
+    kept.write_text("a copy")
     told = str(store_errors.damaged(str(file), "why"))
-    assert told.endswith("holds nothing that can be read")
-    kept.unlink()
-    Ledger.open(kept.parent, create=True).close()
-    told = str(store_errors.damaged(str(file), "why"))
-    assert re.search(r"; the backup of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d holds 0 trials$", told)
+    assert re.search(r"; its newest backup is of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", told)
     server = str(store_errors.damaged("postgresql://host/name", "why"))
     assert server.endswith("(why). Restore the server's own backup")
 

@@ -17,9 +17,7 @@ from .formats import Images, read_cifar, read_folders
 NAMES = ("builtin", "cifar10", "folder")
 SOURCES = (
     "cifar-10-batches-bin",
-    "cifar-10-batches-py",
     "cifar-10-binary.tar.gz",
-    "cifar-10-python.tar.gz",
     "cifar-10-binary-subset.tar.gz",
 )
 CIFAR_CLASSES = (

@@ -1,4 +1,4 @@
-"""File formats of images: CIFAR-10's binary and python archives, and folders of image files."""
+"""File formats of images: CIFAR-10's binary archive, and folders of image files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +9,6 @@ import numpy.typing as npt
 
 from search_spaces.errors import DataError
 from workers.data.fetch import members
-
-from . import plain_pickle
 
 SHAPE = (3, 32, 32)
 RECORD = 1 + 3 * 32 * 32
@@ -39,28 +37,6 @@ def from_records(content: bytes, source: str) -> Images:
     return _checked(records[:, 1:], records[:, 0], source)
 
 
-def from_pickle(content: bytes, source: str) -> Images:
-    """A batch of the python archive: a dictionary of `data` (n, 3072) of uint8 and `labels`."""
-    batch = plain_pickle.read(content)
-    if not isinstance(batch, dict):
-        raise DataError(f"{source} is not a CIFAR-10 batch: it holds a {type(batch).__name__}")
-    found = {
-        key.decode("latin-1") if isinstance(key, bytes) else key: value
-        for key, value in batch.items()
-    }
-    pixels = found.get("data")
-    labels = found.get("labels")
-    if (
-        not isinstance(pixels, np.ndarray)
-        or pixels.dtype != np.uint8
-        or not isinstance(labels, list)
-    ):
-        raise DataError(
-            f"{source} is not a CIFAR-10 batch: it lacks 'data' of uint8 or the list 'labels'"
-        )
-    return _checked(pixels, np.array(labels), source)
-
-
 def _checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.generic], source: str) -> Images:
     if pixels.shape != (len(labels), RECORD - 1) or labels.dtype.kind not in "iu":
         raise DataError(
@@ -73,7 +49,7 @@ def _checked(pixels: npt.NDArray[np.uint8], labels: npt.NDArray[np.generic], sou
 
 
 def read_cifar(source: Path) -> tuple[Images, Images]:
-    """Training and test images of CIFAR-10 from a folder or archive of either version.
+    """Training and test images of CIFAR-10 from a folder or archive of its binary version.
 
     Some of the training batches may be missing.
 
@@ -83,9 +59,8 @@ def read_cifar(source: Path) -> tuple[Images, Images]:
     train: list[Images] = []
     test: list[Images] = []
     for name, content in _cifar_files(source):
-        stem = name.rsplit("/", 1)[-1]
-        batch = from_records(content, name) if stem.endswith(".bin") else from_pickle(content, name)
-        (test if stem.startswith("test_batch") else train).append(batch)
+        is_test = name.rsplit("/", 1)[-1].startswith("test_batch")
+        (test if is_test else train).append(from_records(content, name))
     if not train or not test:
         raise DataError(f"{source} has no data_batch_* or no test_batch of CIFAR-10")
     return _joined(train), _joined(test)
@@ -93,7 +68,7 @@ def read_cifar(source: Path) -> tuple[Images, Images]:
 
 def _is_batch(name: str) -> bool:
     stem = name.rsplit("/", 1)[-1]
-    return stem.removesuffix(".bin") in ("test_batch", *(f"data_batch_{i}" for i in range(1, 6)))
+    return stem in ("test_batch.bin", *(f"data_batch_{i}.bin" for i in range(1, 6)))
 
 
 def _cifar_files(source: Path) -> Iterator[tuple[str, bytes]]:
