@@ -6,10 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from .trial import Trial
+from .trial import BUFFERED, FILES, Trial
 
-FILES: Final = "files"  # key of a trial's details: see `workers.command.changes`
-BUFFERED: Final = "buffered"  # key of a trial's details: how many reports came at its end
 MAX_PAIRS: Final = 16  # earlier trials that one is compared with
 END_SHARE: Final = 0.1  # of a trial's time is its end
 _VARYING: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")

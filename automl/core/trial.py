@@ -47,6 +47,8 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
+FILES: Final = "files"  # key of a trial's details: see `workers.command.changes`
+BUFFERED: Final = "buffered"  # key of a trial's details: how many reports came at its end
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
 
 
@@ -135,10 +137,10 @@ class Trial:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The details, and who has run the trial where, for a person."""
+        """The details but for what only `advice` reads, and who has run the trial, for a person."""
         names = ("worker", "node_kind", "exception", "retries", "estimated_memory_bytes")
         typed = {name: value for name in names if (value := getattr(self, name))}
-        return {**typed, **self.details}
+        return typed | {k: v for k, v in self.details.items() if k not in (FILES, BUFFERED)}
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""

@@ -25,6 +25,7 @@ STYLES: Final = {
 }
 RESUME: Final = "resume"
 FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", *CONFIGS)
+NO: Final = frozenset({"", "0", "false", "no", "off"})  # texts that choose B of `{x?A:B}`
 VALUE: Final = "AUTOML_VALUE_"  # begins the variables that a shell gets values in
 _EITHER: Final = re.compile(r"([^?]*)\?([^:]*):(.*)", re.DOTALL)
 _PART: Final = re.compile(r"\{\{|\}\}|\{([^{}?]*\?(?:[^{}]|\{[^{}]*\})*|[^{}]*)\}|[{}]")
@@ -210,7 +211,8 @@ class Braces:
         either = _EITHER.fullmatch(name)
         if either is None or (either[1] not in self.params and either[1] != RESUME):
             return None
-        holds = self.params.get(either[1], self.resumed)
+        value = self.params.get(either[1], self.resumed)
+        holds = value.lower() not in NO if isinstance(value, str) else value
         return self.replaced(either[2] if holds else either[3])
 
     def _is_own_flag(self, argument: str) -> bool:

@@ -56,3 +56,8 @@ def test_a_program_that_keeps_its_output_back() -> None:
     (text,) = advice([Trial(0, {}), Trial(1, {}, details=details)])
     assert "all 5 reports of trial 1 came at its end" in text
     assert "stdbuf -oL" in text
+
+
+def test_what_only_advice_reads_is_not_shown_to_a_person() -> None:
+    trial = Trial(0, {}, details={**PAIR[0].details, "buffered": 5, "exception": "ValueError"})
+    assert trial.facts == {"exception": "ValueError"}

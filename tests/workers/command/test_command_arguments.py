@@ -94,6 +94,14 @@ def test_words_that_depend_on_a_boolean_or_on_a_resumption() -> None:
     assert Braces({"resume": False}, resumed=True).fill(["{resume?1:0}"]) == ["0"]
 
 
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(True, "--amp"), ("yes", "--amp"), ("no", "--no-amp"), ("False", "--no-amp"), (0, "--no-amp")],
+)
+def test_a_choice_of_texts_that_say_no_is_false(value: object, expected: str) -> None:
+    assert Braces({"amp": value}).fill(["{amp?--amp:--no-amp}"]) == [expected]
+
+
 def test_styles_of_all_parameters() -> None:
     params = {"batch-size": 8, "off": None, "lr": 0.5}
     check(["{--key value}", "{key=value}"], params)
