@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.config.settings_in import as_yaml, with_settings
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.workflows.speed import Measured, run_probes
+from automl.workflows.speed import REPORTS, Measured, measured, prepare, speed_names
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say
 from .program import Program, load_trained
 
 if TYPE_CHECKING:
-    from automl.core import Snapshot
+    from automl.core import Snapshot, SweepSpec
     from workers.protocol import Params
 
 COLUMNS = ["items/s", "noise", "peak memory", "of the best"]
@@ -67,6 +68,44 @@ def speed(
     if target is not None and write is not None:
         _write(target, Path(write), found[0].params, own=spec.workload is None, command=command)
     return INTERRUPTED if snapshot.state == "interrupted" else 0
+
+
+def run_probes(
+    spec: SweepSpec,
+    quality: Params,
+    objective: Callable[[Any], Any] | None,
+    *,
+    seconds: float,
+    updates: int | None = None,
+    **run_options: Any,
+) -> tuple[list[Measured], Snapshot]:
+    """Try settings of speed and memory in short trials, in a store that is deleted afterwards.
+
+    Args:
+        spec, quality, seconds: see `automl.workflows.speed.prepare`.
+        objective: a function or a command; None for the workload of the spec.
+        updates: measured in a probe of a workload, or reports of an objective; None for a default.
+        run_options: of `automl.sweeps.run`.
+
+    Returns:
+        The measurements, the fastest first, and the sweep of probes.
+
+    Raises:
+        UsageError: there is nothing to try, or the objective cannot be probed.
+    """
+    from automl import sweeps
+    from automl.ledger import Ledger
+    from workers.functions.speed import SpeedProbe
+
+    probed = None if objective is None else SpeedProbe(objective, updates or REPORTS)
+    names = speed_names(spec.space)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Ledger.open(folder, create=True)) as ledger,
+    ):
+        probes = prepare(ledger, spec, quality, seconds, updates)
+        snapshot = sweeps.run(probes, ledger=ledger, objective=probed, resume=True, **run_options)
+    return measured(snapshot.trials, names), snapshot
 
 
 class _Progress:

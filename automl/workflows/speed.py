@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial
+from automl.core import Budget, Goal, SweepSpec, Trial
 from automl.errors import UsageError
+from automl.ledger import Ledger
 from workers.protocol import Params
+
+from .beginning import Beginning, begin
 
 if TYPE_CHECKING:
     from search_spaces import Space
@@ -127,57 +128,26 @@ def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
     }
 
 
-def run_probes(
-    spec: SweepSpec,
-    quality: Params,
-    objective: Callable[[Any], Any] | None,
-    *,
-    seconds: float,
-    updates: int | None = None,
-    dispatcher: str = "auto",
-    ray_address: str | None = None,
-    on_change: Callable[[Snapshot], None] | None = None,
-) -> tuple[list[Measured], Snapshot]:
-    """Try settings of speed and memory in short trials; the best first.
+def prepare(
+    ledger: Ledger, spec: SweepSpec, quality: Params, seconds: float, updates: int | None = None
+) -> SweepSpec:
+    """Create the sweep of probes.
 
     Args:
+        ledger: an empty one.
         spec: of the sweep whose settings are sought.
         quality: a configuration of it. What affects quality stays as it is there; its settings of
             speed are tried first.
-        objective: a function or a command; None for the workload of the spec.
-        seconds: for all probes.
-        updates: measured in a probe; None for `UPDATES` of a workload, `REPORTS` of an objective.
-        dispatcher, ray_address: see `automl.sweep`.
-        on_change: called with the sweep of probes as it changes.
-
-    Returns:
-        The measurements, and the sweep of probes.
+        seconds, updates: see `probing`.
 
     Raises:
-        UsageError: there is nothing to try, or the objective cannot be probed.
+        UsageError: there is nothing to try, or the workload cannot be probed.
     """
-    from automl import sweeps
-    from automl.ledger import Ledger
-    from automl.workflows.beginning import Beginning, begin
-    from workers.functions.speed import SpeedProbe
-
     names = speed_names(spec.space)
     first = spec.space.complete(quality)
     held = {name: value for name, value in first.items() if name not in names}
-    sweep = replace(probing(spec, seconds, updates), space=_with_defaults(spec.space, first))
-    probed = None if objective is None else SpeedProbe(objective, updates or REPORTS)
-    with TemporaryDirectory() as folder, closing(Ledger.open(folder, create=True)) as ledger:
-        sweep = begin(ledger, sweep, Beginning((), (), held))
-        snapshot = sweeps.run(
-            sweep,
-            ledger=ledger,
-            objective=probed,
-            dispatcher=dispatcher,
-            ray_address=ray_address,
-            on_change=on_change,
-            resume=True,
-        )
-    return measured(snapshot.trials, names), snapshot
+    probes = replace(probing(spec, seconds, updates), space=_with_defaults(spec.space, first))
+    return begin(ledger, probes, Beginning(limits=held))
 
 
 def _with_defaults(space: Space, params: Params) -> Space:

@@ -6,7 +6,6 @@ from statistics import median
 from typing import Any
 
 from search_spaces.errors import TrialFailure
-from workers.context import Context
 
 
 class SpeedProbe:
@@ -22,8 +21,8 @@ class SpeedProbe:
         self._objective = objective
         self._num_windows = num_windows
 
-    def __call__(self, trial: Context) -> dict[str, float]:
-        """The median of steps per second, as `items_per_second`.
+    def __call__(self, trial: Any) -> dict[str, float]:
+        """The median of steps per second, as `items_per_second`; `trial` is a `Context`.
 
         Raises:
             TrialFailure: the objective has reported fewer than two steps.
@@ -51,7 +50,7 @@ class _Enough(BaseException):
 class _TimedTrial:
     """A trial whose reports are timed; everything else is the trial's own."""
 
-    def __init__(self, trial: Context, num_windows: int) -> None:
+    def __init__(self, trial: Any, num_windows: int) -> None:
         self._trial = trial
         self._num_windows = num_windows
         self._last: tuple[int, float] | None = None
