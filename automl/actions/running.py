@@ -266,6 +266,58 @@ RUNNING: Final = (
         parser=_PROGRAM,
     ),
     Action(
+        "speed",
+        PREPARE,
+        "Find the fastest settings that cannot change the result.",
+        """Find the fastest settings that cannot change the result, by trials of seconds.
+
+        Parameters that affect quality stay at their defaults, or as the best trial of --sweep has
+        them. Each probe leaves out a warm-up and measures some windows; one that runs out of memory
+        counts as an answer. A function or a program is measured by the steps between its
+        reports.""",
+        (
+            "automl speed configs/nmt.yaml",
+            "automl speed configs/nmt.yaml --sweep nmt --time 2m --write fast.yaml",
+            "automl speed mine.yaml --objective train.py:objective",
+            "automl speed mine.yaml -- python train.py {params}",
+        ),
+        (
+            *CONFIG,
+            Argument(
+                "best_of",
+                help="Take what affects quality from the best trial of this sweep.",
+                flag="--sweep",
+                metavar="NAME",
+            ),
+            STORE,
+            OBJECTIVE,
+            SHELL,
+            Argument(
+                "updates",
+                int,
+                "Updates to measure in a probe of a workload, reports of a function or a program."
+                "  [default: 20 updates, 4 reports]",
+                "--updates",
+                "N",
+                min=1,
+            ),
+            Argument("time", "duration", "Time for all probes.", "--time", "TIME", default="3m"),
+            Argument(
+                "write",
+                "file",
+                "Put the fastest settings into this configuration; a new FILE begins as a copy of "
+                "CONFIG.",
+                "--write",
+                "FILE",
+            ),
+            JSON,
+            replace(_DISPATCHER, default="auto"),
+            *DISPATCHING[1:],
+        ),
+        "automl.cli.speed.speed",
+        parser=_PROGRAM,
+    ),
+    Action(
         "space",
         PREPARE,
         "Show the search space on this hardware.",

@@ -70,6 +70,10 @@ class Window:
         self.updates += 1
         self.items += items
 
+    def items_per_second(self, now: float) -> float:
+        """Speed since the window began; `now` is in training seconds."""
+        return self.items / max(now - self.begun, 1e-9)
+
     def metrics(self, now: float) -> dict[str, float]:
         """Mean loss and speed; empty before the first update."""
         if not self.updates:
@@ -77,6 +81,6 @@ class Window:
         seconds = max(now - self.begun, 1e-9)
         return {
             "train_loss": self.losses / self.updates,
-            "items_per_second": self.items / seconds,
+            "items_per_second": self.items_per_second(now),
             "seconds_per_update": seconds / self.updates,
         }

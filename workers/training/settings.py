@@ -16,6 +16,7 @@ from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
 from workers.protocol import Metric
 from workers.workload import Workload
 
+SPEED_WINDOWS: Final = 4  # enough for a median and its spread
 TRAINING_METRICS: Final = (
     Metric("train_loss", "minimize"),
     Metric("seconds_per_update", "minimize", "speed"),
@@ -40,6 +41,9 @@ class Settings:
         evaluate_seconds, evaluate_updates: the interval between reports; the end is always
             reported.
         probe_updates: speed and memory are reported after this many updates; 0 for never.
+        speed_updates: updates of a window whose speed is reported. One window warms up,
+            `SPEED_WINDOWS` are measured, then training ends without evaluation or checkpoint; 0
+            for none.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
         optimized_metric: the metric that compares evaluations; the workload declares its
@@ -61,6 +65,7 @@ class Settings:
     evaluate_seconds: float | None = None
     evaluate_updates: int | None = None
     probe_updates: int = 0
+    speed_updates: int = 0
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
     optimized_metric: str | None = None

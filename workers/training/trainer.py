@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
+from statistics import median
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ from .control import Control, Orders
 from .evaluation import ValidationRunner
 from .optimizers import build_optimizer
 from .selection import Selection
-from .settings import Settings, options
+from .settings import SPEED_WINDOWS, Settings, options
 from .setup import build_model, compiles_by_shape, switches
 from .step import ClippedStep, DeferredNumbers
 
@@ -119,6 +120,7 @@ class Trainer:
         self.window = Window(self.clock.total)
         self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
         self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
+        self.speeds: list[float] = []  # of the windows of `speed_updates`
         self.half_time = 0.0  # the clock at half of the updates of a probe
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers(self.step.on_device)
@@ -169,6 +171,8 @@ class Trainer:
                 self.trace_step()
                 item = None
                 self._probe()
+                if self._speed_known():
+                    return self.metrics
 
     def _agreed(self, exhausted: bool) -> Orders:
         """What all ranks do next: another update unless they have agreed on something else."""
@@ -293,6 +297,32 @@ class Trainer:
             "updates": float(last),
         }
         context.emit(last, found, self.clock.total - context.assignment.previous_seconds)
+
+    def _speed_known(self) -> bool:
+        """Report a window of `speed_updates` that has ended; whether it was the last of all.
+
+        The first window is not reported, because the first updates are slower.
+        """
+        each = self.settings.speed_updates
+        if not each or self.updates % each:
+            return False
+        with self.clock:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+        last = self.updates == (SPEED_WINDOWS + 1) * each
+        if self.updates > each and self.context.rank == 0:
+            speed = self.window.items_per_second(self.clock.total)
+            self.speeds.append(speed)
+            found = {
+                "items_per_second": median(self.speeds) if last else speed,
+                "peak_memory_bytes": float(self.memory.bytes()),
+                "updates": float(self.updates),
+            }
+            self.metrics |= found
+            seconds = self.clock.total - self.context.assignment.previous_seconds
+            self.context.emit(self.updates, {**found, "items_per_second": speed}, seconds)
+        self.window = Window(self.clock.total)
+        return last
 
     def _average(self) -> None:
         """Replace the last weights by the mean of the best ones, and report its metrics."""

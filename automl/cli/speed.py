@@ -1,0 +1,187 @@
+"""`automl speed CONFIG`: the fastest settings that cannot change the result."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from automl.config.settings_in import as_yaml, with_settings
+from automl.core.text import memory, number
+from automl.errors import UsageError
+from automl.workflows.speed import REPORTS, Measured, measured, prepare, speed_names
+
+from . import INTERRUPTED, NO_SUCCESS
+from .common import draw, draw_table, emit, opened, say
+from .program import Program, load_trained
+
+if TYPE_CHECKING:
+    from automl.core import Snapshot, SweepSpec
+    from workers.protocol import Params
+
+COLUMNS = ["items/s", "noise", "peak memory", "of the best"]
+
+
+def speed(
+    config: str,
+    overrides: tuple[str, ...],
+    best_of: str | None,
+    store: str,
+    objective: str | None,
+    program: Program | None,
+    updates: int | None,
+    time: float,
+    write: str | None,
+    as_json: bool,
+    dispatcher: str,
+    ray_address: str | None,
+) -> int:
+    """Try settings of speed and memory, print what they reach; return the exit status."""
+    from automl.config import load
+
+    command = "" if program is None else str(program)
+    loaded = load(config, overrides, objective=objective is not None, command=command)
+    spec = loaded.spec
+    if program is not None and spec.ranks != 1:
+        raise UsageError(f"a program is probed on one rank, got ranks: {spec.ranks}")
+    target = _target(config, write)
+    quality = _best_of(best_of, store) if best_of else {}
+    unknown = [name for name in quality if name not in spec.space.parameters]
+    if unknown:
+        raise UsageError(f"--sweep {best_of} tuned {unknown[0]}, which {config} does not")
+    found, snapshot = run_probes(
+        spec,
+        quality,
+        load_trained(spec, objective, program),
+        seconds=time,
+        updates=updates,
+        dispatcher=dispatcher,
+        ray_address=ray_address,
+        on_change=_Progress(),
+    )
+    emit([one.to_dict() for one in found]) if as_json else _show(found)
+    if not found or found[0].failure:
+        _say_why(snapshot)
+        return INTERRUPTED if snapshot.state == "interrupted" else NO_SUCCESS
+    if target is not None and write is not None:
+        _write(target, Path(write), found[0].params, own=spec.workload is None, command=command)
+    return INTERRUPTED if snapshot.state == "interrupted" else 0
+
+
+def run_probes(
+    spec: SweepSpec,
+    quality: Params,
+    objective: Callable[[Any], Any] | None,
+    *,
+    seconds: float,
+    updates: int | None = None,
+    **run_options: Any,
+) -> tuple[list[Measured], Snapshot]:
+    """Try settings of speed and memory in short trials, in a store that is deleted afterwards.
+
+    Args:
+        spec, quality, seconds: see `automl.workflows.speed.prepare`.
+        objective: a function or a command; None for the workload of the spec.
+        updates: measured in a probe of a workload, or reports of an objective; None for a default.
+        run_options: of `automl.sweeps.run`.
+
+    Returns:
+        The measurements, the fastest first, and the sweep of probes.
+
+    Raises:
+        UsageError: there is nothing to try, or the objective cannot be probed.
+    """
+    from automl import sweeps
+    from automl.ledger import Ledger
+    from workers.functions.speed import SpeedProbe
+
+    probed = None if objective is None else SpeedProbe(objective, updates or REPORTS)
+    names = speed_names(spec.space)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Ledger.open(folder, create=True)) as ledger,
+    ):
+        probes = prepare(ledger, spec, quality, seconds, updates)
+        snapshot = sweeps.run(probes, ledger=ledger, objective=probed, resume=True, **run_options)
+    return measured(snapshot.trials, names), snapshot
+
+
+class _Progress:
+    """Says on standard error how many probes have ended."""
+
+    def __init__(self) -> None:
+        self._said = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Look at the sweep of probes."""
+        ended = sum(trial.state.finished for trial in snapshot.trials)
+        if ended > self._said:
+            self._said = ended
+            say(f"{ended} probes have ended", err=True)
+
+
+def _best_of(sweep: str, store: str) -> Params:
+    from automl.workflows.export import chosen
+
+    with opened(store) as ledger:
+        return chosen(ledger, sweep, None).params
+
+
+def _target(config: str, write: str | None) -> str | None:
+    """The text that gets the settings: the file that is named, or else the configuration."""
+    if write is None:
+        return None
+    file = Path(write) if Path(write).exists() else Path(config)
+    text = file.read_text(encoding="utf-8")
+    if with_settings(text, {}) is None:
+        raise UsageError(
+            f"--write: {file} has no 'space:' with an entry in each line, where the settings go"
+        )
+    return text
+
+
+def _write(text: str, path: Path, params: Params, *, own: bool, command: str) -> None:
+    """Write the configuration with the settings, if it is still a right one."""
+    from automl.config import load
+    from automl.errors import ConfigError
+
+    changed = with_settings(text, params) or text
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as draft:
+        draft.write(changed)
+        draft.flush()
+        try:
+            load(draft.name, objective=own, command=command)
+        except ConfigError as error:
+            raise UsageError(
+                f"--write: the settings do not fit into the configuration, nothing was written; "
+                f"put them in by hand:\n{as_yaml(params)}"
+            ) from error
+    path.write_text(changed, encoding="utf-8")
+    say(f"wrote {path}", err=True)
+
+
+def _show(found: Sequence[Measured]) -> None:
+    names = list(dict.fromkeys(name for one in found for name in one.params))
+    rows = []
+    for one in found:
+        values = [number(one.params[name]) if name in one.params else "-" for name in names]
+        speeds = [
+            number(one.items_per_second),
+            f"{one.noise:.0%}",
+            memory(one.peak_memory_bytes),
+            f"{one.share_of_best:.0%}",
+        ]
+        failed = [(one.failure or "").replace("_", " "), "-", memory(one.peak_memory_bytes), "-"]
+        rows.append(values + (failed if one.failure else speeds))
+    if rows:
+        draw_table([*names, *COLUMNS], rows, COLUMNS)
+    if found and not found[0].failure:
+        draw("\nthe fastest, for a configuration:")
+        say(as_yaml(found[0].params))
+
+
+def _say_why(snapshot: Snapshot) -> None:
+    messages: list[Any] = [trial.message for trial in snapshot.trials if trial.failure]
+    say(f"no probe has succeeded: {messages[0] if messages else 'time was up'}", err=True)

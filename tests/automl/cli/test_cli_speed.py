@@ -1,0 +1,147 @@
+"""`automl speed` on a workload, a function and a program, through real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from automl.cli import cli
+from automl.config import load
+from automl.config.settings_in import with_settings
+
+WORKLOAD = """\
+name: images
+workload: image_classification
+data: {name: builtin, train: 200, test: 50}
+fixed: {filters: 8, dense_units: 32}
+space:
+  learning_rate: auto
+  # of speed
+  matmul_precision:
+    choices: [highest, medium]  # two
+goals: maximize accuracy
+workers: 1
+resources: {cpus: 1}
+"""
+FUNCTION = """\
+name: own
+space:
+  rate: {low: 0.1, high: 0.9}
+  pause: {choices: [0.01, 0.08], affects: [speed, memory]}
+  memory: {choices: [small, large], affects: memory}
+goals: minimize loss
+constraints: [rate <= 0.8]
+workers: 1
+"""
+OBJECTIVE = """\
+import os, sys, time
+
+RATES = os.path.abspath("rates")
+
+def short(trial):
+    return {"loss": trial.params["rate"]}
+
+def train(trial):
+    with open(RATES, "a") as file:
+        print(trial.params["rate"], file=file)
+    if trial.params["memory"] == "large":
+        raise MemoryError("too large")
+    time.sleep(0.2)
+    for step in range(10**6):
+        trial.report(step=step, loss=1.0)
+        time.sleep(trial.params["pause"])
+"""
+PROGRAM = """\
+import json, os, sys, time
+
+while True:
+    step = globals().get("step", -1) + 1
+    with open(os.environ["AUTOML_REPORTS"], "a") as file:
+        file.write(json.dumps({"step": step, "loss": 1.0}) + "\\n")
+    time.sleep(0.2)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("workload.yaml").write_text(WORKLOAD)
+    Path("own.yaml").write_text(FUNCTION)
+    Path("train.py").write_text(OBJECTIVE)
+    Path("program.py").write_text(PROGRAM)
+
+
+def speed(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["speed", *arguments])
+
+
+def test_a_workload_is_measured_and_the_settings_are_written() -> None:
+    done = speed("workload.yaml", "--time=1m", "--updates=4", "--json", "--write=fast.yaml")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert sorted(row["params"]["matmul_precision"] for row in rows) == ["highest", "medium"]
+    assert rows[0]["share_of_best"] == 1 >= rows[1]["share_of_best"] > 0
+    assert all(row["items_per_second"] > 0 and row["peak_memory_bytes"] > 0 for row in rows)
+    best = rows[0]["params"]["matmul_precision"]
+    kept = load("fast.yaml").spec
+    assert kept.space.parameters["matmul_precision"].choices == (best,)
+    written = Path("fast.yaml").read_text()
+    assert "# of speed" in written
+    assert "# two" in written
+
+
+def test_a_function_is_measured_between_reports_and_out_of_memory_is_an_answer() -> None:
+    done = speed("own.yaml", "--objective=train.py:train", "--time=1m", "--json")
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert len(rows) == 4
+    assert rows[0]["params"] == {"pause": 0.01, "memory": "small"}
+    assert rows[1]["items_per_second"] < 13
+    assert {row["failure"] for row in rows[2:]} == {"out_of_memory"}
+    assert set(Path("rates").read_text().split()) == {"0.5"}
+    assert not Path(".automl").exists()
+
+
+def test_what_affects_quality_is_taken_from_the_best_of_a_sweep() -> None:
+    sweep = ["sweep", "own.yaml", "suggester=sobol", "--dispatcher=inline", "--trials=2"]
+    ended = CliRunner().invoke(cli, [*sweep, "--objective=train.py:short"])
+    assert ended.exit_code == 0, ended.output
+    best = json.loads(CliRunner().invoke(cli, ["best", "own", "--json"]).stdout)
+    done = speed("own.yaml", "--objective=train.py:train", "--sweep=own", "--json")
+    assert done.exit_code == 0, done.output
+    assert set(Path("rates").read_text().split()) == {str(best["params"]["rate"])}
+
+
+def test_a_program_that_never_ends_is_ended_after_its_reports() -> None:
+    settings = ["space.pause=[0.01]", "space.memory={choices: [small, large], affects: memory}"]
+    done = speed("own.yaml", *settings, "--time=1m", "--updates=2", "--", "python", "program.py")
+    assert done.exit_code == 0, done.output
+    assert "of the best" in done.stdout
+    assert "memory: [" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("space.pause=[0.1]", "space.memory=[a, b]"), "nothing to try"),
+        (("--write=flow.yaml",), "has no 'space:'"),
+        (("--sweep=none",), "there is no store"),
+    ],
+)
+def test_what_cannot_be_done_is_told_before_the_first_probe(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    Path("flow.yaml").write_text("space: {pause: [1, 2]}\n")
+    done = speed("own.yaml", "--objective=train.py:train", *arguments)
+    assert done.exit_code in (1, 2)
+    assert said in done.output
+
+
+def test_settings_are_put_into_the_text_that_is_there() -> None:
+    text = "space:\n  a:\n    low: 1  # least\n    high: 2\n  # next\n  b: auto\nseed: 1\n"
+    found = with_settings(text, {"a": 1.5, "c": "on"})
+    assert found == "space:\n  c: ['on']\n  a:\n    [1.5]\n  # next\n  b: auto\nseed: 1\n"
+    assert with_settings("space: auto\n", {}) is None
