@@ -9,7 +9,7 @@ const MAX_BARS = 3000;
 
 export function timeline(open) {
   const svg = s("svg", { "aria-hidden": "true" });
-  const node = h("div", { class: "timeline", role: "img" }, svg);
+  const node = h("div", { class: "timeline", role: "img", "aria-label": "The trials of each worker" }, svg);  // until it is drawn
   let given = null;
   new ResizeObserver(() => given && draw()).observe(node);
   node.addEventListener("click", (event) => {
