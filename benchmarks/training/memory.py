@@ -138,9 +138,6 @@ def prepare() -> None:
 
 def measured(context: Any) -> Any:
     """Train without evaluation, which is no part of the estimate."""
-    import torch
-
-    from workers.device.peak_memory import PeakMemory
     from workers.workloads import WORKLOADS
 
     kind: Any = WORKLOADS.get(context.assignment.sweep)
@@ -153,7 +150,8 @@ def measured(context: Any) -> Any:
 
     workload = Quiet(context.params, context.assignment.data, {}, seed=context.seed)
     next(iter(workload.train_batches(0)))  # the data are no part of the estimate
-    context.memory = PeakMemory(torch.device(context.device))
+    # Its warm-up resets the mark of the process, of which another measurement would not know.
+    context.memory.restart()
     return workload.run(context)
 
 
