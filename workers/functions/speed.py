@@ -77,7 +77,7 @@ class _TimedTrial:
             return True
         self._last = (step, now)
         self.speeds.append((step - before) / max(now - then, 1e-9))
-        goes_on = self._trial.report(step, items_per_second=self.speeds[-1])
+        goes_on: bool = self._trial.report(step, items_per_second=self.speeds[-1])
         if len(self.speeds) >= self._num_windows:
             raise _Enough
         return goes_on
