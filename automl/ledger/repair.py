@@ -147,9 +147,11 @@ def _read(connection: sqlite3.Connection, found: _Sound) -> bool:
     has_any = False
     sweep: int | None = 0
     while sweep is not None:
-        for row in _rows(connection, sweep):
+        for row in (*_rows(connection, sweep), *_rows_backwards(connection, sweep)):
             has_any = True
-            found.rows[sweep].setdefault(row.number, []).append(row)
+            known = found.rows[sweep].setdefault(row.number, [])
+            if row not in known:
+                known.append(row)
         sweep = _next_sweep(connection, sweep)
     return has_any
 
@@ -178,6 +180,13 @@ def _rows(connection: sqlite3.Connection, sweep: int) -> Iterator[Row]:
         except (sqlite3.Error, OverflowError):
             last += step
             step *= 2
+
+
+def _rows_backwards(connection: sqlite3.Connection, sweep: int) -> Iterator[Row]:
+    """The sound rows before the end of a log, which a damaged page may hide from a scan."""
+    query = select("records", "WHERE sweep = ? ORDER BY number DESC")
+    with suppress(sqlite3.Error, OverflowError):
+        yield from filter(is_sound, map(Row._make, connection.execute(query, (sweep,))))
 
 
 def _write(draft: Path, found: _Sound, known: Mapping[int, Place | None]) -> list[str]:

@@ -113,6 +113,7 @@ def test_a_log_that_is_gone_is_noticed(store: Path) -> None:
 
 def test_a_damaged_page_that_ends_a_scan_early_is_no_end_of_the_log(store: Path) -> None:
     """SQLite compares a key of garbage, and takes the rest of the sweep for another's."""
+    truth = flipped_bits.seen(store)
     file = store / FILE_NAME
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -121,7 +122,7 @@ def test_a_damaged_page_that_ends_a_scan_early_is_no_end_of_the_log(store: Path)
     data = file.read_bytes()
     leaves = [at for at in range(4096, len(data), 4096) if data[at] == 10]  # of an index
     pointers = [at + 8 + i for at in leaves for i in range(2 * data[at + 4])]
-    hidden = 0
+    hidden: list[bytes] = []
     for bit in (place * 8 + i for place in pointers for i in range(8)):
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -129,10 +130,13 @@ def test_a_damaged_page_that_ends_a_scan_early_is_no_end_of_the_log(store: Path)
         with closing(sqlite3.connect(file)) as connection, suppress(sqlite3.DatabaseError):
             rows = [number for (number,) in connection.execute(query)]
             if len(rows) < count and rows == list(range(1, len(rows) + 1)):
-                hidden += 1
+                hidden.append(bytes(damaged))
                 with pytest.raises(StoreError, match="automl repair"):
                     Ledger.open(store, readonly=True).trials("test")
     assert hidden, "no bit hides the end of the log"
+    file.write_bytes(hidden[0])
+    assert repair(store).lost == []
+    assert flipped_bits.seen(store) == truth
 
 
 def test_a_damaged_schema_is_replaced(store: Path) -> None:
