@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import sys
+import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
@@ -30,6 +31,11 @@ _SHARED: Final = "AUTOML_SCRIPT"  # the file, for processes that a trial starts
 _MAIN: Final = "workers.runtime.script_main"
 LARGE: Final = 1 << 20  # bytes of a tensor
 MAX_DEPTH: Final = 6  # of the search for a variable that cannot be pickled
+_PATHS: Final = sysconfig.get_paths()
+_INSTALLED: Final = tuple(  # folders; workers that lack this package say so themselves
+    folder + os.sep
+    for folder in (_PATHS["purelib"], _PATHS["platlib"], str(Path(__file__).parents[1]))
+)
 _NAMED: Final = (type, FunctionType, ModuleType, functools._lru_cache_wrapper)
 
 
@@ -279,6 +285,8 @@ def _importable(name: str) -> bool:
     file = getattr(module, "__file__", None)
     if parent and file is None:
         return True  # made by its package: a folder, or a part of a C extension
+    if file is not None and file.startswith(_INSTALLED):
+        return True  # workers run the same interpreter
     # Without `importlib.util.find_spec`, which must not see the module in `sys.modules`: another
     # thread may be importing it.
     path = getattr(sys.modules.get(parent), "__path__", None)

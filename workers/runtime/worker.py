@@ -87,6 +87,7 @@ class Worker:
         self._moved = time.monotonic()
         self._steps = 0
         self.is_running = False
+        self._begins = False
         self._held = HeldMemory()
         self._preempted = False
         self._process = os.getpid()
@@ -120,7 +121,9 @@ class Worker:
         self._last = context
         if rank == 0:
             self._post(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
-        self.is_running = True
+        with self._arrived:  # the first heartbeat goes at once, since a rank may hang soon
+            self.is_running = self._begins = True
+            self._arrived.notify_all()
         outcome = self._outcome(context)
         self.is_running = False
         self._steps = 0  # an idle worker has no steps for the next attempt to be compared with
@@ -131,9 +134,10 @@ class Worker:
         self._post(outcome)
 
     def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
-        """Wait up to `timeout` seconds for events; returns them with a heartbeat."""
+        """Wait up to `timeout` seconds for events or a rank's begin; returns with a heartbeat."""
         with self._arrived:
-            self._arrived.wait_for(lambda: self._mail, timeout)
+            self._arrived.wait_for(lambda: self._mail or self._begins, timeout)
+            self._begins = False
             mail = list(self._mail)
             self._mail.clear()
         return mail, Heartbeat(self._idle_seconds(), self._steps)
