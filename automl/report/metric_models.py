@@ -141,7 +141,7 @@ def _fit(
         if v is not None
         and abs(v) < MAX_VALUE
         and space.legal(t.params)
-        and warmup(metric, t.details) <= v
+        and warmup(metric, t.details) <= max(v, 0.0)  # 0 for a goal, which may be negative
     ]
     if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
         return None

@@ -29,7 +29,7 @@ COLD = {"warmup_seconds": 2.0, "warmup_bytes": 150_000_000}
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """Trials whose loss follows lr, and whose memory is noise; trial 0 has imported modules."""
+    """Losses below 0 that follow lr, memory that is noise; trial 0 has imported modules."""
     options: dict[str, Any] = {
         "suggester": "random",
         "dispatcher": "inline",
@@ -37,7 +37,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
         "trials": 16,
     }
     result = automl.sweep(
-        lambda trial: {"loss": float(np.log10(trial.params["lr"]) + 2) ** 2},
+        lambda trial: {"loss": float(np.log10(trial.params["lr"]) + 2) ** 2 - 9.0},
         SPACE,
         "minimize loss",
         **options,
