@@ -212,8 +212,3 @@ def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:
     out.truncate(0)
     PlainLines(console)(replace(snapshot, events=list(ledger.events(snapshot.sweep))))
     assert out.getvalue().count('trial.params["lerning_rate"]') == 1  # not once a trial
-
-
-def test_a_missing_metric_ends_it_too(ledger: Ledger) -> None:
-    snapshot = run_inline(ledger, make_spec(trials=12), lambda trial: {"los": 1.0})
-    assert states(snapshot) == ["failed"] * 3
