@@ -101,7 +101,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
     peak = context.memory.bytes() if context.memory else None
     facts |= context.memory.details() if context.memory else {}
-    facts["memory_limit_bytes"] = _room(context)
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | context.warmup.details() | notes.details
     message = notes.add_to(message)
@@ -116,6 +115,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         peak,
         details,
         failed_at=context.failed_at,
+        memory_limit_bytes=_room(context),
         artifact_bytes=notes.artifact_bytes,
         **typed,
     )

@@ -11,6 +11,7 @@ import click
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.durations import duration
+from automl.core.garbage import no_collection
 from automl.core.text import (
     configuration,
     configurations,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@no_collection()  # it would scan every trial again and again
 def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """Show the progress of a sweep, and how its space was changed."""
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -82,6 +84,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
             return
 
 
+@no_collection()
 def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """List the trials of a sweep."""
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -106,6 +109,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     return None
 
 
+@no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one."""
     from automl.report.confirmations import read

@@ -115,14 +115,15 @@ def verified(rows: Iterable[Row], place: Place, name: str) -> Iterator[Row]:
     Raises:
         DamageError: a row is missing or was changed.
     """
+    number, total = place
     for row in rows:
-        if row.number != place.number + 1:
-            raise DamageError(f"record {place.number + 1} of sweep {name!r} is missing")
+        if row.number != number + 1:
+            raise DamageError(f"record {number + 1} of sweep {name!r} is missing")
         if not is_sound(row):
             raise DamageError(f"record {row.number} of sweep {name!r} has another checksum")
-        if row.previous != place.sum:
+        if row.previous != total:
             raise DamageError(f"record {row.number} of sweep {name!r} is of another log")
-        place = row.place
+        number, total = row.number, row.sum
         yield row
 
 
