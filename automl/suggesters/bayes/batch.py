@@ -20,8 +20,7 @@ from .acquisition.acquisition import Acquisition
 from .candidates import CandidateSampler
 from .model.data import Array
 from .model.features import FeatureEncoder
-from .model.gp import Ensemble
-from .model.sweep_posterior import SweepPosterior
+from .model.posterior import SweepPosterior
 
 MANY: Final = 8  # more suggestions at once are a batch
 MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
@@ -58,9 +57,7 @@ def suggest_batch(
         avoided = pending
         if len(pending) > MAX_AVOIDED:
             avoided = pending[rng.permutation(len(pending))[:MAX_AVOIDED]]
-        remaining = None
-        if acquisition.policy.batch_penalty:
-            remaining = RemainingVariance(sampler, acquisition.posterior)
+        remaining = RemainingVariance(sampler, acquisition.posterior)
         found = _spread(sampler, pool, score, remaining, avoided, taken, count)
     elif sampler.prior:
         pool = sampler.everywhere(rng, 4 * count, prior_share=1.0)
@@ -83,7 +80,7 @@ class RemainingVariance:
         self._length = torch.full(
             (1,), 0.5 * math.sqrt(max(len(sampler.parameters), 1)), dtype=torch.float64
         )
-        if isinstance(goal.model, Ensemble) and isinstance(goal.encoder, FeatureEncoder):
+        if isinstance(goal.encoder, FeatureEncoder):
             self._encoder = goal.encoder
             self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
 

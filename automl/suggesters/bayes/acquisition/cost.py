@@ -11,8 +11,7 @@ from torch import Tensor
 from automl.core import Budget, Trial, TrialState
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
-from automl.suggesters.bayes.model.fit import GPFitter
-from automl.suggesters.bayes.model.log_gp import NUM_PARTICLES, LogGP
+from automl.suggesters.bayes.model.log_gp import LogGP
 from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
@@ -38,9 +37,7 @@ class CostModel:
     def __init__(self, space: Space, budget: Budget, seed: int, policy: Policy = ALL_RULES) -> None:
         self._space = space
         self._budget = budget
-        self._fitter = GPFitter.of_aspects(
-            space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
-        )
+        self._fitter = LogGP.fitter(space, aspects.SPEED, seed, policy)
 
     def term(self, history: Sequence[Trial]) -> Callable[[Array], Tensor] | None:
         """The term of the acquisition after these trials; None if cost does not count."""

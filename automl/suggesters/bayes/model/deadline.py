@@ -22,8 +22,8 @@ from .features import FeatureEncoder
 from .fit import GPFitter, best_and_random, milestone, settled
 from .gp import Ensemble
 from .kernel import Features
-from .log_gp import NUM_PARTICLES, LogGP
-from .metric_posterior import MetricPosterior
+from .log_gp import LogGP
+from .posterior import MetricPosterior
 from .transforms import Transform
 
 MAX_TRIALS = 150  # two points of each
@@ -80,9 +80,7 @@ class DeadlineModel:
         names = aspects.parameters(space, aspects.QUALITY) if policy.aspects else None
         encoder = FeatureEncoder(space, names, extra=1, goal=True, policy=policy)
         self.quality = GPFitter(encoder, encoder.prior(), seed, directed=policy.learned_direction)
-        self.speed = GPFitter.of_aspects(
-            space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
-        )
+        self.speed = LogGP.fitter(space, aspects.SPEED, seed, policy)
 
     def possible(self, data: TrialData) -> bool:
         """Whether there is a deadline, and every trial with a result has a learning curve."""

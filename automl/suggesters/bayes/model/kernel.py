@@ -22,7 +22,7 @@ every space. w is a multiple of u |u|, which is mostly near 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
@@ -57,13 +57,8 @@ class Features:
 
     def with_more(self, other: Features) -> Features:
         """Both, one after the other."""
-        pairs = (
-            (self.z, other.z),
-            (self.phi, other.phi),
-            (self.mean, other.mean),
-            (self.trend, other.trend),
-        )
-        return Features(*(torch.cat(pair) for pair in pairs))
+        parts = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Features(*map(torch.cat, parts))
 
 
 @dataclass(frozen=True)
@@ -101,24 +96,6 @@ class HyperparameterLayout:
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
         return slice(3 + 2 * self.num_parameters, None)
-
-    def vector(
-        self,
-        *,
-        full: float,
-        noise: float,
-        pair: float,
-        length: Tensor,
-        additive: Tensor,
-        direction: Tensor,
-    ) -> Tensor:
-        """One value for each hyperparameter, `p`."""
-        vector = torch.empty(3 + len(length) + len(additive) + len(direction), dtype=torch.float64)
-        vector[self.full], vector[self.noise], vector[self.pair] = full, noise, pair
-        vector[self.length] = length.to(torch.float64)
-        vector[self.additive] = additive
-        vector[self.direction] = direction
-        return vector
 
 
 @dataclass(frozen=True)
