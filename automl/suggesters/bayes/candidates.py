@@ -190,11 +190,6 @@ class CandidateSampler:
         ]
         return [(column, float(value)) for column, cells in listed for value in cells]
 
-    @property
-    def parents(self) -> list[int]:
-        """Columns of the choices that other parameters depend on."""
-        return sorted({column for rules in self.rules for column, _ in rules})
-
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """`count` points, each coordinate from one of two of the `bases`."""
         first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))

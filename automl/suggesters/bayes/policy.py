@@ -23,8 +23,6 @@ class Policy:
     smoothed_incumbents: bool = True
     # Candidates lie at the ends of ranges too (candidates.py).
     ends: bool = True
-    # Each option that other parameters depend on has candidates of its own (search.py).
-    branches: bool = False
 
     # --- Failures: acquisition/feasibility.py, model/surrogates.py
 
@@ -39,8 +37,6 @@ class Policy:
     power_mean: bool = True
     # A gain close to trials that tie exactly for the best counts less (plateau.py).
     plateaus: bool = False
-    # Tails of the improvement follow how far the own proposals were missed (logei.py).
-    heavy_tails: bool = False
     # The hypervolume's reference point is the worst of all trials, not just beyond the front.
     distant_reference: bool = True
 

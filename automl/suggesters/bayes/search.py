@@ -6,7 +6,6 @@ from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workers.protocol import Params
 
@@ -22,17 +21,15 @@ NUM_KEPT = 300  # candidates that the sketch keeps
 NUM_COPIES = 10  # of each good configuration, with different values of newly active parameters
 WORTHLESS = -300.0  # score below which nothing is gained, or failure is likely
 REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
-MAX_BRANCHES = 6  # of a conditional space, each with candidates of its own
 DECODED = 32  # candidates decoded at once
 
 
 class AcquisitionOptimizer:
     """Scores candidates everywhere and near the best, then perturbs the best of them in rounds."""
 
-    def __init__(self, sampler: CandidateSampler, branches: bool = True) -> None:
+    def __init__(self, sampler: CandidateSampler) -> None:
         self.sampler = sampler
         self.space = sampler.space
-        self.parents = sampler.parents if branches else []
 
     def maximise(
         self,
@@ -62,8 +59,7 @@ class AcquisitionOptimizer:
             pool = pool[np.argsort(-sketch(pool).numpy(), kind="stable")[:NUM_KEPT]]
         values = score(pool).numpy()
         for scales in REFINEMENTS:
-            order = np.argsort(-values, kind="stable")
-            top = pool[np.concatenate([order[:4], order[self._firsts(pool[order])]])]
+            top = pool[np.argsort(-values, kind="stable")[:4]]
             more = near(rng, top, 150, scales)
             pool = np.concatenate([pool, more])
             values = np.concatenate([values, score(more).numpy()])
@@ -103,20 +99,11 @@ class AcquisitionOptimizer:
         return next(iter(domain.new_points(rng, taken, 1)), None)
 
     def _pool(self, rng: np.random.Generator, best: Array) -> Array:
-        pools = [
-            self.sampler.everywhere(rng, NUM_EVERYWHERE),
-            self.sampler.near(rng, best[:1], 300, (0.003, 0.3)),
-            self.sampler.near(rng, best[:5], 400, (0.01, 0.3)),
-            self.sampler.crossed(rng, best, 100),
-        ]
-        if self.parents:
-            leaders = best[self._firsts(best)]
-            pools.append(self.sampler.near(rng, leaders, 100 * len(leaders), (0.01, 0.3)))
-        return np.concatenate(pools)
-
-    def _firsts(self, ordered: Array) -> NDArray[np.intp]:
-        """The first row of each branch, at most `MAX_BRANCHES`; none without branches."""
-        if not self.parents:
-            return np.empty(0, dtype=np.intp)
-        branches = np.nan_to_num(ordered[:, self.parents], nan=-1.0)
-        return np.sort(np.unique(branches, axis=0, return_index=True)[1])[:MAX_BRANCHES]
+        return np.concatenate(
+            [
+                self.sampler.everywhere(rng, NUM_EVERYWHERE),
+                self.sampler.near(rng, best[:1], 300, (0.003, 0.3)),
+                self.sampler.near(rng, best[:5], 400, (0.01, 0.3)),
+                self.sampler.crossed(rng, best, 100),
+            ]
+        )

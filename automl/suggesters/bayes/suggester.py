@@ -119,7 +119,7 @@ class BayesSuggester(Suggester):
         if self._context.knowledge:
             self._prior = InformedPrior(self._prior, self._context.knowledge)
         self._sampler = CandidateSampler(self._context.domain, self._prior, ends=policy.ends)
-        self._optimizer = AcquisitionOptimizer(self._sampler, policy.branches)
+        self._optimizer = AcquisitionOptimizer(self._sampler)
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
 
     def suggest(

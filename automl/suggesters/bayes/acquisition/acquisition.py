@@ -18,14 +18,13 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from automl.suggesters.bayes.design import NUM_DESIGN
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.posterior import SweepPosterior
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 
 from .feasibility import Feasibility
 from .hypervolume import log_hypervolume_improvement
-from .logei import POWER, Tails, best_predicted, log_expected_improvement
+from .logei import POWER, best_predicted, log_expected_improvement
 
 Term = Callable[[Array], Tensor]
 
@@ -38,7 +37,6 @@ class Acquisition:
         posterior: of the sweep.
         feasibility: the probability of success, and how much of it is demanded.
         terms: further terms by name: `cost` and the user's `prior`.
-        policy: which rules are on.
     """
 
     posterior: SweepPosterior
@@ -102,17 +100,7 @@ class Acquisition:
                 posterior.goals, posterior.feasible, unit, self.policy.distant_reference
             )
         power = POWER if self.policy.power_mean else 1.0
-        return log_expected_improvement(
-            first.model, first.encoder(unit), self._best, power, self._tails
-        )
-
-    @cached_property
-    def _tails(self) -> Tails | None:
-        """How far the trials after the design were missed."""
-        first = self.posterior.goals[0]
-        if not self.policy.heavy_tails:
-            return None
-        return Tails.of(first.model, first.rows >= NUM_DESIGN)
+        return log_expected_improvement(first.model, first.encoder(unit), self._best, power)
 
     @cached_property
     def _best(self) -> Tensor:

@@ -1,20 +1,13 @@
 """The logarithm of expected improvement under the ensemble (LogEI)."""
 
-from __future__ import annotations
-
 import math
-from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from scipy.special import stdtr
 from torch import Tensor
 
 from automl.suggesters.bayes.model.gp import Ensemble
 from automl.suggesters.bayes.model.kernel import Features
 
-FREEDOM = 5.0  # degrees of freedom before the first proposal
 POWER = 0.25  # of the mean over the ensemble; 1 is the arithmetic mean, 0 the geometric
 
 
@@ -31,50 +24,8 @@ def log_h(z: Tensor) -> Tensor:
     return torch.where(z > -4.0, near, tail)
 
 
-@dataclass(frozen=True)
-class Tails:
-    """The scale of a surrogate's errors, learned from one-step-ahead forecasts of own proposals.
-
-    The variance has an inverse gamma prior with `FREEDOM` degrees of freedom around that of the
-    surrogate. So predictions have Student's distribution (Shah et al., "Student-t processes as
-    alternatives to Gaussian processes", 2014). Trials of the design do not count: random points
-    are predicted well, the proposals are missed.
-
-    Args:
-        scale: `s`, factor of standard deviations.
-        freedom: degrees of freedom.
-    """
-
-    scale: Tensor
-    freedom: float
-
-    @classmethod
-    def of(cls, model: Ensemble, own: NDArray[np.bool_]) -> Tails:
-        """Learn from the trials in their order.
-
-        Args:
-            own: `n`, which of the first trials of the model were proposed by a surrogate.
-        """
-        residual = (model.y - model.features.mean).expand(len(model.u), -1)
-        misses = (model.whiten @ residual[:, :, None])[:, : len(own), 0][:, torch.from_numpy(own)]
-        freedom = FREEDOM + misses.shape[1]
-        return cls(((FREEDOM + misses.square().sum(1)) / freedom).sqrt(), freedom)
-
-    def log_h(self, z: Tensor) -> Tensor:
-        """Log of the expected improvement of Student's distribution with scale 1."""
-        v = self.freedom
-        log_density = math.lgamma((v + 1) / 2) - math.lgamma(v / 2) - 0.5 * math.log(v * math.pi)
-        density = torch.exp(log_density - (v + 1) / 2 * torch.log1p(z * z / v))
-        below = torch.from_numpy(stdtr(v, z.numpy()))
-        return torch.log((z * below + (v + z * z) / (v - 1) * density).clamp(min=1e-300))
-
-
 def log_expected_improvement(
-    model: Ensemble,
-    candidates: Features,
-    index: Tensor,
-    power: float = POWER,
-    tails: Tails | None = None,
+    model: Ensemble, candidates: Features, index: Tensor, power: float = POWER
 ) -> Tensor:
     """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
 
@@ -87,15 +38,10 @@ def log_expected_improvement(
     Args:
         index: `s`, the best trial of each hyperparameter vector.
         power: of the mean.
-        tails: of the predictions; None for those of the surrogate.
     """
     mean, variance = model.improvement(candidates, index)
     deviation = variance.sqrt()
-    if tails is None:
-        each = deviation.log() + log_h(mean / deviation)
-    else:
-        deviation = deviation * tails.scale[: len(deviation), None]
-        each = deviation.log() + tails.log_h(mean / deviation)
+    each = deviation.log() + log_h(mean / deviation)
     return (torch.logsumexp(power * each, 0) - math.log(len(each))) / power
 
 

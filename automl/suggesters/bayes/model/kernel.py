@@ -28,7 +28,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-SQRT5 = math.sqrt(5.0)
 MEAN_VARIANCE = 1.0  # prior variance of the constant in the function
 JITTER = 1e-8  # added to the noise variance
 
@@ -192,7 +191,7 @@ def cross(
     """Noise-free covariances `s x n x m` between two sets of configurations."""
     z_left, phi_left = _scaled(left, hyper, prior)
     z_right, phi_right = _scaled(right, hyper, prior)
-    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
@@ -223,7 +222,7 @@ def log_posterior(
     """
     hyper = prior.values(u)
     z, phi = _scaled(features, hyper, prior)
-    scaled = _squared_distances(z, z).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z, z).sqrt_().mul_(math.sqrt(5.0))
     decay = torch.exp(-scaled).mul_(hyper.full[:, None, None])
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))

@@ -27,15 +27,7 @@ SHARP = (math.log(0.02), 1.0)  # prior of the log noise variance of success labe
 
 
 class Surrogates:
-    """Fits the surrogates of a sweep, each over the parameters that affect its metric.
-
-    Args:
-        space: of the configurations.
-        goals: at least one.
-        constraints: bounds on metrics.
-        seed: of everything random.
-        policy: which rules are on.
-    """
+    """Fits the surrogates of a sweep, each over the parameters that affect its metric."""
 
     def __init__(
         self,
