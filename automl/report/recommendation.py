@@ -91,7 +91,7 @@ def believed(record: Record) -> MetricModel | None:
     model = fit_goal(record)
     if model is None:
         return None
-    from automl.suggesters.bayes.model.calibration import calibrate
+    from .calibration import calibrate
 
     return model if calibrate(model.metric, model.ensemble).believable else None
 

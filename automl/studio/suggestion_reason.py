@@ -10,8 +10,7 @@ from automl.control.plugins import Plugins
 from automl.core import Command, Proposed, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.suggesters.bayes.acquisition.explanation import Explanation
-from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.bayes.suggester import BayesSuggester, Explanation
 from automl.suggesters.domain import Domain, updated_limits
 
 OTHERS: Final = {

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 import automl
 from automl.core.trial import Trial
+from automl.report.calibration import Calibration
 from automl.report.caveats import caveats
 from automl.report.conclusion import warnings
 from automl.report.effects import insights_of
@@ -20,7 +21,6 @@ from automl.report.figures import draw
 from automl.report.metric_models import fit_models
 from automl.report.record import Record
 from automl.report.summary import comparison
-from automl.suggesters.bayes.model.calibration import Calibration
 from search_spaces import Float, Space
 
 SPACE = Space(Float("lr", 1e-4, 1.0, log=True, default=0.1))

@@ -19,7 +19,7 @@ from search_spaces import Space
 
 from . import aspects
 from .data import Array, digest
-from .features import EarlierTrend, FeatureEncoder
+from .features import FeatureEncoder
 from .gp import Ensemble, Sampling, sample_hyperparameters
 from .kernel import HyperparameterPrior
 
@@ -84,7 +84,6 @@ class GPFitter:
         noise: tuple[float, float] | None = None,
         goal: bool = False,
         num_particles: int = 10,
-        earlier: EarlierTrend | None = None,
     ) -> GPFitter:
         """The fitter of a metric with these aspects, over the parameters that affect it.
 
@@ -93,10 +92,9 @@ class GPFitter:
             noise: mean and scale of the log noise variance, by default those of the aspects.
             goal: whether the metric is a goal's loss.
             num_particles: most hyperparameter vectors.
-            earlier: what earlier sweeps predict of it.
         """
         names = aspects.parameters(space, measured) if policy.aspects else None
-        encoder = FeatureEncoder(space, names, goal=goal, policy=policy, earlier=earlier)
+        encoder = FeatureEncoder(space, names, goal=goal, policy=policy)
         prior = encoder.prior()
         if noise is None and "quality" not in measured:
             noise = NEARLY_EXACT

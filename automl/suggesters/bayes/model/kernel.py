@@ -22,13 +22,12 @@ every space. w is a multiple of u |u|, which is mostly near 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-SQRT5 = math.sqrt(5.0)
 MEAN_VARIANCE = 1.0  # prior variance of the constant in the function
 JITTER = 1e-8  # added to the noise variance
 
@@ -57,13 +56,8 @@ class Features:
 
     def with_more(self, other: Features) -> Features:
         """Both, one after the other."""
-        pairs = (
-            (self.z, other.z),
-            (self.phi, other.phi),
-            (self.mean, other.mean),
-            (self.trend, other.trend),
-        )
-        return Features(*(torch.cat(pair) for pair in pairs))
+        parts = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Features(*map(torch.cat, parts))
 
 
 @dataclass(frozen=True)
@@ -101,24 +95,6 @@ class HyperparameterLayout:
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
         return slice(3 + 2 * self.num_parameters, None)
-
-    def vector(
-        self,
-        *,
-        full: float,
-        noise: float,
-        pair: float,
-        length: Tensor,
-        additive: Tensor,
-        direction: Tensor,
-    ) -> Tensor:
-        """One value for each hyperparameter, `p`."""
-        vector = torch.empty(3 + len(length) + len(additive) + len(direction), dtype=torch.float64)
-        vector[self.full], vector[self.noise], vector[self.pair] = full, noise, pair
-        vector[self.length] = length.to(torch.float64)
-        vector[self.additive] = additive
-        vector[self.direction] = direction
-        return vector
 
 
 @dataclass(frozen=True)
@@ -215,7 +191,7 @@ def cross(
     """Noise-free covariances `s x n x m` between two sets of configurations."""
     z_left, phi_left = _scaled(left, hyper, prior)
     z_right, phi_right = _scaled(right, hyper, prior)
-    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
@@ -246,7 +222,7 @@ def log_posterior(
     """
     hyper = prior.values(u)
     z, phi = _scaled(features, hyper, prior)
-    scaled = _squared_distances(z, z).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z, z).sqrt_().mul_(math.sqrt(5.0))
     decay = torch.exp(-scaled).mul_(hyper.full[:, None, None])
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))

@@ -1,10 +1,4 @@
-"""The surrogate as a GPyTorch and BoTorch model, to inspect it or use it elsewhere.
-
-    >>> model = EnsembleGP(ensemble)                            # doctest: +SKIP
-    >>> model.posterior(inputs(encoder(unit))).mixture_mean  # doctest: +SKIP
-
-`gp` and `kernel` compute the same in closed form, faster. Tests compare both.
-"""
+"""The surrogate in GPyTorch and BoTorch: the reference of the closed forms in `gp` and `kernel`."""
 
 from typing import Any, cast
 
@@ -19,8 +13,8 @@ from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from .gp import Ensemble
-from .kernel import (
+from automl.suggesters.bayes.model.gp import Ensemble
+from automl.suggesters.bayes.model.kernel import (
     JITTER,
     MEAN_VARIANCE,
     Features,
