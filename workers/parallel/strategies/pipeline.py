@@ -85,11 +85,12 @@ class Pipeline(Strategy):
         self.index = self.mesh.coordinate("pipeline")
         self.schedule = _SCHEDULES[SCHEDULE.value(self.values)]
         stages = cut(self.workload.plan(model).stages, model, self.mesh.pipeline)
+        self.shadows = [shadow(stage) for stage in stages]
+        stages[self.index].to(self.device)
         names = {id(p): name for name, p in model.named_parameters()}
         names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
         self.schedules: dict[Any, Any] = {}  # by shape, the most recently used last
         self.boundaries: dict[Any, Any] = {}
-        self.shadows = [shadow(stage) for stage in stages]
         held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
         self.stage = _Stage(
             stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1
