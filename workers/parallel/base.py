@@ -119,8 +119,11 @@ class Strategy(ABC):
 
     @property
     def build_device(self) -> torch.device:
-        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`."""
-        return self.device
+        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`.
+
+        The CPU if ranks hold parts of the model, so that no GPU ever holds the whole.
+        """
+        return self.device if self.replicated else torch.device("cpu")
 
     @abstractmethod
     def wrap(self, model: nn.Module) -> None:

@@ -12,14 +12,14 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
-from .logs import bounded_log
+from .logs import bounded_log, redirect
 from .pickling import share
 from .worker import Worker
 
@@ -114,24 +114,15 @@ class _ProcessWorker:
 def logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Send the output of this process, and of those that it starts, to the rank's log."""
     with open_log(assignment, rank) as log:
-        _redirect(log.fileno())
+        redirect({1: log.fileno(), 2: log.fileno()})
     try:
         print(f"{assignment.label} (its seed is {assignment.seed})")
         with bounded_log(assignment, rank):
             yield
     finally:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        _redirect(nowhere)
+        redirect({1: nowhere, 2: nowhere})
         os.close(nowhere)
-
-
-def _redirect(descriptor: int) -> None:
-    """Let standard output and standard error go to this descriptor."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
-            stream.flush()
-    for target in (1, 2):
-        os.dup2(descriptor, target)
 
 
 def _end_with_children() -> None:

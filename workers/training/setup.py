@@ -105,6 +105,8 @@ def build_model(
         if parameter.ndim == 4:
             parameter.data = parameter.data.contiguous(memory_format=memory_format)
     look_up_sparsely(model, workload.plan(model).embeddings, values)
+    for name in KNOBS.names():
+        KNOBS.get(name)().change(model, values)
     recompute(model, workload.plan(model).layers, values)
     compile_model(model, workload.plan(model).layers, values)
     return model.train()

@@ -63,7 +63,7 @@ def test_a_hundred_megabytes_of_output_go_to_the_log_of_their_attempt(driver: Dr
     assert driver.finish(loud).ending is Ending.COMPLETED
     late = driver.submit("print_late")
     assert driver.finish(late).ending is Ending.COMPLETED
-    assert driver.log(loud).endswith("the last line, of another process\n")
+    assert driver.log(loud).endswith("the last line, of a C library\n")
     assert driver.log(late).splitlines()[1] == "half a line"
 
 
