@@ -160,6 +160,9 @@ class Result:
             metric = self.snapshot.goals[0].metric
             found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
         early = text.why_early(self.snapshot)
+        failed = self.snapshot.in_state(TrialState.FAILED)
+        if early and failed and text.commonest_failure(failed)[1].message in early:
+            early = early.partition(":")[0]  # `found` names the cause
         parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
         return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 

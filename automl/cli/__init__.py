@@ -58,6 +58,8 @@ class Commands(click.Group):
         except AutomlError as error:
             usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
             raise Failure(str(error), USAGE if usage else FAILED) from error
+        except PermissionError as error:  # such as a store of another account
+            raise Failure(f"{error.filename or 'a file'}: {error.strerror}", USAGE) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)

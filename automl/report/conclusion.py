@@ -47,8 +47,9 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     yield from _noise(record, insights)
     if record.confirmation is not None and not record.confirmation.exceeds_noise:
         yield f"repeated trainings show no clear difference: {record.confirmation}"
+    used = {one.metric for one in (*record.spec.goals, *record.spec.constraints)}
     for insight in insights:
-        if insight.doubt:
+        if insight.doubt and insight.model.metric in used:
             yield f"{insight.doubt}: which parameters matter for it is not known"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:

@@ -1,6 +1,5 @@
 """Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
 
-import atexit
 import math
 import sys
 import threading
@@ -214,15 +213,16 @@ class BackgroundSuggestionQueue(SuggestionQueue):
     def close(self) -> None:
         """Let the thread end, after the suggestion that it is making.
 
-        The sweep does not wait for it, but the end of the program does: Python ends threads in a
-        way that aborts the process if torch computes in one.
+        The sweep does not wait for it, but the end of the program does, before Python clears its
+        modules: it would abort the process if torch computes in a thread, and an import of torch
+        would print tracebacks.
         """
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
         if self._thread.is_alive():
-            atexit.register(self._thread.join, EXIT_SECONDS)
+            threading.Thread(target=self._thread.join, args=(EXIT_SECONDS,)).start()
 
     def _fall_back(self, history: TrialIndex) -> list[Proposal]:
         """A proposal that takes no time, because a worker has waited too long."""

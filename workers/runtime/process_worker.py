@@ -14,7 +14,8 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from workers.protocol import Assignment, Event, Heartbeat, open_log
 
@@ -22,6 +23,8 @@ from .gang import TAKE_SECONDS
 from .logs import bounded_log, redirect
 from .pickling import share
 from .worker import Worker
+
+OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
 
 
 class Ready(NamedTuple):
@@ -55,11 +58,19 @@ def main(connection: str, objective: str, workload: str, threads: str, gpus: str
     faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+    _prefer_to_be_killed()
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
     content = share(int(objective)) if int(objective) >= 0 else None
     worker = Worker(content, workload or None, int(threads), logged, float(gpus))
     _ProcessWorker(pipe, worker).serve()
+
+
+def _prefer_to_be_killed() -> None:
+    """If memory runs out, the kernel kills this process and not the controller, as Ray does it."""
+    place = Path("/proc/self/oom_score_adj")
+    with suppress(OSError):
+        place.write_text(str(max(OOM_SCORE, int(place.read_text()))))
 
 
 class _ProcessWorker:

@@ -12,6 +12,7 @@ from rich.console import Console
 from scipy.stats import spearmanr
 
 import automl
+from automl.core import parse_constraints
 from automl.core.trial import Trial
 from automl.report.calibration import Calibration
 from automl.report.caveats import caveats
@@ -74,7 +75,10 @@ def test_a_model_that_predicts_nothing_has_no_importances(record: Record) -> Non
     insights = insights_of(record)
     believed = {one.model.metric: bool(one.effects) for one in insights}
     assert believed == {"loss": True, "peak_memory_bytes": False}
-    (warning,) = [line for line in warnings(record, insights) if "the model of" in line]
+    assert not [line for line in warnings(record, insights) if "the model of" in line]
+    spec = replace(record.spec, constraints=parse_constraints("peak_memory_bytes <= 1e9"))
+    limited = replace(record, snapshot=replace(record.snapshot, spec=spec))
+    (warning,) = [line for line in warnings(limited, insights) if "the model of" in line]
     assert "the model of peak_memory_bytes does not predict the trials that it has not" in warning
     for name in ("importance", "dependence"):
         panel = draw(name, record, insights)
