@@ -40,7 +40,7 @@ lint: $(STAMP)  ## Check style, spelling, words and types
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[ray]"
 	touch $(STAMP)
 
 clean:  ## Remove the environment and caches

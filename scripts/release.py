@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -44,13 +43,13 @@ class Wrong(RuntimeError):
 
 
 def version() -> str:
-    """The version in pyproject.toml.
+    """The version in automl/__init__.py, the one place where it stands.
 
     Raises:
         Wrong: the citation or the changelog has another one.
     """
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    found = str(tomllib.loads(text)["project"]["version"])
+    text = (ROOT / "automl" / "__init__.py").read_text(encoding="utf-8")
+    (found,) = re.findall(r'^__version__ = "([^"]+)"', text, re.MULTILINE)
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = SECTION.search(changelog)
     if newest is None or newest[1] != found:
@@ -158,7 +157,7 @@ def main(words: list[str] | None = None) -> int:
         folder = Path(name)
         try:
             expected = version()
-            print(f"{expected}: pyproject.toml, CITATION.cff and CHANGELOG.md agree")
+            print(f"{expected}: automl/__init__.py, CITATION.cff and CHANGELOG.md agree")
             archives = build(folder, given.quick)
             print(f"built and checked by twine: {', '.join(path.name for path in archives)}")
             print(f"the wheel holds {check_files(archives[0])} files of the packages")

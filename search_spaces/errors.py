@@ -25,6 +25,11 @@ FAILURE_KINDS: Final = (
 )
 
 
+def needs(feature: str, package: str, extra: str) -> str:
+    """The message about a package that is not installed: what needs it, and how to get it."""
+    return f"{feature} needs {package}: pip install 'automl-sweep[{extra}]'"
+
+
 class AutomlError(Exception):
     """Root of every error that this project raises on purpose."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from pages import PAGES, shown
-from sources import ROOT
+from sources import MODULES, ROOT
 
 import automl
 from scripts import release
@@ -32,8 +32,8 @@ def test_the_citation_has_the_required_keys_and_the_version_of_the_package() -> 
     citation = read("CITATION.cff")
     assert citation["cff-version"] == "1.2.0"
     assert citation["message"]
-    assert citation["title"] == PROJECT["name"]
-    assert str(citation["version"]) == PROJECT["version"]
+    assert citation["title"] == PROJECT["name"].removesuffix("-sweep")
+    assert str(citation["version"]) == automl.__version__
     assert citation["license"] == PROJECT["license"]
     assert citation["type"] == "software"
     for author in citation["authors"]:
@@ -41,9 +41,33 @@ def test_the_citation_has_the_required_keys_and_the_version_of_the_package() -> 
 
 
 def test_the_version_is_one() -> None:
-    """Of pyproject.toml, CITATION.cff, CHANGELOG.md and the installed package."""
-    assert release.version() == PROJECT["version"]
-    assert automl.__version__ == PROJECT["version"], "install the checkout again: make dev"
+    """It stands in the code, and pyproject.toml, CITATION.cff and CHANGELOG.md follow."""
+    assert release.version() == automl.__version__
+    assert PROJECT["dynamic"] == ["version"]
+
+
+def test_nothing_sends_a_reader_to_the_other_automl() -> None:
+    """Our distribution is automl-sweep; `pip install automl` gives a project of others."""
+    assert PROJECT["name"] == "automl-sweep"
+    other = re.compile(
+        r"pip3? install (?:-\S+ +)*['\"]?automl(?![-\w/.])|(?<![-/\w.])automl\[[a-z]"
+    )
+    assert other.search("pip install -U automl")
+    assert other.search("install automl[report]")
+    assert not other.search("pip install 'automl-sweep[report]'")
+    names = [name for name in release.tracked() if name != "tests/test_project_files.py"]
+    texts = {name: (ROOT / name).read_bytes().decode(errors="replace") for name in names}
+    assert len(texts) > 1000
+    assert [name for name, text in texts.items() if other.search(text)] == []
+
+
+def test_every_extra_in_a_message_exists() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    for module in MODULES.values():
+        text = module.read_text(encoding="utf-8")
+        named = re.findall(r"automl-sweep\[([a-z0-9-]+)\]", text)
+        given = re.findall(r'needs\([^\n]*"([a-z0-9-]+)"\)', text)
+        assert {*named, *given} <= extras, module
 
 
 def test_the_changelog_keeps_its_form() -> None:

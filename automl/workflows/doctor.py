@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from automl import __version__
 from automl.core.text import memory
 from automl.dispatch.gpus import SharedGpu, shared_gpus
 from automl.dispatch.leases import Holder, current_holders
@@ -20,7 +21,6 @@ from search_spaces.knobs import KNOBS
 
 REQUIRED_RAY = (2, 52)
 PACKAGES = (
-    "automl",
     "torch",
     "botorch",
     "gpytorch",
@@ -122,7 +122,7 @@ def _holding(holder: Holder) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"automl-sweep": __version__}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
