@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -182,3 +183,40 @@ def test_the_night_measures_scripts_that_exist() -> None:
     assert all(
         '"--quick"' in text_of(name) or "benchmark_parser(" in text_of(name) for name in scripts
     )
+
+
+def test_the_conda_recipe_needs_what_the_package_needs() -> None:
+    recipe = read("conda/recipe.yaml")
+    other_names = {"torch": "pytorch", "prometheus-client": "prometheus_client"}
+
+    def split(line: str) -> tuple[str, str]:
+        name, bounds = re.fullmatch(r"([\w-]+) ?(.*)", line).groups()
+        return other_names.get(name, name), bounds
+
+    needed = {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
+    assert set(map(split, recipe["requirements"]["run"])) == set(map(split, needed))
+    assert recipe["context"]["version"] == automl.__version__
+    assert recipe["package"]["name"] == PROJECT["name"]
+    (program,) = PROJECT["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [" = ".join(program)]
+    assert recipe["about"]["license"] == PROJECT["license"]
+
+
+def test_a_tag_is_published_by_trusted_publishing_after_the_whole_check() -> None:
+    flow = read(".github/workflows/publish.yml")
+    assert flow[True]["push"] == {"tags": ["v*"]}  # `on` is a truth value of YAML
+    build, publish = flow["jobs"]["build"], flow["jobs"]["publish"]
+    lines = [step["run"] for step in build["steps"] if "run" in step]
+    assert 'python scripts/release.py --keep --tag "$GITHUB_REF_NAME"' in lines
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "permissions" not in build
+    assert flow["permissions"] == {"contents": "read"}
+    assert not re.search(
+        r"password|secrets", text_of(".github/workflows/publish.yml").split("jobs")[1]
+    )
+
+
+def test_a_wrong_tag_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(release.Wrong, match=r"the tag is v9\.9\.9, the version"):
+        release.check(tmp_path, quick=True, tag="v9.9.9")
