@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from search_spaces.other_tools import RESULT, no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
-from .errors import AutomlError, UsageError
+from .errors import AutomlError, UsageError, needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class Result:
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
-            raise UsageError("to_pandas needs pandas: install automl[report]") from error
+            raise UsageError(needs("to_pandas", "pandas", "report")) from error
         goals, several = self.snapshot.goals, len(self.snapshot.goals) > 1
         columns = {g.metric: f"value.{g.metric}" if several else "value" for g in goals}
         rows = [

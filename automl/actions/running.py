@@ -39,16 +39,26 @@ RUNNING: Final = (
         "Write a first configuration.",
         """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
+        Or make one of another tool's file, and say what could not be carried over.
+
         The numbers among the options of a command become parameters, with a range around each. The
         command is run for at most 20 seconds, to see which metrics it prints.""",
         (
             "automl init translation",
             "automl init --objective train.py:objective -o mine.yaml",
             "automl init -- python train.py --lr 0.001 --width 64",
+            "automl init --from sweep.yaml -o mine.yaml",
         ),
         (
             Argument("workload", metavar="[WORKLOAD]"),
             OBJECTIVE,
+            Argument(
+                "source",
+                flag="--from",
+                metavar="FILE",
+                help="A sweep of Weights & Biases, NNI, Katib, Ray Tune or Optuna. It is read as "
+                "data: nothing in it is run.",
+            ),
             output("NAME.yaml", "FILE", "File to write, '-' to print it."),
             Argument(
                 "goal",

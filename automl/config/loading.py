@@ -141,6 +141,8 @@ class _Checker:
         """The configuration; None if there are problems."""
         document = self.document
         suggester = self._checked(("suggester",), choose, SUGGESTERS, document["suggester"])
+        if suggester and suggester.name != KEYS["suggester"].default:
+            self._checked(("suggester",), suggester.kind, SUGGESTERS)  # it may need a package
         stopper = self._checked(("stopper",), choose, STOPPERS, document["stopper"])
         self._checked(("trackers",), check_trackers, document["trackers"])
         workload, name = self._workload(objective), self._name(path)

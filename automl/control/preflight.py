@@ -61,6 +61,8 @@ def check_spec(
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
     for name in ("workers", "min_workers", "max_steps", "max_retries"):
         KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
+    if plugins.suggester.name != KEYS["suggester"].default:
+        plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train

@@ -9,8 +9,10 @@ import sys
 from importlib import metadata
 from typing import Any, Final
 
+from automl import __version__
+
 _PACKAGES: Final = (
-    "automl", "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
+    "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
     "sacrebleu", "sentencepiece",
 )  # fmt: skip
 
@@ -26,7 +28,10 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "packages": {
+            "automl": __version__,
+            **{name: version for name in _PACKAGES if (version := _version(name))},
+        },
         "hardware": _hardware(),
     }
 

@@ -61,6 +61,8 @@ class Suggester(ABC):
     - `predicts_gain`: `expected_gain` can return a number.
     - `guides_stopper`: a stopper with a model of its own may choose new configurations too.
 
+    `package` is what must be installed, and the extra that brings it; "" if nothing.
+
     Args:
         space: what is tuned.
         goals: at least one.
@@ -72,6 +74,7 @@ class Suggester(ABC):
     """
 
     name: ClassVar[str]
+    package: ClassVar[str] = ""
     uses_context: ClassVar[bool] = False
     predicts_gain: ClassVar[bool] = False
     guides_stopper: ClassVar[bool] = False

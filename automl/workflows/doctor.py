@@ -12,6 +12,7 @@ from typing import Any, Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from automl import __version__
 from automl.core.text import memory
 from automl.dispatch.gpus import SharedGpu, shared_gpus
 from automl.dispatch.leases import Holder, current_holders
@@ -24,7 +25,6 @@ SHARED_MEMORY: Final = Path("/dev/shm")
 # What NVIDIA advises for a container (NCCL documentation, "Troubleshooting").
 MIN_SHARED_BYTES: Final = 1_000_000_000
 PACKAGES = (
-    "automl",
     "torch",
     "botorch",
     "gpytorch",
@@ -127,7 +127,7 @@ def _holding(holder: Holder) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"automl-sweep": __version__}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)

@@ -21,7 +21,7 @@ MIN_FEATURES: Final = 1024  # of input and output; smaller products are slower t
 _MULTIPLE: Final = 16  # of features, which the kernels need
 _HOPPER: Final = (9, 0)  # whose kernels scale by rows
 _GPU: Final = "needs an NVIDIA GPU of capability 9.0 or later"
-_PACKAGE: Final = "needs the package torchao: pip install 'automl[float8]'"
+_PACKAGE: Final = "needs the package torchao: pip install 'automl-sweep[float8]'"
 
 
 class Float8Knob(Knob):

@@ -68,7 +68,7 @@ def test_products_in_8_bits_need_a_gpu_and_a_package(monkeypatch: pytest.MonkeyP
         assert str(dropped).endswith("needs an NVIDIA GPU of capability 9.0 or later")
     monkeypatch.setattr(float8, "find_spec", lambda name: None)
     [dropped] = resolve("float8", NEW).dropped
-    assert str(dropped).endswith("pip install 'automl[float8]'")
+    assert str(dropped).endswith("pip install 'automl-sweep[float8]'")
     monkeypatch.setattr(float8, "find_spec", lambda name: name)
     assert choices(resolve("float8", NEW), "float8") == ["off", "rowwise"]
 
