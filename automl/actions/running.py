@@ -99,7 +99,17 @@ RUNNING: Final = (
                 default=False,
             ),
             *map(
-                setting, ("trials", "budget", "workers", "seed", "store", "artifacts", "transfer")
+                setting,
+                (
+                    "trials",
+                    "budget",
+                    "workers",
+                    "seed",
+                    "store",
+                    "artifacts",
+                    "transfer",
+                    "replicates",
+                ),
             ),
             Argument(
                 "sources",

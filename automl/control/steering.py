@@ -7,6 +7,7 @@ from typing import Any
 from automl.core import Command, SweepSpec, Trial, TrialState
 from automl.core.budget import checked_budget
 from automl.core.ranks import check_room
+from automl.core.replicates import original
 from automl.core.worker_range import read_workers
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
@@ -105,7 +106,7 @@ class Steering:
         self._check_open()
         journal = self._journal
         journal.spec.space.check(trial.params)
-        new = journal.propose(trial.params, "retried", command)
+        new = journal.propose(trial.params, "retried", command, original(trial))
         return f"trial {new.number} tries the configuration of trial {trial.number} again"
 
     def _set_budget(self, content: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.base import EarlierSweep, Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
@@ -186,6 +186,23 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def prospect(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
+    ) -> Prospect | None:
+        """See `Suggester.prospect`; by the knowledge gradient."""
+        from .acquisition.knowledge import prospect
+
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            known = len(data) >= MIN_TRIALS and self._surrogates.possible(data)
+            if len(self.goals) > 1 or not known:
+                return None
+            cost = self._cost.term(history) if self._cost is not None else None
+            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            unit = self.space.encode([params])
+            return prospect(acquisition.with_pending(waiting), data, unit)
 
     def explain(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params

@@ -26,6 +26,7 @@ from .fit import MAX_CONDITIONED, GPFitter, best_and_random, settled
 from .incumbents import Incumbents, violations
 from .log_gp import NUM_PARTICLES, LogGP
 from .metric_posterior import MetricPosterior
+from .repeated import Repeated
 from .sweep_posterior import SweepPosterior
 from .transforms import Transform, excess_scores
 
@@ -135,7 +136,9 @@ class Surrogates:
             )
             return MetricPosterior(fitter.encoder, built, transform, rows[kept])
         order = None if order is None else order[rows]
-        model, used = fitter.fit(data.unit[rows], transform(losses), order)
+        runs = [data.runs[row][:, column] for row in rows.tolist()]
+        repeated = Repeated.of(runs, transform)
+        model, used = fitter.fit(data.unit[rows], transform(losses), order, repeated)
         return MetricPosterior(fitter.encoder, model, transform, rows[used])
 
     def _quantities(self, data: TrialData) -> dict[str, LogGP]:

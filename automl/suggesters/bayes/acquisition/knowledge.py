@@ -1,0 +1,105 @@
+"""The knowledge gradient: what a run teaches, of a new configuration or of a known one.
+
+After a run the best expected value among the tried configurations is at least as good, on average,
+as before it. That gain counts both for a new configuration, which may be better than all others,
+and for a repeated one, which may turn out to be the best or not to be (Frazier et al., "The
+knowledge-gradient policy for correlated normal beliefs", 2009). One run alone may be too noisy to
+change the choice, so the gain is the largest of 1, 2, 4 and 8 runs, divided by their number
+(Frazier and Powell, "Paradoxes in learning and the marginal value of information", 2010).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from automl.core import TrialState
+from automl.suggesters.base import Prospect
+from automl.suggesters.bayes.model.data import Array, TrialData
+from automl.suggesters.bayes.model.gp import Ensemble
+from automl.suggesters.bayes.model.kernel import Features, cross
+
+from .acquisition import Acquisition
+from .logei import POWER
+
+MAX_DECISIONS = 60  # the best predicted configurations, one of which will be recommended
+MAX_REPEATED = 10  # of these, the best that may run again
+RUNS = (1.0, 2.0, 4.0, 8.0)
+NUM_QUANTILES = 64  # of the observation
+
+
+def prospect(acquisition: Acquisition, data: TrialData, unit: Array) -> Prospect | None:
+    """What another run promises: of a new configuration (`1 x d`), or of a known one.
+
+    Args:
+        acquisition: of the history and what is pending, with one goal.
+        data: the history.
+
+    Returns:
+        None if no known configuration is feasible, or if the surrogate is not the ensemble.
+    """
+    goal = acquisition.posterior.goals[0]
+    model, transform = goal.model, goal.transform
+    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows])
+    if not isinstance(model, Ensemble) or transform is None or not len(rows):
+        return None
+    mean = model.mean(model.features[torch.from_numpy(rows)])
+    rows = rows[torch.argsort(mean, stable=True)[:MAX_DECISIONS].numpy()]
+    trials = [data.trials[row] for row in goal.rows[rows].tolist()]
+    done = [i for i, t in enumerate(trials) if t.state is TrialState.COMPLETED][:MAX_REPEATED]
+    features = model.features[torch.from_numpy(rows)].with_more(goal.encoder(unit))
+    gains = knowledge_gains(model, features, [*done, len(rows)])
+    known = data.unit[goal.rows[rows[done]]]
+    worth = gains * _weights(acquisition, np.concatenate([known, unit]))
+    chosen = int(worth.argmax())
+    scale = transform.scale * transform.spread
+    best, variance = model.predict(features[:1])
+    error = float((variance.mean() + best.var(correction=0)).sqrt())
+    repeat = trials[done[chosen]].number if chosen < len(done) else None
+    return Prospect(float(worth.max()) * scale, error * scale, repeat)
+
+
+def knowledge_gains(model: Ensemble, features: Features, rows: list[int]) -> Tensor:
+    """Expected improvement of the best mean by a run, for each of some rows.
+
+    Args:
+        model: of the goal's transformed loss.
+        features: `m`; all but the last are tried, so that one of them would be recommended now.
+        rows: `c`, of the candidates; the last row can be recommended only once it has run.
+    """
+    mean, covariance = _joint(model, features)
+    before = mean[:, :-1].min(1).values  # s
+    noise = model.hyper.noise[:, None]
+    own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
+    quantiles = (torch.arange(NUM_QUANTILES, dtype=torch.float64) + 0.5) / NUM_QUANTILES
+    z = torch.special.ndtri(quantiles)
+    best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
+    last = len(features) - 1
+    for count in RUNS:
+        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # s x c x m
+        after = mean[:, None, :, None] + slope[:, :, :, None] * z  # s x c x m x q
+        known = after[:, :, :last].min(2).values
+        new = torch.tensor([row == last for row in rows])[:, None]
+        lowest = torch.where(new, torch.minimum(known, after[:, :, last]), known).mean(2)
+        gain = (before[:, None] - lowest).clamp(min=0.0)
+        total = gain.pow(POWER).mean(0).pow(1 / POWER) / count
+        best = torch.maximum(best, total)
+    return best
+
+
+def _joint(model: Ensemble, features: Features) -> tuple[Tensor, Tensor]:
+    """Means `s x m` and covariances `s x m x m` of the noise-free function."""
+    k = cross(features, model.features, model.hyper, model.prior)
+    white = torch.bmm(k, model.whiten.transpose(1, 2))
+    mean = (k @ model.alpha[:, :, None])[:, :, 0] + features.mean
+    own = cross(features, features, model.hyper, model.prior)
+    return mean, own - torch.bmm(white, white.transpose(1, 2))
+
+
+def _weights(acquisition: Acquisition, unit: Array) -> Tensor:
+    """What gains are multiplied by, `m`: constraints, success and cost."""
+    parts = acquisition.parts(unit)
+    return torch.stack([part for name, part in parts.items() if name != "improvement"]).sum(0).exp()
