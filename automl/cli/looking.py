@@ -62,6 +62,8 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "best": _trial_object(snapshot, best) if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
+        "expected_gain": snapshot.gain,
+        "recommendation_error": snapshot.error,
     }
 
 

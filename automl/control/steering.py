@@ -115,7 +115,8 @@ class Steering:
         self._check_open()
         self._journal.specify(replace(self._journal.spec, budget=budget))
         self._respecify(self._journal.spec)
-        shown = [f"{name} {value:g}" for name, value in vars(budget).items() if value is not None]
+        given = {name: value for name, value in vars(budget).items() if value is not None}
+        shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
         return f"the budget is now: {', '.join(shown) or 'without end'}"
 
     def _scale(self, content: Mapping[str, Any]) -> str:

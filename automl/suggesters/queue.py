@@ -123,11 +123,14 @@ class SuggestionQueue:
         """Whether another trial is worthwhile: the latest few may gain at least `gain`."""
         return gain is None or len(self.gains) < NUM_GAINS or max(self.gains) >= gain
 
-    @property
-    def settled(self) -> Prospect | None:
-        """The latest prospect, if each of the latest few gains is below its error; else None."""
+    def settled(self, least: float) -> Prospect | None:
+        """The latest prospect if each of the latest few gains too little; else None.
+
+        Args:
+            least: a gain below it is too little, and so is one below the recommendation's error.
+        """
         few = len(self.prospects) < NUM_GAINS
-        if few or any(one.gain >= one.error for one in self.prospects):
+        if few or any(one.gain >= max(one.error, least) for one in self.prospects):
             return None
         return self.prospects[-1]
 

@@ -181,7 +181,7 @@ function failures(data) {
 
 function about(data) {
   const budget = data.budget;
-  const limits = [budget.trials && count(budget.trials, "trial"), budget.time && duration(budget.time), budget.worker_time && `${duration(budget.worker_time)} of workers`, budget.target !== null && `target ${number(budget.target)}`].filter(Boolean).join(", ");
+  const limits = [budget.trials && count(budget.trials, "trial"), budget.time && duration(budget.time), budget.worker_time && `${duration(budget.worker_time)} of workers`, budget.target !== null && `target ${number(budget.target)}`, budget.until && `until ${budget.until}`].filter(Boolean).join(", ");
   const links = Object.entries(data.links).map(([title, href]) => h("a", { href, target: "_blank", rel: "noreferrer noopener" }, title));
   return section("About", { class: "panel" }, facts([
     ["Goals", data.goals.map((goal) => goal.text).join("; ")], ["Constraints", data.constraints.join("; ")], ["Budget", limits || "no limit"],
