@@ -129,8 +129,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         return None
     from automl.report.summary import comparison, pareto_table
 
-    if snapshot.best.number not in advice.trials:
-        draw(f"recommended: {advice}\n  {advice.why(snapshot)}\n")
+    if lines := advice.lines(snapshot):
+        draw("\n".join([*lines, ""]))
     draw(comparison(snapshot, ledger.spec(sweep).known_space))
     if len(snapshot.goals) > 1:
         draw(pareto_table(snapshot))

@@ -61,6 +61,7 @@ class Prospect:
     gain: float
     error: float
     repeat: int | None = None
+    regret: float = 0.0
 
 
 class Suggester(ABC):

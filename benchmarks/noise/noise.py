@@ -120,7 +120,7 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
             break
         (one,) = batch.proposals
         at = batch.prospect
-        prospects.append(None if at is None else [at.gain, at.error])
+        prospects.append(None if at is None else [at.gain, at.error, at.regret])
         metrics = {"loss": runs.loss(one.params)}
         trial = Trial(len(trials), dict(one.params), TrialState.COMPLETED, metrics)
         trials.append(

@@ -29,9 +29,12 @@ MAX_DECISIONS = 60  # the best predicted configurations, one of which will be re
 MAX_REPEATED = 10  # of these, the best that may run again
 RUNS = (1.0, 2.0, 4.0, 8.0)
 NUM_QUANTILES = 64  # of the observation
+NUM_DRAWS = 64  # of the function, from each hyperparameter vector
 
 
-def prospect(acquisition: Acquisition, data: TrialData, unit: Array) -> Prospect | None:
+def prospect(
+    acquisition: Acquisition, data: TrialData, unit: Array, others: Array
+) -> Prospect | None:
     """What another run promises: of a new configuration (`1 x d`), or of a known one.
 
     Args:
@@ -59,7 +62,9 @@ def prospect(acquisition: Acquisition, data: TrialData, unit: Array) -> Prospect
     best, variance = model.predict(features[:1])
     error = float((variance.mean() + best.var(correction=0)).sqrt())
     repeat = trials[done[chosen]].number if chosen < len(done) else None
-    return Prospect(float(worth.max()) * scale, error * scale, repeat)
+    every = features.with_more(goal.encoder(others))
+    regret = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
+    return Prospect(float(worth.max()) * scale, error * scale, repeat, regret * scale)
 
 
 def knowledge_gains(model: Ensemble, features: Features, rows: list[int]) -> Tensor:
@@ -78,16 +83,37 @@ def knowledge_gains(model: Ensemble, features: Features, rows: list[int]) -> Ten
     z = torch.special.ndtri(quantiles)
     best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
     last = len(features) - 1
+    is_new = torch.tensor([row == last for row in rows])
     for count in RUNS:
-        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # s x c x m
+        spread = torch.where(is_new, own, own + noise / count).sqrt()
+        slope = covariance[:, rows] / spread[:, :, None]  # s x c x m
         after = mean[:, None, :, None] + slope[:, :, :, None] * z  # s x c x m x q
         known = after[:, :, :last].min(2).values
-        new = torch.tensor([row == last for row in rows])[:, None]
-        lowest = torch.where(new, torch.minimum(known, after[:, :, last]), known).mean(2)
+        lowest = torch.where(is_new[:, None], torch.minimum(known, after[:, :, last]), known).mean(
+            2
+        )
         gain = (before[:, None] - lowest).clamp(min=0.0)
         total = gain.pow(POWER).mean(0).pow(1 / POWER) / count
         best = torch.maximum(best, total)
     return best
+
+
+def expected_regret(model: Ensemble, features: Features, generator: torch.Generator) -> float:
+    """How much worse the first of some configurations is than the best of all, on average.
+
+    That is what going on can gain at most, if the best is among them.
+
+    Args:
+        model: of the goal's transformed loss.
+        features: `m`, first the recommended configuration.
+    """
+    mean, covariance = _joint(model, features)
+    covariance.diagonal(dim1=1, dim2=2).add_(1e-6)
+    factor, _ = torch.linalg.cholesky_ex(covariance)
+    shape = (len(mean), len(features), NUM_DRAWS)
+    draws = torch.randn(shape, generator=generator, dtype=torch.float64)
+    values = mean[:, :, None] + torch.bmm(factor, draws)
+    return float((values[:, 0] - values.min(1).values).mean())
 
 
 def _joint(model: Ensemble, features: Features) -> tuple[Tensor, Tensor]:
