@@ -98,6 +98,8 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
         name = f"{trial.number}{'*' if trial.number == best else ' '}"
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
+        if trial.replicate_of is not None:
+            line = f"trial {trial.replicate_of} again: {line}"
         rows.append([name, state_of(trial, snapshot), *cells, *measured, line])
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     draw_table(columns, rows, ["trial", *goals, "time", "memory"])

@@ -73,10 +73,9 @@ class EndOfSweep:
             return f"{NARROWED} {limits}" if limits else EXHAUSTED
         gain = budget.gain or 0.0
         if budget.until == SETTLED and (at := self._suggestions.settled(gain)):
-            which = "its standard error" if at.error > gain else "the least gain"
             return (
-                f"the recommendation is settled: another trial is expected to improve it by "
-                f"{at.gain:.2g}, {which} is {max(at.error, gain):.2g}"
+                "the recommendation is settled: going on is expected to improve it by at most "
+                f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
             )
         if budget.until is None and not self._suggestions.worth(budget.gain):
             return f"another trial is expected to gain less than {gain:g}"

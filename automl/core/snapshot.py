@@ -44,8 +44,8 @@ class Snapshot:
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
         waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
             4711"; "" if it does not.
-        gain: by which the best next trial is expected to improve the recommendation, noise
-            included; None if it is not known.
+        gain: by which going on is expected to improve the recommendation at most, noise included;
+            None if it is not known.
         error: standard error of the recommendation, likewise.
         suggestion_seconds: how long each of the latest suggestions took.
         activity: of the controller, in its own process; elsewhere nothing is known of it.

@@ -227,7 +227,7 @@ def _row(record: Record, trial: Trial, configuration: str) -> tuple[str, ...]:
         *("-" if value is None else text.number(value) for value in values),
         duration(trial.seconds),
         text.memory(trial.peak_memory_bytes),
-        trial.source,
+        text.origin_of(trial),
         configuration,
     )
 

@@ -104,13 +104,13 @@ def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
 
 
 def _outlook(snapshot: Snapshot) -> list[str]:
-    """What another trial promises, in a line of text; none while it is not known."""
+    """What going on promises, in a line of text; none while it is not known."""
     if snapshot.gain is None or snapshot.error is None:
         return []
     metric = snapshot.goals[0].metric
     return [
-        f"the best next trial is expected to improve {metric} by {snapshot.gain:.2g}; "
-        f"the recommendation is known to ± {snapshot.error:.2g}"
+        f"going on is expected to improve {metric} by {snapshot.gain:.2g} at most; "
+        f"standard error of the recommendation: {snapshot.error:.2g}"
     ]
 
 

@@ -52,7 +52,8 @@ class Prospect:
     """What going on promises, with the noise of runs taken into account.
 
     Args:
-        gain: expected improvement of the recommendation by the best next trial, in the goal's unit.
+        gain: how much worse the recommended configuration is than the best one, on average: what
+            going on can gain. In the goal's unit.
         error: standard error of the recommendation's expected value, likewise.
         repeat: number of the trial whose configuration should rather run again than a new one be
             tried; None if the new one teaches more.
@@ -61,7 +62,6 @@ class Prospect:
     gain: float
     error: float
     repeat: int | None = None
-    regret: float = 0.0
 
 
 class Suggester(ABC):
@@ -133,13 +133,13 @@ class Suggester(ABC):
         return None
 
     def prospect(
-        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
-        """What another trial promises: one of `params`, or another run of a known configuration.
+        """What going on promises: a trial of `params`, or another run of a known configuration.
 
         Args:
             history, pending: as in `suggest`.
-            params: a configuration that it has just proposed.
+            params: a configuration that it has just proposed; None if no new one is left.
 
         Returns:
             None if the suggester cannot tell, as in `expected_gain`.

@@ -208,22 +208,24 @@ class Proposer:
         Returns:
             They, and what the first one promises.
         """
-        proposals = [Proposal(item, self.name) for item in params]
-        if not params or len(params) > MAX_JUDGED:
-            return proposals, None
-        first = suggester.prospect(history, pending, params[0])
+        if len(params) > MAX_JUDGED:
+            return [Proposal(item, self.name) for item in params], None
+        first = suggester.prospect(history, pending, params[0] if params else None)
         if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
-            return proposals, first
+            return [Proposal(item, self.name) for item in params], first
         trials = {trial.number: trial for trial in history}
         ahead, found = list(pending), list[Proposal]()
-        for one in proposals:
-            prospect = suggester.prospect(history, ahead, one.params) if found else first
-            repeat = None if prospect is None else prospect.repeat
-            if repeat is not None and self._domain.legal(trials[repeat].params):
-                again = trials[repeat]
-                one = Proposal(again.params, self.name, original(again))
-            found.append(one)
-            ahead.append(Trial(2**31 + len(ahead), one.params))
+        new: list[Params | None] = list(params) or [None]
+        for item in new:
+            prospect = suggester.prospect(history, ahead, item) if found else first
+            again = trials.get(
+                -1 if prospect is None or prospect.repeat is None else prospect.repeat
+            )
+            if again is not None and self._domain.legal(again.params):
+                found.append(Proposal(again.params, self.name, original(again)))
+            elif item is not None:
+                found.append(Proposal(item, self.name))
+            ahead += [Trial(2**31 + len(ahead), one.params) for one in found[-1:]]
         return found, first
 
     def _fall_back(

@@ -41,6 +41,7 @@ from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer, make_suggester
+from automl.suggesters.queue import NUM_ERRORS, NUM_GAINS
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
@@ -60,7 +61,6 @@ PEERS: Final = ("tpe", "optuna-gp")
 AT: Final = (10, 15, 20, 25, 30, 35, 40, 45, 50)
 SEEDS: Final = 5
 GOALS: Final = parse_goals("minimize loss")
-ROW: Final = 3  # prospects in a row that must be settled, as in `suggesters.queue`
 
 
 class SeededRuns:
@@ -120,15 +120,13 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
             break
         (one,) = batch.proposals
         at = batch.prospect
-        prospects.append(None if at is None else [at.gain, at.error, at.regret])
-        metrics = {"loss": runs.loss(one.params)}
-        trial = Trial(len(trials), dict(one.params), TrialState.COMPLETED, metrics)
+        prospects.append(None if at is None else [at.gain, at.error])
         trials.append(
             Trial(
-                trial.number,
-                trial.params,
-                trial.state,
-                metrics,
+                len(trials),
+                dict(one.params),
+                TrialState.COMPLETED,
+                {"loss": runs.loss(one.params)},
                 source=one.source,
                 replicate_of=one.replicate_of,
             )
@@ -175,13 +173,13 @@ def regrets(row: Row, scale: Mapping[str, float], column: str = "score") -> list
     return [min((value - scale["best"]) / spread, 2.0) for value in row[column]]
 
 
-def settled_at(row: Row, factor: float = 1.0) -> int:
+def settled_at(row: Row) -> int:
     """How many trials a sweep has that ends by `budget.until: settled`; all if it does not end."""
     in_row = 0
     for number, prospect in enumerate(row["prospects"]):
-        below = prospect is not None and prospect[0] < factor * prospect[1]
+        below = prospect is not None and prospect[0] < NUM_ERRORS * prospect[1]
         in_row = in_row + 1 if below else 0
-        if in_row == ROW:
+        if in_row == NUM_GAINS:
             return number
     return len(row["prospects"])
 
@@ -249,13 +247,11 @@ def coverage(rows: Sequence[Row]) -> float:
     return float(np.mean(known)) if known else math.nan
 
 
-def saving(
-    rows: Sequence[Row], scales: Mapping[str, Any], factor: float = 1.0
-) -> tuple[float, float]:
+def saving(rows: Sequence[Row], scales: Mapping[str, Any]) -> tuple[float, float]:
     """Trials of a sweep that ends by `settled`, and the regret that it loses by that; means."""
     ends, lost = [], []
     for row in rows:
-        end, found = settled_at(row, factor), regrets(row, scales[row["problem"]])
+        end, found = settled_at(row), regrets(row, scales[row["problem"]])
         at = max((i for i, n in enumerate(AT) if n <= end), default=0)
         ends.append(min(end, AT[-1]))
         lost.append(found[at] - found[-1])

@@ -35,11 +35,13 @@ NUM_DRAWS = 64  # of the function, from each hyperparameter vector
 def prospect(
     acquisition: Acquisition, data: TrialData, unit: Array, others: Array
 ) -> Prospect | None:
-    """What another run promises: of a new configuration (`1 x d`), or of a known one.
+    """What going on promises, and whether a known configuration rather runs again.
 
     Args:
         acquisition: of the history and what is pending, with one goal.
         data: the history.
+        unit: `1 x d`, the new configuration that may run instead; `0 x d` if there is none.
+        others: `m x d`, configurations one of which may be the best.
 
     Returns:
         None if no known configuration is feasible, or if the surrogate is not the ensemble.
@@ -53,47 +55,46 @@ def prospect(
     rows = rows[torch.argsort(mean, stable=True)[:MAX_DECISIONS].numpy()]
     trials = [data.trials[row] for row in goal.rows[rows].tolist()]
     done = [i for i, t in enumerate(trials) if t.state is TrialState.COMPLETED][:MAX_REPEATED]
-    features = model.features[torch.from_numpy(rows)].with_more(goal.encoder(unit))
-    gains = knowledge_gains(model, features, [*done, len(rows)])
-    known = data.unit[goal.rows[rows[done]]]
-    worth = gains * _weights(acquisition, np.concatenate([known, unit]))
-    chosen = int(worth.argmax())
-    scale = transform.scale * transform.spread
-    best, variance = model.predict(features[:1])
+    known = model.features[torch.from_numpy(rows)]
+    features = known.with_more(goal.encoder(unit))
+    candidates = [*done, *range(len(rows), len(features))]
+    repeat = None
+    if candidates:
+        place = np.concatenate([data.unit[goal.rows[rows[done]]], unit])
+        worth = knowledge_gains(model, features, candidates, len(rows))
+        chosen = int((worth * _weights(acquisition, place)).argmax())
+        repeat = trials[done[chosen]].number if chosen < len(done) else None
+    best, variance = model.predict(known[:1])
     error = float((variance.mean() + best.var(correction=0)).sqrt())
-    repeat = trials[done[chosen]].number if chosen < len(done) else None
     every = features.with_more(goal.encoder(others))
-    regret = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
-    return Prospect(float(worth.max()) * scale, error * scale, repeat, regret * scale)
+    gain = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
+    scale = transform.scale * transform.spread
+    return Prospect(gain * scale, error * scale, repeat)
 
 
-def knowledge_gains(model: Ensemble, features: Features, rows: list[int]) -> Tensor:
+def knowledge_gains(model: Ensemble, features: Features, rows: list[int], tried: int) -> Tensor:
     """Expected improvement of the best mean by a run, for each of some rows.
 
     Args:
         model: of the goal's transformed loss.
-        features: `m`; all but the last are tried, so that one of them would be recommended now.
-        rows: `c`, of the candidates; the last row can be recommended only once it has run.
+        features: `m`; the first `tried` have run, so that one of them would be recommended now. A
+            further one can be recommended once it has run.
+        rows: `c`, of the candidates.
     """
     mean, covariance = _joint(model, features)
-    before = mean[:, :-1].min(1).values  # s
+    before = mean[:, :tried].min(1).values  # s
     noise = model.hyper.noise[:, None]
     own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
     quantiles = (torch.arange(NUM_QUANTILES, dtype=torch.float64) + 0.5) / NUM_QUANTILES
     z = torch.special.ndtri(quantiles)
     best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
-    last = len(features) - 1
-    is_new = torch.tensor([row == last for row in rows])
     for count in RUNS:
-        spread = torch.where(is_new, own, own + noise / count).sqrt()
-        slope = covariance[:, rows] / spread[:, :, None]  # s x c x m
+        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # s x c x m
         after = mean[:, None, :, None] + slope[:, :, :, None] * z  # s x c x m x q
-        known = after[:, :, :last].min(2).values
-        lowest = torch.where(is_new[:, None], torch.minimum(known, after[:, :, last]), known).mean(
-            2
-        )
-        gain = (before[:, None] - lowest).clamp(min=0.0)
-        total = gain.pow(POWER).mean(0).pow(1 / POWER) / count
+        lowest = after[:, :, :tried].min(2).values
+        itself = after[:, range(len(rows)), rows]
+        gain = before[:, None] - torch.minimum(lowest, itself).mean(2)
+        total = gain.clamp(min=0.0).pow(POWER).mean(0).pow(1 / POWER) / count
         best = torch.maximum(best, total)
     return best
 
