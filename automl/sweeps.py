@@ -63,6 +63,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
+    replicates: str | int = SweepSpec.replicates,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -167,6 +168,7 @@ def sweep(
         ranks=ranks,
         knowledge=knowledge,
         transfer=transfer,
+        replicates=replicates,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )

@@ -68,11 +68,10 @@ def check_spec(
     if dispatcher != "agents":  # they know what to train
         _check_objective(spec, objective)
         _check_ranks(spec, dispatcher)
-    if spec.budget.gain is not None and (
-        len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain
-    ):
+    named = "gain" if spec.budget.gain is not None else spec.budget.until
+    if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
         raise UsageError(
-            "a budget of gain needs a single goal and a suggester that predicts gains, such as "
+            f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
             f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
         )
 

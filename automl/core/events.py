@@ -73,6 +73,7 @@ class Proposed:
     Args:
         source: who proposed it; at: seconds since the sweep began.
         command: identity of the command that asked for it, so that no command runs twice.
+        replicate_of: the first trial of the configuration, if it runs again with another seed.
     """
 
     trial: int
@@ -80,6 +81,7 @@ class Proposed:
     source: str
     at: float = 0.0
     command: int | None = None
+    replicate_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,12 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     if not isinstance(event, TrialEvent):
         return trial
     if isinstance(event, Proposed):
-        return trial or Trial(event.trial, dict(event.params), source=event.source)
+        return trial or Trial(
+            event.trial,
+            dict(event.params),
+            source=event.source,
+            replicate_of=event.replicate_of,
+        )
     if trial is None:
         raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")
     if isinstance(event, Begun):

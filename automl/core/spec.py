@@ -69,8 +69,19 @@ def _transfer(name: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _replicates(name: str, value: Any) -> str | int:
+    if value in ("auto", "none"):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_REPLICATES:
+        rule = f"'auto', 'none', or a whole number from 1 to {MAX_REPLICATES}"
+        raise WrongValue(name, rule, value)
+    return value
+
+
+MAX_REPLICATES: Final = 1000
 AUTO: Final = ("auto",)
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
+REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
     lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
@@ -268,6 +279,15 @@ class SweepSpec:
         "learning rate. See [knowledge](../guides/prior-knowledge.md#usual-values).",
         "knowledge: auto",
         "none",
+    )
+    replicates: str | int = key(
+        REPLICATES,
+        "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
+        "one of the best if that teaches more than a new one. A number: each configuration runs "
+        "so many times. See [noise](../guides/noise.md#repeated-runs).",
+        "replicates: auto",
+        "none",
+        flag="--replicates N",
     )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),

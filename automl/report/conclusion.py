@@ -8,7 +8,7 @@ from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight
-from .recommendation import expected_best
+from .recommendation import advised, expected_best
 from .record import Record
 
 
@@ -39,6 +39,14 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
     if other.number == best.number:
         return found
     return f"{found} It expects more of trial {other.number}: {run_of(other)[1]}."
+
+
+def recommendation(record: Record, insights: Sequence[Insight]) -> str:
+    """The recommendation in a sentence or two, if runs differ; else ""."""
+    insight = _of_goal(record, insights)
+    if record.snapshot.best is None or insight is None or insight.doubt:
+        return ""
+    return " ".join(line.strip() for line in advised(record, insight.model).lines(record.snapshot))
 
 
 def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import SearchContext, Suggester
+from automl.suggesters.base import Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
@@ -175,6 +175,35 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def prospect(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
+    ) -> Prospect | None:
+        """See `Suggester.prospect`; by the knowledge gradient."""
+        least = MIN_TRIALS if params is not None else 2
+        if len(self.goals) > 1 or len(history) < least:
+            return None
+        from .acquisition.knowledge import prospect
+
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            if len(data) < least or not self._surrogates.possible(data):
+                return None
+            cost = self._cost.term(history) if self._cost is not None else None
+            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            rng = np.random.default_rng([self.seed, len(history)])
+            best = data.unit[self._surrogates.incumbents.best_rows(data)]
+            others = [
+                self._sampler.everywhere(rng, 200),
+                self._sampler.near(rng, best[:3], 100, (0.01, 0.3)),
+            ]
+            return prospect(
+                acquisition.with_pending(waiting),
+                data,
+                self.space.encode([] if params is None else [params]),
+                np.concatenate(others),
+            )
 
     def explain(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params

@@ -10,7 +10,7 @@ from torch import Tensor
 from automl.suggesters.bayes.batch import RemainingVariance
 from automl.suggesters.bayes.candidates import CandidateSampler
 from automl.suggesters.bayes.model.data import Array, TrialData
-from automl.suggesters.bayes.model.sweep_posterior import SweepPosterior
+from automl.suggesters.bayes.model.posterior import SweepPosterior
 
 
 def plateau_term(

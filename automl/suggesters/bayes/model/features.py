@@ -97,7 +97,8 @@ class FeatureEncoder:
         mean *= scale
         parts = [np.concatenate(listed, 1) for listed in (z, phi, trend)]
         tensors = [torch.from_numpy(part) for part in parts]
-        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2])
+        once = torch.ones(len(unit), dtype=torch.float64)
+        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2], once)
 
     def with_extra(self, count: int) -> FeatureEncoder:
         """The same with this many further columns of numbers."""

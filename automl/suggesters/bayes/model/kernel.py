@@ -41,18 +41,21 @@ class Features:
         phi: `n x f`, basis functions of the additive part.
         mean: `n`, the prior mean.
         trend: `n x t`, slopes and parabolas, each with a normal weight of prior variance 1.
+        runs: `n`, how many runs an observation is the mean of.
     """
 
     z: Tensor
     phi: Tensor
     mean: Tensor
     trend: Tensor
+    runs: Tensor
 
     def __len__(self) -> int:
         return self.z.shape[0]
 
     def __getitem__(self, rows: Tensor | slice) -> Features:
-        return Features(self.z[rows], self.phi[rows], self.mean[rows], self.trend[rows])
+        parts = (self.z, self.phi, self.mean, self.trend, self.runs)
+        return Features(*(part[rows] for part in parts))
 
     def with_more(self, other: Features) -> Features:
         """Both, one after the other."""
@@ -229,7 +232,7 @@ def log_posterior(
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
         _common(features, features)
     )
-    covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
+    covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
     failed = (info != 0) | ~torch.isfinite(factor).all(-1).all(-1)
     if bool(failed.any()):
@@ -242,7 +245,8 @@ def log_posterior(
     at = prior.layout
     gradient = torch.empty_like(u)
     gradient[:, at.full] = (outer * matern).sum((1, 2))
-    gradient[:, at.noise] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
+    own = outer.diagonal(dim1=1, dim2=2) / features.runs
+    gradient[:, at.noise] = hyper.noise * own.sum(-1)
     gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
     d = at.num_parameters
     c = len(prior.z_group)

@@ -21,6 +21,7 @@ from .fit import GPFitter, settled
 from .incumbents import Incumbents, violations
 from .log_gp import LogGP
 from .posterior import MetricPosterior, SweepPosterior
+from .repeated import Repeated
 from .transforms import Transform, excess_scores
 
 SHARP = (math.log(0.02), 1.0)  # prior of the log noise variance of success labels
@@ -89,7 +90,9 @@ class Surrogates:
         losses = data.losses[rows, column]
         transform = Transform.fit(settled(losses), self.policy.knee_transform)
         order = None if order is None else order[rows]
-        model, used = fitter.fit(data.unit[rows], transform(losses), order)
+        runs = [data.runs[row][:, column] for row in rows.tolist()]
+        repeated = Repeated.of(runs, transform)
+        model, used = fitter.fit(data.unit[rows], transform(losses), order, repeated)
         return MetricPosterior(fitter.encoder, model, transform, rows[used])
 
     def _quantities(self, data: TrialData) -> dict[str, LogGP]:
