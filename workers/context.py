@@ -73,7 +73,7 @@ class Context:
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
-        self.loop: Any = None  # workers.training.prepare.PreparedLoop, once `prepare` was called
+        self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
 
@@ -252,7 +252,9 @@ class Context:
         Raises:
             RuntimeError: a rank has ended instead.
         """
-        if self.world_size > 1:
+        if self.loop is not None:
+            self.loop.barrier()
+        elif self.world_size > 1:
             self._meeting.barrier()
 
     @contextmanager

@@ -201,7 +201,7 @@ def _leave_process_group() -> None:
 
 
 def _prepare(*arguments: Any) -> Any:
-    from .training.prepare import prepare  # imports torch, which the caller has
+    from .own_loop.prepare import prepare  # imports torch, which the caller has
 
     return prepare(*arguments)
 

@@ -260,7 +260,7 @@ def cost(loop: str, updates: int, rounds: int) -> float:
 
 def preparing(context: Context) -> Any:
     """What `workers.run` gives a context, whose own measurements are not part of the loop."""
-    from workers.training.prepare import prepare
+    from workers.own_loop.prepare import prepare
 
     return prepare
 
@@ -273,9 +273,7 @@ def claims(rows: list[dict[str, Any]], costs: dict[str, float]) -> list[Claim]:
         of_it = [row for row in rows if row["precision"] == precision and "difference" in row]
         worst = max(of_it, key=lambda row: row["difference"], default=None)
         value = worst["difference"] if worst else None
-        found.append(
-            at_most(f"loss of {precision}", value, limit, words(worst) if worst else "")
-        )
+        found.append(at_most(f"loss of {precision}", value, limit, words(worst) if worst else ""))
     found += [at_most(f"cost of {loop}", value, COST, "") for loop, value in costs.items()]
     return found
 
