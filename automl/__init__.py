@@ -9,6 +9,7 @@ from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
     from search_spaces import Choice, Float, Int, Space
+    from workers.own_loop.knobs import knobs
     from workers.protocol import Metric
 
     from .optimizer import Optimizer
@@ -30,6 +31,7 @@ __all__ = [
     "Space",
     "TrialFailure",
     "UsageError",
+    "knobs",
     "load",
     "simulate",
     "sweep",
@@ -45,6 +47,7 @@ _LAZY = {
     "Optimizer": "automl.optimizer",
     "Result": "automl.result",
     "Space": "search_spaces",
+    "knobs": "workers.own_loop.knobs",
     "load": "automl.sweeps",
     "simulate": "automl.simulation",
     "sweep": "automl.sweeps",

@@ -48,6 +48,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .device.process_state import ProcessState
 
     begun, a = time.monotonic(), context.assignment
+    context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
@@ -88,6 +89,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             no_room = message
     finally:
         context.close()
+        _leave_loop(context, failed=True)
         _leave_process_group()
         _put_back(context, before)
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
@@ -198,6 +200,20 @@ def _leave_process_group() -> None:
         disconnect(failed=True)  # else the training has left it already
 
 
+def _prepare(*arguments: Any) -> Any:
+    from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+    return prepare(*arguments)
+
+
+def _leave_loop(context: Context, *, failed: bool) -> None:
+    """End the loop that `trial.prepare` has set up, if there is one."""
+    if context.loop is not None:
+        with suppress(Exception) if failed else nullcontext():
+            context.loop.close(failed=failed)
+        context.loop = None
+
+
 def _put_back(context: Context, before: "ProcessState | None") -> None:
     """Put the settings of the process back; if that fails, the worker takes no further trial."""
     if before is None:
@@ -306,7 +322,9 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
         from .artifacts.fallback import call_with_fallback
 
         try:
-            return call_with_fallback(context, objective)
+            result = call_with_fallback(context, objective)
+            _leave_loop(context, failed=False)
+            return result
         finally:
             context.close()  # a thread that it has left behind may report until now
     from .workloads import WORKLOADS

@@ -11,9 +11,10 @@ from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
 from automl.core.plugin_choice import PluginChoice, choose
-from automl.core.ranks import max_ranks
+from automl.core.ranks import follow_strategy, max_ranks
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
+from automl.dispatch._make import local_slots
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
@@ -175,8 +176,12 @@ class _Checker:
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+        spec, line = self._checked(("space",), follow_strategy, spec, local_slots(spec)) or (
+            spec,
+            "",
+        )
         self._checked(("ranks",), max_ranks, spec)
-        notes = [note] if note else []
+        notes = [text for text in (note, line) if text]
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:

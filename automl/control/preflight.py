@@ -17,6 +17,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
+from workers.own_loop.knobs import acting_knobs, without_prepare
 
 from .plugins import Plugins
 
@@ -83,6 +84,23 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
         raise UsageError(
             f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
         )
+
+
+def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:
+    """A line about the knobs that act only through `trial.prepare`, if it is not seen to be called.
+
+    What a program does is not seen.
+    """
+    if spec.workload is not None or objective is None:
+        return []
+    if spec.command:
+        names, who = acting_knobs(spec.space), "the program calls"
+    else:
+        names, who = without_prepare(spec.space, objective), "the function calls"
+    import_it = " (from automl.client import trial)" if spec.command else ""
+    act = "acts" if len(names) == 1 else "act"
+    line = f"{', '.join(names)}: {act} only if {who} trial.prepare{import_it}, or reads the value"
+    return [line] if names else []
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

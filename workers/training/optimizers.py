@@ -160,7 +160,7 @@ def build_optimizer(
         raise UsageError(f"optimizer_sharding takes adamw, adam and sgd, not {name}")
     rows = _looked_up(parameters, options, embeddings, name)
     trained = [p for p in trained if id(p) not in {id(row) for row in rows}]
-    flags = _implementation(settings["optimizer_implementation"], name, trained)
+    flags = implementation(settings["optimizer_implementation"], name == "sgd", trained)
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
@@ -225,8 +225,9 @@ def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Opti
     return ZeroRedundancyOptimizer(groups, optimizer_class=kind, lr=0.0, **rule)
 
 
-def _implementation(name: str, optimizer: str, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    if name == "fused" and optimizer == "sgd" and any(is_sharded(p) for p in parameters):
+def implementation(name: str, is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
+    """The arguments of an optimizer that choose its kernels; `name` is the option's value."""
+    if name == "fused" and is_sgd and any(is_sharded(p) for p in parameters):
         name = "foreach"  # torch has no fused kernel for sharded tensors; the update is the same
     return {"foreach": name == "foreach", "fused": name == "fused"}
 
