@@ -25,7 +25,7 @@ from search_spaces import Space
 from workers.protocol import Params
 
 from .candidates import CandidateSampler
-from .design import InitialDesign
+from .design import NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     STALLED_EVERY,
     ForcedOption,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
-MIN_TRIALS = 10  # before which an expected gain is not reported
 
 
 @contextmanager
@@ -166,7 +165,7 @@ class BayesSuggester(Suggester):
         """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
         with one_thread():
             data = self._reader(history)
-            known = len(data) >= MIN_TRIALS and self._surrogates.possible(data)
+            known = len(data) >= 2 * NUM_DESIGN and self._surrogates.possible(data)
             if len(self.goals) > 1 or not known:
                 return None
             acquisition = self._fitted(data)

@@ -18,7 +18,6 @@ from .node_kinds import NodeKinds
 
 Array = NDArray[np.float64]
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
-UNRELATED = frozenset({"preempted"})  # failures that the configuration does not cause
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class TrialReader:
     def _read(self, trial: Trial) -> TrialRow | None:
         """The trial as a row; None if it has no result (yet)."""
         kind = trial.failure or ""
-        if trial.state in PENDING or kind in UNRELATED:
+        if trial.state in PENDING or kind == "preempted":  # which no configuration causes
             return None
         losses = [loss_of(trial, goal) for goal in self.goals]
         failed = trial.state is TrialState.FAILED

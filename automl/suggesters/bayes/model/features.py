@@ -21,7 +21,6 @@ AMPLITUDE = 0.56  # gives a main effect the average variance of one of polynomia
 DIRECTION = 2.0  # prior scale of the weights of a direction, like that of lengthscales
 PARABOLA = 0.5  # prior mean of the weight of a number's parabola
 TREND = 0.6  # prior deviation of the weights of a number's slope and parabola
-NO_PAIRS = math.log(1e-12)  # log variance of the pair kernel if it is off
 
 
 class FeatureEncoder:
@@ -122,7 +121,7 @@ class FeatureEncoder:
         numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
         pairs = self.policy.pair_kernel
-        means = _full([0.0, math.log(5e-3), 0.0 if pairs else NO_PAIRS])  # full, noise, pair
+        means = _full([0.0, math.log(5e-3), 0.0 if pairs else -math.inf])  # full, noise, pair
         scales = _full([1.0, 2.5, 2.0 if pairs else 0.0, *[1.0] * d, *[2.0] * d])
         return HyperparameterPrior(
             loc=torch.cat([means, length.double(), additive, torch.zeros_like(weights)]),

@@ -28,7 +28,6 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-MEAN_VARIANCE = 1.0  # prior variance of the constant in the function
 JITTER = 1e-8  # added to the noise variance
 
 
@@ -203,13 +202,13 @@ def cross(
 
 def _common(left: Features, right: Features) -> Tensor:
     """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
-    return torch.addmm(left.trend.new_tensor(MEAN_VARIANCE), left.trend, right.trend.T)
+    return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = MEAN_VARIANCE + (features.trend * features.trend).sum(1)
+    common = 1.0 + (features.trend * features.trend).sum(1)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 

@@ -23,7 +23,6 @@ from .node_kinds import AnyNodeEncoder, NodeKinds
 
 MIN_MEASURED = 6  # values that a reliable model learns from
 MAX_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
-NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between runs
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,8 @@ class LogGP:
         space: Space, measured: frozenset[str], seed: int, policy: Policy = ALL_RULES
     ) -> GPFitter:
         """The fitter of a quantity with these aspects, see `aspects`."""
-        return GPFitter.of_aspects(space, measured, seed, policy, num_particles=NUM_PARTICLES)
+        # Few hyperparameter vectors: such quantities hardly vary between runs.
+        return GPFitter.of_aspects(space, measured, seed, policy, num_particles=4)
 
     @classmethod
     def reliable(cls, fitter: GPFitter, unit: Array, values: Array) -> LogGP | None:

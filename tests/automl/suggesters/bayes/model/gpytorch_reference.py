@@ -16,7 +16,6 @@ from torch import Tensor
 from automl.suggesters.bayes.model.gp import Ensemble
 from automl.suggesters.bayes.model.kernel import (
     JITTER,
-    MEAN_VARIANCE,
     Features,
     HyperparameterPrior,
     Hyperparameters,
@@ -52,7 +51,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         weight = self.log_additive.exp()[:, None, self.prior.phi_group]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
         main = (x1[..., c:f] * weight) @ x2[..., c:f].transpose(-1, -2)
-        common = x1[..., f:-1] @ x2[..., f:-1].transpose(-1, -2) + MEAN_VARIANCE
+        common = x1[..., f:-1] @ x2[..., f:-1].transpose(-1, -2) + 1.0
         difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
         along1, along2 = self._along(x1), self._along(x2)
         squared = difference.square().sum(-1) + (along1 - along2.transpose(-1, -2)).square()
