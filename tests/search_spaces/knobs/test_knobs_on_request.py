@@ -84,7 +84,7 @@ def test_a_schedule_that_is_named_is_legal_by_construction() -> None:
     depth = parameter_from_dict({"name": "num_layers", "type": "int", "low": 1, "high": 8})
     parameters["num_layers"] = depth
     found = Space(*parameters.values(), constraints=tunable.constraints)
-    drawn = found.sample(np.random.default_rng(0), 400)
+    drawn = found.sample(np.random.default_rng(0), 3000)
     piped = [one for one in drawn if one["parallelism"] == "pipeline"]
     assert {one["schedule"] for one in piped} == set(schedule["choices"])
     for one in piped:
