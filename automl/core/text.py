@@ -57,6 +57,14 @@ def json_data(value: Any) -> Any:
     return str(value)
 
 
+def compact_json(value: Any) -> str:
+    """JSON text without spaces; numbers that are not finite are texts, as in `json_data`."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
+
+
 def yaml_scalar(value: Any) -> str:
     """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
     if value is None or isinstance(value, bool):
