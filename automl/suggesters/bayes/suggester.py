@@ -179,7 +179,7 @@ class BayesSuggester(Suggester):
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
         """See `Suggester.prospect`; by the knowledge gradient."""
-        least = MIN_TRIALS if params is not None else 2
+        least = 2 * NUM_DESIGN if params is not None else 2
         if len(self.goals) > 1 or len(history) < least:
             return None
         from .acquisition.knowledge import prospect
