@@ -98,6 +98,7 @@ class SweepSpec:
             is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
+        paired: whether trials 0 and 1 have the same seed, as do 2 and 3, and so on.
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
     """
@@ -292,6 +293,7 @@ class SweepSpec:
     value_rule: Literal["returned", "best report"] = "returned"
     dispatcher: str = ""
     folder: str = ""
+    paired: bool = False
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -343,7 +345,15 @@ class SweepSpec:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
+        optional = [
+            "explored",
+            "min_workers",
+            "dispatcher",
+            "folder",
+            "transfer",
+            "earlier",
+            "paired",
+        ]
         absent = [name for name in optional if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
