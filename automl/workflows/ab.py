@@ -252,7 +252,7 @@ def compare(
         spec: of a sweep of the ledger, which may have runs already.
         most_runs: of both sides together.
         run: runs the waiting trials of the sweep, which has this spec then.
-        tell: called with the answer so far after each round.
+        tell: called with the answer so far before each further round.
 
     Returns:
         The answer, and the sweep; its state is "interrupted" if somebody has ended the rounds.
@@ -266,15 +266,15 @@ def compare(
         if not waiting:
             if comparison.answer != "not known" or room <= 0 or _fails(snapshot.trials):
                 break
+            if begun:
+                tell(comparison)
             end = begun + 2 * min(room, FIRST_PAIRS if begun == 0 else 1)
             configurations = [sides[side_of(number)] for number in range(begun, end)]
             enqueue(ledger, spec.name, configurations, KIND)
             begun = end
         snapshot = run(replace(spec, budget=Budget(trials=begun)))
-        comparison = compared(ledger.snapshot(spec.name), test)
-        tell(comparison)
         if snapshot.state != "finished":
-            return comparison, snapshot
+            return compared(ledger.snapshot(spec.name), test), snapshot
     with writing(ledger, spec.name) as writer:
         writer.note(NOTE, str(comparison))
     return comparison, snapshot

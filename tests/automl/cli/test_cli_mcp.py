@@ -52,7 +52,6 @@ def log(folder: Path) -> bytes:
 
 
 def test_without_a_permission_a_client_reads_and_changes_nothing(folder: Path) -> None:
-    assert sweep("space.kind=[good]", "trials=8").exit_code in (0, 2)
     assert sweep("space.kind=[good]", "--trials", "8").exit_code == 0
     before = log(folder)
 
@@ -65,6 +64,8 @@ def test_without_a_permission_a_client_reads_and_changes_nothing(folder: Path) -
         found = await call("predict", sweep="toy", params={"x": 0.5})
         assert found["params"] == {"x": 0.5, "kind": "good"}
         assert found["metrics"][0]["metric"] == "loss"
+        wrong = await call("predict", sweep="toy", params={"x": 7.0})
+        assert wrong == "this configuration breaks a rule of the space"
         for name, arguments in (
             ("ask", {"sweep": "toy"}),
             ("tell", {"sweep": "toy", "trial": 0, "attempt": 1, "metrics": {"loss": 0.0}}),
@@ -94,7 +95,6 @@ def test_hostile_arguments_are_one_clear_error(folder: Path) -> None:
             ("status", {"store": "/elsewhere"}, "extra inputs are not permitted"),
             ("trials", {"sweep": 3}, "should be a valid string"),
             ("predict", {"sweep": "toy", "params": {"x": "9" * 2**21}}, "at most 1,048,576 bytes"),
-            ("predict", {"sweep": "toy", "params": {"x": 7.0}}, "breaks a rule of the space"),
             ("tell", {"sweep": "toy", "trial": 10**40, "attempt": 1, "metrics": {}}, "64 bits"),
             ("tell", {"sweep": "toy", "trial": 7, "attempt": 1, "metrics": {}}, "no trial 7"),
             ("report_step", {"sweep": "toy"}, "field required"),
