@@ -1,4 +1,4 @@
-"""Bayesian hyperparameter optimisation: which trial is run next."""
+"""Bayesian hyperparameter optimisation: which trial is run next. Part of automl-sweep."""
 
 import gc
 from importlib import import_module
@@ -8,15 +8,16 @@ from . import _packages  # noqa: F401
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
-    __version__: str
-
     from search_spaces import Choice, Float, Int, Space
+    from workers.own_loop.knobs import knobs
     from workers.protocol import Metric
 
     from .optimizer import Optimizer
     from .result import Result
     from .simulation import simulate
     from .sweeps import load, sweep
+
+__version__ = "0.2.0"  # the one place: pyproject.toml reads it from here
 
 __all__ = [
     "AutomlError",
@@ -30,6 +31,7 @@ __all__ = [
     "Space",
     "TrialFailure",
     "UsageError",
+    "knobs",
     "load",
     "simulate",
     "sweep",
@@ -45,6 +47,7 @@ _LAZY = {
     "Optimizer": "automl.optimizer",
     "Result": "automl.result",
     "Space": "search_spaces",
+    "knobs": "workers.own_loop.knobs",
     "load": "automl.sweeps",
     "simulate": "automl.simulation",
     "sweep": "automl.sweeps",
@@ -52,11 +55,6 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        globals()[name] = version("automl")  # as in pyproject.toml when it was installed
-        return globals()[name]
     if name not in _LAZY:
         from search_spaces.other_tools import MODULE, hint
 
@@ -66,6 +64,12 @@ def __getattr__(name: str) -> Any:
     gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
     try:
         value = getattr(import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if error.name != "optuna":
+            raise
+        from .errors import needs
+
+        raise ImportError(needs(name, "optuna"), name="optuna") from error
     finally:
         if collects:
             gc.enable()

@@ -13,12 +13,21 @@ Example:
     ...     _ = state.write_text(str(epoch + 1))
     ...     if not report(epoch, loss=1 / (epoch + 1)):
     ...         break
+
+`from automl.client import trial` gives a trial with the methods that a function gets, such as
+`trial.prepare`, in a program that runs where automl and torch are installed.
 """
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from workers.context import Context
+
+    trial: Context
 
 
 def params() -> dict[str, Any]:
@@ -35,8 +44,7 @@ def report(step: int, **metrics: float) -> bool:
         metrics: numbers by name.
     """
     _append({"step": int(step), **metrics})
-    stop = os.environ.get("AUTOML_STOP")
-    return stop is None or not Path(stop).exists()
+    return not _stop_requested()
 
 
 def result(**metrics: float) -> None:
@@ -54,7 +62,21 @@ def resumed() -> bool:
     return os.environ.get("AUTOML_RESUME") == "1"
 
 
-def _append(line: dict[str, Any]) -> None:
+def __getattr__(name: str) -> Any:
+    if name != "trial":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from workers.own_loop.program import program_trial  # imports torch
+
+    globals()[name] = program_trial(params(), _append, _stop_requested)
+    return globals()[name]
+
+
+def _stop_requested() -> bool:
+    stop = os.environ.get("AUTOML_STOP")
+    return stop is not None and Path(stop).exists()
+
+
+def _append(line: Mapping[str, Any]) -> None:
     """Append a line of JSON with one write, so that lines of several processes do not mix."""
     file = os.environ.get("AUTOML_REPORTS")
     if file:

@@ -11,6 +11,7 @@ from search_spaces.errors import (
     StoreFailure,
     TrialFailure,
     UsageError,
+    needs,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "StoreFailure",
     "TrialFailure",
     "UsageError",
+    "needs",
 ]

@@ -59,6 +59,8 @@ class Optimizer:
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
         knowledge: "auto" to begin near the usual values of well-known parameters.
         transfer: earlier sweeps of the store to learn from: "auto", or their names.
+        replicates: "auto" to run a configuration again if that teaches more than a new one, or how
+            often each is run; such a trial has `replicate_of`, and another `seed`.
 
     Raises:
         UsageError: an argument is wrong.
@@ -88,6 +90,7 @@ class Optimizer:
         metrics: Iterable[Metric] = (),
         knowledge: str = SweepSpec.knowledge,
         transfer: str | Iterable[str] = (),
+        replicates: str | int = SweepSpec.replicates,
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
         spec, plugins, notes = read_spec(
@@ -102,6 +105,7 @@ class Optimizer:
             metrics=metrics,
             knowledge=knowledge,
             transfer=transfer,
+            replicates=replicates,
         )
         progress.say(notes)
         self._ledger = Ledger.open(location or IN_MEMORY, create=True)
@@ -118,7 +122,7 @@ class Optimizer:
             self._ledger.close()
             raise
         make = partial(plugins.make_suggester, spec)
-        self._proposer = Proposer(make, spec.suggester, Domain.of(spec))
+        self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=spec.replicates)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
@@ -272,7 +276,8 @@ class Optimizer:
             writer.note("fallback", batch.note, len(writer.trials))
         if not batch.proposals:
             raise SpaceExhausted("the space has no more configurations")
-        return writer.propose(batch.proposals[0].params, batch.proposals[0].source)
+        one = batch.proposals[0]
+        return writer.propose(one.params, one.source, replicate_of=one.replicate_of)
 
     def _end(
         self,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from search_spaces.other_tools import RESULT, no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
-from .errors import AutomlError, UsageError
+from .errors import AutomlError, UsageError, needs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class Result:
         try:
             import pandas as pd
         except ModuleNotFoundError as error:
-            raise UsageError("to_pandas needs pandas: install automl[report]") from error
+            raise UsageError(needs("to_pandas", "pandas", "report")) from error
         goals, several = self.snapshot.goals, len(self.snapshot.goals) > 1
         columns = {g.metric: f"value.{g.metric}" if several else "value" for g in goals}
         rows = [
@@ -160,6 +160,9 @@ class Result:
             metric = self.snapshot.goals[0].metric
             found = f"best trial {best.number} with {metric} {best.value:.6g} ({best.value_from})"
         early = text.why_early(self.snapshot)
+        failed = self.snapshot.in_state(TrialState.FAILED)
+        if early and failed and text.commonest_failure(failed)[1].message in early:
+            early = early.partition(":")[0]  # `found` names the cause
         parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
         return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
 

@@ -99,6 +99,7 @@ def simulate(
     store: str | None = None,
     beliefs: Mapping[str, Any] | None = None,
     metrics: Iterable[Metric] = (),
+    replicates: str | int = SweepSpec.replicates,
 ) -> Simulation:
     """Run a sweep whose trials are replayed on a virtual clock, with the controller of `sweep`.
 
@@ -146,6 +147,7 @@ def simulate(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
+        replicates=replicates,
     )
     check_spec(spec, "simulated", lambda trial: None, plugins)
     progress.say(notes)

@@ -13,7 +13,7 @@ from workers.protocol import Metric
 
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import check_not_importing, check_spec
+from .control.preflight import check_not_importing, check_spec, lines_about_knobs
 from .core import (
     Budget,
     Constraint,
@@ -25,10 +25,11 @@ from .core import (
     read_budget,
 )
 from .core.garbage import frozen_objects
+from .core.ranks import follow_strategy
 from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
-from .dispatch._make import choose_dispatcher, starting
+from .dispatch._make import choose_dispatcher, local_slots, starting
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 
@@ -63,6 +64,7 @@ def sweep(
     beliefs: Mapping[str, Any] | None = None,
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
+    replicates: str | int = SweepSpec.replicates,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -167,9 +169,13 @@ def sweep(
         ranks=ranks,
         knowledge=knowledge,
         transfer=transfer,
+        replicates=replicates,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
+    spec, line = follow_strategy(spec, local_slots(spec))
+    notes += [line] if line else []
+    notes += lines_about_knobs(spec, objective)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (

@@ -1,4 +1,4 @@
-"""Search spaces: parameters, conditions, constraints, knobs; independent of the other packages."""
+"""Search spaces: parameters, conditions, constraints, knobs. Part of automl-sweep."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -25,6 +25,12 @@ FAILURE_KINDS: Final = (
 )
 
 
+def needs(feature: str, package: str, extra: str = "") -> str:
+    """The message about a package that is not installed: what needs it, and how to get it."""
+    ours = f"'automl-sweep[{extra}]'" if extra else "automl-sweep"
+    return f"{feature} needs {package}: pip install {ours}"
+
+
 class AutomlError(Exception):
     """Root of every error that this project raises on purpose."""
 

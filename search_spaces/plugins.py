@@ -14,7 +14,7 @@ from functools import cache
 from importlib import metadata, util
 from typing import Any, Generic, TypeVar, cast
 
-from .errors import UsageError
+from .errors import UsageError, needs
 from .validation import show
 
 T = TypeVar("T")
@@ -77,9 +77,17 @@ class Registry(Generic[T]):
         """The class of that name.
 
         Raises:
-            UsageError: there is no such extension; the message suggests the nearest name.
+            UsageError: there is no such extension; the message suggests the nearest name. Or it
+                needs a `package` that is not installed.
         """
         name = self.require(name)
+        found = self._load(name)
+        package = getattr(found, "package", "")
+        if package and util.find_spec(package) is None:
+            raise UsageError(needs(f"the {self.noun} {name!r}", package))
+        return found
+
+    def _load(self, name: str) -> type[T]:
         for entry in _installed(self.group, tuple(sys.path)):
             if entry.name == name:
                 return cast(type[T], entry.load())

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import NoneType
 from typing import Any, Final
 
 import numpy as np
@@ -24,6 +25,8 @@ def plain(value: Any) -> Any:
 
     A list becomes a tuple, so that it can be compared and looked up; JSON gives it back as a list.
     """
+    if type(value) in (str, int, bool, NoneType):
+        return value
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, list | tuple):

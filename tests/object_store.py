@@ -14,7 +14,7 @@ import pytest
 def s3_server() -> Iterator[str]:
     """A server with a bucket; gives the URL of a prefix in it. Child processes reach it too."""
     for package in ("moto", "s3fs", "flask"):
-        pytest.importorskip(package, reason="needs automl[test]")
+        pytest.importorskip(package, reason="needs automl-sweep[test]")
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)

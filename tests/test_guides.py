@@ -69,7 +69,7 @@ def test_the_commands_of_the_start_run(
 
 
 def test_the_hydra_program_runs(tmp_path: Path) -> None:
-    pytest.importorskip("hydra", reason="install automl[hydra]")
+    pytest.importorskip("hydra", reason="install automl-sweep[hydra]")
     page = DOCS / "guides" / "hydra.md"
     write_files(page, tmp_path)
     line = next(line for line in "".join(blocks(page, "console")).splitlines() if " -m " in line)

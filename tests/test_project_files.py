@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from pages import PAGES, shown
-from sources import ROOT
+from sources import MODULES, ROOT
 
 import automl
 from scripts import release
@@ -32,8 +33,8 @@ def test_the_citation_has_the_required_keys_and_the_version_of_the_package() -> 
     citation = read("CITATION.cff")
     assert citation["cff-version"] == "1.2.0"
     assert citation["message"]
-    assert citation["title"] == PROJECT["name"]
-    assert str(citation["version"]) == PROJECT["version"]
+    assert citation["title"] == PROJECT["name"].removesuffix("-sweep")
+    assert str(citation["version"]) == automl.__version__
     assert citation["license"] == PROJECT["license"]
     assert citation["type"] == "software"
     for author in citation["authors"]:
@@ -41,9 +42,33 @@ def test_the_citation_has_the_required_keys_and_the_version_of_the_package() -> 
 
 
 def test_the_version_is_one() -> None:
-    """Of pyproject.toml, CITATION.cff, CHANGELOG.md and the installed package."""
-    assert release.version() == PROJECT["version"]
-    assert automl.__version__ == PROJECT["version"], "install the checkout again: make dev"
+    """It stands in the code, and pyproject.toml, CITATION.cff and CHANGELOG.md follow."""
+    assert release.version() == automl.__version__
+    assert PROJECT["dynamic"] == ["version"]
+
+
+def test_nothing_sends_a_reader_to_the_other_automl() -> None:
+    """Our distribution is automl-sweep; `pip install automl` gives a project of others."""
+    assert PROJECT["name"] == "automl-sweep"
+    other = re.compile(
+        r"pip3? install (?:-\S+ +)*['\"]?automl(?![-\w/.])|(?<![-/\w.])automl\[[a-z]"
+    )
+    assert other.search("pip install -U automl")
+    assert other.search("install automl[report]")
+    assert not other.search("pip install 'automl-sweep[report]'")
+    names = [name for name in release.tracked() if name != "tests/test_project_files.py"]
+    texts = {name: (ROOT / name).read_bytes().decode(errors="replace") for name in names}
+    assert len(texts) > 1000
+    assert [name for name, text in texts.items() if other.search(text)] == []
+
+
+def test_every_extra_in_a_message_exists() -> None:
+    extras = set(PROJECT["optional-dependencies"])
+    for module in MODULES.values():
+        text = module.read_text(encoding="utf-8")
+        named = re.findall(r"automl-sweep\[([a-z0-9-]+)\]", text)
+        given = re.findall(r'needs\([^()\n]*, [^,()\n]+, "([a-z0-9-]+)"\)', text)
+        assert {*named, *given} <= extras, module
 
 
 def test_the_changelog_keeps_its_form() -> None:
@@ -158,3 +183,44 @@ def test_the_night_measures_scripts_that_exist() -> None:
     assert all(
         '"--quick"' in text_of(name) or "benchmark_parser(" in text_of(name) for name in scripts
     )
+
+
+def test_the_conda_recipe_needs_what_the_package_needs() -> None:
+    recipe = read("conda/recipe.yaml")
+    other_names = {
+        "torch": "pytorch",
+        "prometheus-client": "prometheus_client",
+        "ray[default]": "ray-default",
+    }
+
+    def split(line: str) -> tuple[str, str]:
+        name, bounds = re.fullmatch(r"([\w-]+(?:\[\w+\])?) ?(.*)", line).groups()
+        return other_names.get(name, name), bounds
+
+    needed = {*PROJECT["dependencies"], f"python{PROJECT['requires-python']}"}
+    assert set(map(split, recipe["requirements"]["run"])) == set(map(split, needed))
+    assert recipe["context"]["version"] == automl.__version__
+    assert recipe["package"]["name"] == PROJECT["name"]
+    (program,) = PROJECT["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [" = ".join(program)]
+    assert recipe["about"]["license"] == PROJECT["license"]
+
+
+def test_a_tag_is_published_by_trusted_publishing_after_the_whole_check() -> None:
+    flow = read(".github/workflows/publish.yml")
+    assert flow[True]["push"] == {"tags": ["v*"]}  # `on` is a truth value of YAML
+    build, publish = flow["jobs"]["build"], flow["jobs"]["publish"]
+    lines = [step["run"] for step in build["steps"] if "run" in step]
+    assert 'python scripts/release.py --keep --tag "$GITHUB_REF_NAME"' in lines
+    assert publish["needs"] == "build"
+    assert publish["permissions"] == {"id-token": "write"}
+    assert "permissions" not in build
+    assert flow["permissions"] == {"contents": "read"}
+    assert not re.search(
+        r"password|secrets", text_of(".github/workflows/publish.yml").split("jobs")[1]
+    )
+
+
+def test_a_wrong_tag_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(release.Wrong, match=r"the tag is v9\.9\.9, the version"):
+        release.check(tmp_path, quick=True, tag="v9.9.9")

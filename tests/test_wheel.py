@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import venv
@@ -14,7 +13,11 @@ import pytest
 from pages import blocks
 from sources import MODULES, PACKAGES, ROOT
 
-LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "site")
+import automl
+from scripts import release
+
+TIME = "1700000000"
+END = ("-py3-none-any.whl", ".tar.gz")
 DATA = ("**/py.typed", "**/*.json", "**/assets/*", "automl/studio/static/**/*.*")
 NEEDED = {  # one file of each kind, in case the patterns find nothing
     "automl/py.typed",
@@ -39,13 +42,10 @@ def run(*command: str | Path, folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the checkout because building leaves files behind."""
+    """The wheel, built from the source archive beside it."""
     folder = tmp_path_factory.mktemp("wheel")
-    shutil.copytree(ROOT, folder / "copy", ignore=LEFT_OUT)
-    pip = (sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index")
-    run(*pip, "--wheel-dir", folder, folder / "copy", folder=folder)
-    (built,) = folder.glob("*.whl")
-    return built
+    copy = release.copy_tracked(folder / "copy")  # because building leaves files behind
+    return release.build(copy, folder / "dist", quick=True, time=TIME)[0]
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +77,23 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     assert len(data) >= len(PACKAGES)
     expected = {str(path.relative_to(ROOT)) for path in {*MODULES.values(), *data}}
     assert (expected | NEEDED) - names == set()
+
+
+def test_both_archives_have_the_same_bytes_in_another_folder_at_another_time(
+    wheel: Path, tmp_path: Path
+) -> None:
+    """The wheel is made of the files here, so that of the source archive lacks none."""
+    copy = release.copy_tracked(tmp_path / "another" / "place")
+    for path in copy.rglob("*"):
+        os.utime(path, (2e9, 2e9))
+    for kind in ("sdist", "wheel"):
+        release.make(kind, copy, tmp_path, quick=True, time=TIME)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    release.normalise(archive, int(TIME))
+    names = [wheel.name, archive.name]
+    assert names == [f"automl_sweep-{automl.__version__}{end}" for end in END]
+    for name in names:
+        assert (tmp_path / name).read_bytes() == (wheel.parent / name).read_bytes(), name
 
 
 def test_the_packages_are_imported_from_the_wheel(python: Path, tmp_path: Path) -> None:

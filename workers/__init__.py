@@ -1,1 +1,1 @@
-"""How one trial is run: workloads, training, parallel strategies, memory, Ray actors."""
+"""How one trial is run: workloads, training, strategies, memory. Part of automl-sweep."""

@@ -5,14 +5,14 @@ import reprlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from search_spaces.errors import TrialFailure
+from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.other_tools import TRIAL, no_attribute
 
 from .device.profiling import profiling
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from .ranks.meeting import Meeting
 
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
+
+
+def _not_prepared(*_: Any) -> NoReturn:
+    raise UsageError("trial.prepare works inside of a trial that `workers.run` runs")
 
 
 class Stopped(Exception):
@@ -69,6 +73,8 @@ class Context:
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.warmup = Warmup()
+        self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -179,6 +185,60 @@ class Context:
 
         return estimate_training(model, batch, device=self.device, **options)
 
+    def prepare(
+        self,
+        *objects: Any,
+        blocks: Sequence[str] | type = (),
+        tensor_plan: Mapping[str, str] | None = None,
+        **options: Any,
+    ) -> Any:
+        """Let a training loop of PyTorch train under the trial's settings.
+
+        The parameters that are knobs (`automl.knobs`) act: precision, compile, recomputation,
+        accumulation, the optimizer's implementation, and the strategy of several ranks. A loader
+        gives global batches; here it yields this rank's microbatches, on `device`. `step` and
+        `zero_grad` of the optimizer, and `step` of a scheduler, act once an update. With several
+        ranks, each calls this, and the weights of rank 0 count.
+
+        Every setting gives the same loss, if it is a mean over the rows of a batch.
+
+        Example:
+            >>> model, optimizer, loader = trial.prepare(model, optimizer, loader)
+            >>> for step, (x, y) in enumerate(loader):
+            ...     loss = cross_entropy(model(x), y)
+            ...     trial.backward(loss)
+            ...     optimizer.step()
+            ...     optimizer.zero_grad()
+            ...     if not trial.report(step, loss=loss):
+            ...         break
+
+        Args:
+            objects: a model, an optimizer, a scheduler and a loader (any iterable of batches, whose
+                tensors have their rows in dim 0), in any order. Any may be left out.
+            blocks: names of the model's repeated modules (`"h.*"`), or their class; by default the
+                members of its module lists. `fsdp` and recomputation need them.
+            tensor_plan: for `tensor`: names of modules, with `*`, to "column", "row" or
+                "vocabulary"; see `workers.workload.ParallelPlan`.
+            options: settings that are not tuned, such as `clip_norm=1.0` or `accumulation=2`. With
+                `local_batch_norm=True` batch norms may see the rows of a microbatch alone.
+
+        Returns:
+            What was given, prepared, in its order; a single object by itself.
+
+        Raises:
+            UsageError: a setting cannot act on this model, optimizer or loader.
+        """
+        return self.preparing(self, objects, blocks, tensor_plan, options)
+
+    def backward(self, loss: Any) -> None:
+        """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
+
+        The loss is a mean over rows. It is scaled for accumulation, ranks and fp16.
+        """
+        if self.loop is None:
+            raise UsageError("trial.backward(loss) needs trial.prepare(model, ...) before")
+        self.loop.backward(loss)
+
     def torchrun_variables(self) -> Mapping[str, str]:
         """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.
 
@@ -192,7 +252,9 @@ class Context:
         Raises:
             RuntimeError: a rank has ended instead.
         """
-        if self.world_size > 1:
+        if self.loop is not None:
+            self.loop.barrier()
+        elif self.world_size > 1:
             self._meeting.barrier()
 
     @contextmanager
@@ -258,17 +320,25 @@ class Context:
         """
         return profiling(num_steps, self.files, self.rank)
 
-    def report(self, step: int, **metrics: float) -> bool:
+    def report(self, step: int, **metrics: Any) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
-        If the trial has several ranks, each of them must report the same steps. Only the metrics of
-        rank 0 count, and all get the same answer.
+        A metric is a number, or an array or tensor of one element. If the trial has several ranks,
+        each of them must report the same steps, and all get the same answer. Only the metrics of
+        rank 0 count; after `prepare`, their mean over the ranks and the microbatches of an update.
+        A step that counts microbatches becomes the number of the update.
 
         Raises:
             TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
                 memory than `resources.memory` allows ("out_of_memory").
         """
         self._check_memory()
+        if self.loop is not None:
+            return bool(self.loop.report(step, metrics))
+        return self.send_report(step, metrics)
+
+    def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
+        """Like `report`, as it is, with the time of this attempt so far."""
         return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
 
     def close(self) -> None:
@@ -302,7 +372,9 @@ class Context:
             self.reported |= numbers.keys()
             self.send(report)
         self.stop = self.stop_requested()
-        if self.assignment.torchrun and self.world_size > 1:
+        if self.loop is not None:
+            self.stop = self.loop.agreed(self.stop)
+        elif self.assignment.torchrun and self.world_size > 1:
             self.stop = self._agreed(self.stop)
         return self.stop is None
 

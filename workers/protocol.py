@@ -225,6 +225,7 @@ class Outcome:
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
+        memory_limit_bytes: that a rank could have used; None if it is not known.
         artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
     """
 
@@ -246,6 +247,7 @@ class Outcome:
     node_kind: str = ""
     held: bool = False
     estimated_memory_bytes: int | None = None
+    memory_limit_bytes: int | None = None
     artifact_bytes: int = 0
 
 

@@ -48,6 +48,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .device.process_state import ProcessState
 
     begun, a = time.monotonic(), context.assignment
+    context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
@@ -88,6 +89,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             no_room = message
     finally:
         context.close()
+        _leave_loop(context, failed=True)
         _leave_process_group()
         _put_back(context, before)
     seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
@@ -101,7 +103,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
     peak = context.memory.bytes() if context.memory else None
     facts |= context.memory.details() if context.memory else {}
-    facts["memory_limit_bytes"] = _room(context)
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | context.warmup.details() | notes.details
     message = notes.add_to(message)
@@ -116,6 +117,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         peak,
         details,
         failed_at=context.failed_at,
+        memory_limit_bytes=_room(context),
         artifact_bytes=notes.artifact_bytes,
         **typed,
     )
@@ -196,6 +198,20 @@ def _leave_process_group() -> None:
         from .ranks.process_group import disconnect
 
         disconnect(failed=True)  # else the training has left it already
+
+
+def _prepare(*arguments: Any) -> Any:
+    from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+    return prepare(*arguments)
+
+
+def _leave_loop(context: Context, *, failed: bool) -> None:
+    """End the loop that `trial.prepare` has set up, if there is one."""
+    if context.loop is not None:
+        with suppress(Exception) if failed else nullcontext():
+            context.loop.close(failed=failed)
+        context.loop = None
 
 
 def _put_back(context: Context, before: "ProcessState | None") -> None:
@@ -306,7 +322,9 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
         from .artifacts.fallback import call_with_fallback
 
         try:
-            return call_with_fallback(context, objective)
+            result = call_with_fallback(context, objective)
+            _leave_loop(context, failed=False)
+            return result
         finally:
             context.close()  # a thread that it has left behind may report until now
     from .workloads import WORKLOADS

@@ -212,7 +212,7 @@ AGENTS: Final = (
 
         The client starts this program and speaks to it by standard input and output. Its tools
         list and read sweeps and ask their surrogates; with --allow-write also ask, report_step,
-        tell and fail; with --allow-run too, ab. It needs automl[mcp].""",
+        tell and fail; with --allow-run too, ab. It needs automl-sweep[mcp].""",
         (
             "automl mcp --store runs",
             "automl mcp --allow-write --allow-run",

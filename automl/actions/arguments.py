@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Final
 
 from automl.core.budget import LIMITS
@@ -75,14 +76,15 @@ OBJECTIVE: Final = Argument(
 SHELL: Final = Argument(
     "shell", bool, "Run the command after -- as a line of /bin/sh.", "--shell", default=False
 )
+DEFAULT_DISPATCHER: Final = "ray" if find_spec("ray") else "local"
 DISPATCHING: Final = (
     Argument(
         "dispatcher",
         ("auto", "ray", "local", "inline", "agents"),
         "Run trials on Ray, in processes of this machine, in this process for debugging, or only "
-        "by agents elsewhere (`automl ask`).",
+        "by agents elsewhere (`automl ask`). If Ray is not installed, the default is local.",
         "--dispatcher",
-        default="ray",
+        default=DEFAULT_DISPATCHER,
     ),
     Argument(
         "ray_address",

@@ -39,16 +39,26 @@ RUNNING: Final = (
         "Write a first configuration.",
         """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
+        Or make one of another tool's file, and say what could not be carried over.
+
         The numbers among the options of a command become parameters, with a range around each. The
         command is run for at most 20 seconds, to see which metrics it prints.""",
         (
             "automl init translation",
             "automl init --objective train.py:objective -o mine.yaml",
             "automl init -- python train.py --lr 0.001 --width 64",
+            "automl init --from sweep.yaml -o mine.yaml",
         ),
         (
             Argument("workload", metavar="[WORKLOAD]"),
             OBJECTIVE,
+            Argument(
+                "source",
+                flag="--from",
+                metavar="FILE",
+                help="A sweep of Weights & Biases, NNI, Katib, Ray Tune or Optuna. It is read as "
+                "data: nothing in it is run.",
+            ),
             output("NAME.yaml", "FILE", "File to write, '-' to print it."),
             Argument(
                 "goal",
@@ -99,7 +109,17 @@ RUNNING: Final = (
                 default=False,
             ),
             *map(
-                setting, ("trials", "budget", "workers", "seed", "store", "artifacts", "transfer")
+                setting,
+                (
+                    "trials",
+                    "budget",
+                    "workers",
+                    "seed",
+                    "store",
+                    "artifacts",
+                    "transfer",
+                    "replicates",
+                ),
             ),
             Argument(
                 "sources",
@@ -215,11 +235,15 @@ RUNNING: Final = (
         "Train the best again: is their lead more than noise?",
         """Train the best configurations again with other seeds, to see whether the lead is noise.
 
+        They are the recommended one, the next ones and the best single trial. With --probability
+        runs are added, where they tell most, until the best is known with it.
+
         The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If
         you run it again, only missing runs are trained.""",
         (
             "automl confirm nmt",
             "automl confirm nmt --seeds 5 --top 2",
+            "automl confirm nmt --probability 0.9 --runs 30",
             "automl confirm mine -- python train.py --lr={lr}",
         ),
         (
@@ -227,6 +251,16 @@ RUNNING: Final = (
             STORE,
             Argument("seeds", int, "Runs of each configuration.", "--seeds", default=3, min=2),
             Argument("top", int, "Number of configurations.", "--top", default=3, min=2),
+            Argument(
+                "probability",
+                float,
+                "Add runs until the best is known with this probability.",
+                "--probability",
+                "P",
+            ),
+            Argument(
+                "most", int, "Most runs in all, with --probability.", "--runs", default=60, min=2
+            ),
             JSON,
             *_TRAINED,
         ),

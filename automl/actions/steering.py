@@ -17,6 +17,7 @@ LIMITS_OF_BUDGET: Final = (
     Argument("worker_time", "duration", "Time of all workers.", on="http"),
     Argument("target", float, "Value of the first goal.", on="http"),
     Argument("gain", float, "Least expected gain.", on="http"),
+    Argument("until", str, "`settled`: until the recommendation is.", on="http"),
 )
 
 STEERING: Final = (

@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import click
 
+import automl
+from automl import _packages  # noqa: F401  # first: another package may have replaced automl
 from automl.actions import ACTIONS
 from automl.actions.headings import HEADINGS
 from automl.core.text import printable
@@ -58,6 +60,8 @@ class Commands(click.Group):
         except AutomlError as error:
             usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
             raise Failure(str(error), USAGE if usage else FAILED) from error
+        except PermissionError as error:  # such as a store of another account
+            raise Failure(f"{error.filename or 'a file'}: {error.strerror}", USAGE) from error
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
@@ -66,7 +70,7 @@ class Commands(click.Group):
 @click.group(
     cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="automl", prog_name="automl")
+@click.version_option(automl.__version__, prog_name="automl")
 def cli() -> None:
     """Find good training configurations by Bayesian optimisation.
 

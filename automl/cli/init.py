@@ -24,20 +24,24 @@ def init(
     program: Program | None,
     goal: str | None = None,
     no_run: bool = False,
+    source: str | None = None,
 ) -> None:
-    """Write a commented configuration for a workload, a function, or a command."""
+    """Write a commented configuration for a workload, a function, a command, or another's file."""
     from automl.config.template import for_objective, for_workload
 
-    if [workload, objective, program].count(None) != 2:
+    if [workload, objective, program, source].count(None) != 3:
         raise UsageError(
             "name a workload (see automl workloads), a function with --objective FILE:NAME, "
-            "or a command after --"
+            "a command after --, or the file of another tool with --from"
         )
     if program is not None:
         _for_command(program, output, goal, run=not no_run)
         return
     if goal is not None or no_run:
         raise UsageError("--goal and --no-run are for a command after --")
+    if source is not None:
+        _from_file(Path(source), output)
+        return
     stem = workload or Path((objective or "").rpartition(":")[0]).stem
     path = Path(output if output and output != "-" else f"{stem}.yaml")
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
@@ -48,6 +52,29 @@ def init(
     _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
+
+
+def _from_file(source: Path, output: str | None) -> None:
+    from automl.config.foreign.files import read_foreign
+    from automl.config.foreign.writing import text_of
+
+    path = Path(output if output and output != "-" else f"{source.stem}.automl.yaml")
+    shown = click.format_filename(path)
+    if output != "-":
+        _check_new(path)
+    found = read_foreign(source)
+    text = text_of(found, click.format_filename(source), shown)
+    for note in found.notes:
+        say(f"note: {note}", err=True)
+    if output == "-":
+        click.echo(text, nl=False)
+        return
+    _write_new(path, text)
+    command = found.command or "COMMAND"
+    click.echo(
+        f"wrote {shown}, with {len(found.space)} parameters of {found.tool}; check it, then run: "
+        f"automl sweep {shown} -- {command}"
+    )
 
 
 def _for_command(program: Program, output: str | None, goal: str | None, *, run: bool) -> None:

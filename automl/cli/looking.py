@@ -11,6 +11,7 @@ import click
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.durations import duration
+from automl.core.garbage import no_collection
 from automl.core.text import (
     configuration,
     configurations,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@no_collection()  # it would scan every trial again and again
 def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """Show the progress of a sweep, and how its space was changed."""
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -62,6 +64,8 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "best": _trial_object(snapshot, best) if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
+        "expected_gain": snapshot.gain,
+        "recommendation_error": snapshot.error,
     }
 
 
@@ -82,6 +86,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
             return
 
 
+@no_collection()
 def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """List the trials of a sweep."""
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -96,6 +101,8 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
         name = f"{trial.number}{'*' if trial.number == best else ' '}"
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
+        if trial.replicate_of is not None:
+            line = f"trial {trial.replicate_of} again: {line}"
         rows.append([name, state_of(trial, snapshot), *cells, *measured, line])
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     draw_table(columns, rows, ["trial", *goals, "time", "memory"])
@@ -106,6 +113,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     return None
 
 
+@no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one."""
     from automl.report.confirmations import read
@@ -127,8 +135,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         return None
     from automl.report.summary import comparison, pareto_table
 
-    if snapshot.best.number not in advice.trials:
-        draw(f"recommended: {advice}\n  {advice.why(snapshot)}\n")
+    if lines := advice.lines(snapshot):
+        draw("\n".join([*lines, ""]))
     draw(comparison(snapshot, ledger.spec(sweep).known_space))
     if len(snapshot.goals) > 1:
         draw(pareto_table(snapshot))

@@ -275,7 +275,7 @@ def mcp(store: str, allow_write: bool, allow_run: bool) -> None:
     try:
         from mcp.server.stdio import stdio_server
     except ImportError as error:
-        raise UsageError("automl mcp needs the MCP SDK: install automl[mcp]") from error
+        raise UsageError("automl mcp needs the MCP SDK: pip install 'automl-sweep[mcp]'") from error
 
     async def serve() -> None:
         tools = McpTools(store, allow_write=allow_write, allow_run=allow_run)

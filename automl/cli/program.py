@@ -88,6 +88,7 @@ def load_trained(
         stop_grace=spec.stop_grace,
         in_trial=spec.cwd == "trial",
         flags=flags_of(parameters),
+        spellings=spec.spellings,
     )
     command.check(parameters)
     command.check_program()

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from automl.actions.arguments import DEFAULT_DISPATCHER
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resuming import Typed, present_folder
 from automl.core.text import why_early
@@ -56,7 +57,7 @@ def continue_sweep(
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = ledger.spec(sweep)
-        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "ray"
+        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or DEFAULT_DISPATCHER
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec

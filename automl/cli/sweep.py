@@ -33,7 +33,9 @@ def sweep(
     loaded = _load(config, overrides, patterns, program, options)
     typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
-    for note in loaded.notes:
+    from automl.control.preflight import lines_about_knobs
+
+    for note in [*loaded.notes, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)

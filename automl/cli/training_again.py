@@ -29,6 +29,8 @@ def confirm(
     store: str,
     seeds: int,
     top: int,
+    probability: float | None,
+    most: int,
     objective: str | None,
     program: Program | None,
     artifacts: str | None,
@@ -37,23 +39,34 @@ def confirm(
 ) -> int:
     """Train the best configurations again with other seeds; return the exit status."""
     from automl.report import confirmations
-    from automl.workflows.confirm import missing
+    from automl.workflows.confirm import chosen, missing, next_runs
 
+    if probability is not None and not 0 < probability < 1:
+        raise UsageError(f"--probability must be more than 0 and less than 1, got {probability:g}")
     with opened(store, write=True) as ledger:
         spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
-        chosen = confirmations.candidates(snapshot, spec.known_space, top)
-        if not chosen:
+        configurations = chosen(snapshot, spec.known_space, top)
+        if not configurations:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
-        if runs := missing(ledger, sweep, chosen, seeds):
+        runs = missing(ledger, sweep, configurations, seeds)
+        if runs or probability is not None:
             typed = Typed(store, objective, options["ray_address"])
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
-            again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
-            again = prepare(ledger, again, [trial.params for trial in runs])
             options |= {"summary": False, "resume": True, "as_json": as_json}
-            if status := run_sweep(again, ledger, typed, function, **options):
-                return status
-        confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
+        confirmation = None
+        while True:
+            if runs:
+                again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
+                again = prepare(ledger, again, [trial.params for trial in runs])
+                if status := run_sweep(again, ledger, typed, function, **options):
+                    return status
+            confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
+            if confirmation is None or probability is None:
+                break
+            if confirmation.probability >= probability or confirmation.num_runs >= most:
+                break
+            runs = next_runs(confirmation, configurations)
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
     if as_json:

@@ -11,9 +11,10 @@ from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.names import NAME
 from automl.core.plugin_choice import PluginChoice, choose
-from automl.core.ranks import max_ranks
+from automl.core.ranks import follow_strategy, max_ranks
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
+from automl.dispatch._make import local_slots
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
@@ -141,6 +142,8 @@ class _Checker:
         """The configuration; None if there are problems."""
         document = self.document
         suggester = self._checked(("suggester",), choose, SUGGESTERS, document["suggester"])
+        if suggester and suggester.name != KEYS["suggester"].default:
+            self._checked(("suggester",), suggester.kind, SUGGESTERS)  # it may need a package
         stopper = self._checked(("stopper",), choose, STOPPERS, document["stopper"])
         self._checked(("trackers",), check_trackers, document["trackers"])
         workload, name = self._workload(objective), self._name(path)
@@ -168,16 +171,21 @@ class _Checker:
             "workers": None,
             "resources": resources,
             "command": self._command,
+            "spellings": _spellings(self.root.child("space")) if self._command else {},
         }
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+        spec, line = self._checked(("space",), follow_strategy, spec, local_slots(spec)) or (
+            spec,
+            "",
+        )
         self._checked(("ranks",), max_ranks, spec)
-        notes = [note] if note else []
+        notes = [text for text in (note, line) if text]
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
-            notes += _spelled_otherwise(self.root.child("space"))
+            notes += _unnamed(spec)
         return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
@@ -342,20 +350,27 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def _spelled_otherwise(space: Node | None) -> list[str]:
-    """A line for each choice of booleans that a command gets in another spelling."""
-    found = []
+def _spellings(space: Node | None) -> dict[str, tuple[str, str]]:
+    """How the choices of booleans are spelled, true first, if not as `true` and `false`."""
+    found = {}
     for name, entry in space.value.items() if space and isinstance(space.value, dict) else ():
         choices = (entry.child("choices") or entry).value
-        written = {
-            node.value: node.spelling
-            for node in (choices if isinstance(choices, list) else ())
-            if isinstance(node.value, bool) and node.spelling not in ("", "true", "false")
-        }
-        if written:
-            yes, no = written.get(True, "true"), written.get(False, "false")
-            found.append(
-                f"{name}: the command gets true and false; if it needs {yes} and {no}, write "
-                f"{{{name}?{yes}:{no}}}"
-            )
+        nodes = choices if isinstance(choices, list) else ()
+        written = {node.value: node.spelling for node in nodes if isinstance(node.value, bool)}
+        texts = written.get(True) or "true", written.get(False) or "false"
+        if texts != ("true", "false"):
+            found[name] = texts
     return found
+
+
+def _unnamed(spec: SweepSpec) -> list[str]:
+    """A line about parameters that a command does not get as arguments; none if it gets all."""
+    from workers.command.arguments import unnamed
+
+    names = [name for name in unnamed(spec.command, spec.space.parameters) if name != spec.ranks]
+    if not names:
+        return []
+    return [
+        f"the command does not name {', '.join(names)}: unless the program reads AUTOML_PARAMS, "
+        f"nothing changes with them; as an argument: --{names[0]} {{{names[0]}}}"
+    ]

@@ -17,6 +17,7 @@ from search_spaces.knobs.option import ON_REQUEST
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
+from workers.own_loop.knobs import resolved
 from workers.training.settings import trainer_options
 from workers.workload import Trainable, Workload
 
@@ -86,13 +87,15 @@ class Tunable:
         """The parameter of that name, or those of the knob of that name; empty if it is unknown."""
         if (parameter := self.parameter(name)) is not None:
             return {name: parameter}
+        if self.workload is None:
+            with suppress(UsageError):
+                return resolved([name], {}, self.detected)
+            return {}
         if name not in KNOBS.names():
             return {}
         knob = {
             found.name: found for found in KNOBS.get(name)().resolve(self.detected()).parameters
         }
-        if self.workload is None:
-            return knob
         tuned = {key: self.parameters[key] for key in knob if key in self.parameters}
         return tuned or {key: self.on_request[key] for key in knob if key in self.on_request}
 

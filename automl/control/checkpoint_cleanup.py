@@ -112,11 +112,12 @@ class CheckpointCleanup:
 
     def _checkpoints(self, number: int) -> list[Folder]:
         """The folders of a trial's checkpoints, and of other files that its command writes."""
-        return [self._files / "trials" / str(number) / name for name in DISPOSABLE]
+        folder = self._files / "trials" / str(number)
+        return [folder / name for name in folder.names() if name in DISPOSABLE]
 
     def _delete(self, number: int) -> None:
-        for folder in self._checkpoints(number):
-            with contextlib.suppress(OSError, StoreError):
+        with contextlib.suppress(OSError, StoreError):
+            for folder in self._checkpoints(number):
                 folder.remove()
         if self._remover:
             self._remover.remove(number)

@@ -196,7 +196,8 @@ class Controller:
 
     def _on_report(self, trial: Trial) -> None:
         journal = self._journal
-        if trial.number == 0 or self._shutdown.is_stopping(trial):
+        whole = trial.number == 0 or trial.replicate_of is not None  # runs are to be comparable
+        if whole or self._shutdown.is_stopping(trial):
             return
         self._scheduler.update_stopper()
         if reason := self._probes.stop_reason(trial, journal.trials):

@@ -6,7 +6,7 @@
 | the target, the time or the worker time is reached | the same |
 | the same error again and again | the same |
 | the space is exhausted, all trials of the budget were begun | no new trial begins |
-| too little gain is expected | the same |
+| too little gain is expected, or the recommendation is settled | the same |
 | no trial could end in the time that is left | the same, and no waiting one begins |
 """
 
@@ -20,6 +20,7 @@ from workers.protocol import Outcome
 from .assignments import Assigner
 from .repeated_error import RepeatedError
 
+SETTLED: Final = "settled"  # of `budget.until`
 EXHAUSTED: Final = "every configuration of its space was tried"
 NARROWED: Final = "every configuration within its limits was tried; the limits are on"
 USED_UP: Final = "its budget is used up"
@@ -64,14 +65,20 @@ class EndOfSweep:
 
     def reason_for_none(self, now: float) -> str:
         """Why no new trial begins; "" if one may."""
-        gain = self._state.spec.budget.gain
+        budget = self._state.spec.budget
         if self._state.trials_left == 0:
             return USED_UP
         if self._suggestions.exhausted:
             limits = ", ".join(self._state.limits)
             return f"{NARROWED} {limits}" if limits else EXHAUSTED
-        if not self._suggestions.worth(gain):
-            return f"another trial is expected to gain less than {gain or 0.0:g}"
+        gain = budget.gain or 0.0
+        if budget.until == SETTLED and (at := self._suggestions.settled(gain)):
+            return (
+                "the recommendation is settled: going on is expected to improve it by at most "
+                f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
+            )
+        if budget.until is None and not self._suggestions.worth(budget.gain):
+            return f"another trial is expected to gain less than {gain:g}"
         return self.reason_of_time(now)
 
     def reason_of_time(self, now: float) -> str:

@@ -166,12 +166,15 @@ class Journal(SweepWriter):
 
     def _status(self, num_seconds: int) -> dict[str, Any]:
         """State that is not in the events, with the durations of the latest suggestions."""
+        at = self._suggestions.prospects[-1] if self._suggestions.prospects else None
         num_agents = len(self.state.index.leased)
         latest = tuple(islice(reversed(self._suggestions.seconds), num_seconds))[::-1]
         return {
             "num_slots": (self._dispatcher.num_slots if self._dispatcher else 0) + num_agents,
             "busy_slots": self.state.use.busy_slots,
             "suggesting": self._suggestions.state,
+            "gain": at.gain if at else None,
+            "error": at.error if at else None,
             "waits_for": self.waits_for,
             "suggestion_seconds": latest,
             "brief": self._brief,

@@ -136,9 +136,7 @@ class MemoryGuard:
 
     def add_estimate(self, outcome: Outcome, params: Params) -> Outcome:
         """The outcome with the estimate; what it tells of its node's memory is kept."""
-        room = outcome.details.get("memory_limit_bytes")
-        if isinstance(room, int):
-            self._room_of_nodes = max(self._room_of_nodes, room)
+        self._room_of_nodes = max(self._room_of_nodes, outcome.memory_limit_bytes or 0)
         facts = self.facts(params)
         if not facts:
             return outcome

@@ -71,20 +71,15 @@ class OwnMemory:
 
     def _fit(self) -> None:
         from automl.suggesters.bayes.model import aspects
-        from automl.suggesters.bayes.model.fit import GPFitter
-        from automl.suggesters.bayes.model.log_gp import NUM_PARTICLES, LogGP
+        from automl.suggesters.bayes.model.log_gp import LogGP
 
         space, seed = self._spec.space, self._spec.seed
         if self._fitter is None:  # it learns its hyperparameters anew at few numbers of trials
-            self._fitter = GPFitter.of_aspects(
-                space, aspects.MEMORY, seed, num_particles=NUM_PARTICLES
-            )
+            self._fitter = LogGP.fitter(space, aspects.MEMORY, seed)
         unit = space.encode([params for params, _ in self._peaks.values()])
         peaks = np.array([peak for _, peak in self._peaks.values()])
         self._num_fitted = len(self._peaks)
         try:
-            found = LogGP.fit(self._fitter, unit, peaks)
+            self._fitted = LogGP.reliable(self._fitter, unit, peaks)
         except RuntimeError:  # of linear algebra: a prediction is not worth the sweep
             self._fitted = None
-        else:
-            self._fitted = found if found.reliable else None

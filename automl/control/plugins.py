@@ -74,6 +74,7 @@ class Plugins:
             spec.suggester,
             Domain.of(spec),
             gains=spec.budget.gain is not None,
+            replicates=spec.replicates,
         )
         if kind.suggests_ahead:
             return BackgroundSuggestionQueue(proposer, spec.known_space, min(4, slots), note=note)

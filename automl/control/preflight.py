@@ -17,6 +17,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
+from workers.own_loop.knobs import acting_knobs, without_prepare
 
 from .plugins import Plugins
 
@@ -61,16 +62,17 @@ def check_spec(
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
     for name in ("workers", "min_workers", "max_steps", "max_retries"):
         KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
+    if plugins.suggester.name != KEYS["suggester"].default:
+        plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train
         _check_objective(spec, objective)
         _check_ranks(spec, dispatcher)
-    if spec.budget.gain is not None and (
-        len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain
-    ):
+    named = "gain" if spec.budget.gain is not None else spec.budget.until
+    if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
         raise UsageError(
-            "a budget of gain needs a single goal and a suggester that predicts gains, such as "
+            f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
             f"'bayes'; got {len(spec.goals)} goals and {spec.suggester!r}"
         )
 
@@ -82,6 +84,23 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
         raise UsageError(
             f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
         )
+
+
+def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:
+    """A line about the knobs that act only through `trial.prepare`, if it is not seen to be called.
+
+    What a program does is not seen.
+    """
+    if spec.workload is not None or objective is None:
+        return []
+    if spec.command:
+        names, who = acting_knobs(spec.space), "the program calls"
+    else:
+        names, who = without_prepare(spec.space, objective), "the function calls"
+    import_it = " (from automl.client import trial)" if spec.command else ""
+    act = "acts" if len(names) == 1 else "act"
+    line = f"{', '.join(names)}: {act} only if {who} trial.prepare{import_it}, or reads the value"
+    return [line] if names else []
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

@@ -51,9 +51,9 @@ class RepeatedError:
         if any(trial.reports or trial.number < ended.number for trial in running):
             return None
         count = self._counts[error]
-        words = (
-            f"{count} trials failed alike and none succeeded" if most > 1 else "no trial can work"
-        )
+        failures = "attempts" if died_by_itself(ended) else "trials"
+        words = f"{count} {failures} failed alike and none succeeded"
+        words = words if most > 1 else "no trial can work"
         return f"{words}: {ended.message}. {mistake_hint(ended)}".rstrip()
 
 

@@ -283,7 +283,7 @@ class Scheduler:
             self._shutdown.fail(error)
             return
         for proposal in proposals:
-            journal.propose(proposal.params, proposal.source)
+            journal.propose(proposal.params, proposal.source, replicate_of=proposal.replicate_of)
 
     def _begin(self, trial: Trial) -> None:
         journal = self._journal

@@ -7,6 +7,7 @@ from typing import Any
 from automl.core import Command, SweepSpec, Trial, TrialState
 from automl.core.budget import checked_budget
 from automl.core.ranks import check_room
+from automl.core.replicates import original
 from automl.core.worker_range import read_workers
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
@@ -105,7 +106,7 @@ class Steering:
         self._check_open()
         journal = self._journal
         journal.spec.space.check(trial.params)
-        new = journal.propose(trial.params, "retried", command)
+        new = journal.propose(trial.params, "retried", command, original(trial))
         return f"trial {new.number} tries the configuration of trial {trial.number} again"
 
     def _set_budget(self, content: Mapping[str, Any]) -> str:
@@ -114,7 +115,8 @@ class Steering:
         self._check_open()
         self._journal.specify(replace(self._journal.spec, budget=budget))
         self._respecify(self._journal.spec)
-        shown = [f"{name} {value:g}" for name, value in vars(budget).items() if value is not None]
+        given = {name: value for name, value in vars(budget).items() if value is not None}
+        shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
         return f"the budget is now: {', '.join(shown) or 'without end'}"
 
     def _scale(self, content: Mapping[str, Any]) -> str:

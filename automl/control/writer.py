@@ -71,10 +71,22 @@ class SweepWriter:
         """The trial after the event; None if the event changes none."""
         return self._recorder.apply(event)
 
-    def propose(self, params: Params, source: str, command: int | None = None) -> Trial:
-        """A configuration becomes the next trial; `command` is the number of who asked for it."""
+    def propose(
+        self,
+        params: Params,
+        source: str,
+        command: int | None = None,
+        replicate_of: int | None = None,
+    ) -> Trial:
+        """A configuration becomes the next trial.
+
+        Args:
+            command: number of the command that asked for it.
+            replicate_of: number of the trial whose configuration runs again.
+        """
+        number = len(self.trials)
         return self._changed(
-            Proposed(len(self.trials), dict(params), source, self.now, command=command)
+            Proposed(number, dict(params), source, self.now, command, replicate_of)
         )
 
     def begin(self, trial: Trial, slots: int = 1) -> Trial:

@@ -8,7 +8,7 @@ from automl.errors import UsageError
 
 from .arguments import WrongValue, mapping
 from .durations import parse_duration
-from .keys import DURATION, NUMBER, Kind, above, key, keys_of, read_keys, whole
+from .keys import DURATION, NUMBER, Kind, above, key, keys_of, one_of, read_keys, whole
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,14 @@ class Budget:
         "Least expected gain of another trial, in the unit of the goal. The sweep ends if `bayes` "
         "expects less three times in a row, after at least ten trials.",
         "gain: 0.001",
+        None,
+    )
+    until: str | None = key(
+        one_of("settled"),
+        "`settled`: the sweep ends if `bayes` expects three times in a row that going on improves "
+        "the recommendation by less than two of its standard errors (or than `gain`, if that is "
+        "more). See [noise](../guides/noise.md#when-to-end).",
+        "until: settled",
         None,
     )
 
@@ -88,7 +96,7 @@ def read_budget(
     if isinstance(budget, str | int | float) and not isinstance(budget, bool):
         budget = Budget(time=parse_duration(budget))
     if not isinstance(budget, Budget | Mapping | None):
-        rule = "a duration such as '10m', or a mapping of trials, time, worker_time, target, gain"
+        rule = f"a duration such as '10m', or a mapping of {', '.join(LIMITS)}"
         raise WrongValue("budget", rule, budget)
     given = {name: value for name, value in limits.items() if value is not None}
     found = replace(checked_budget(budget), **read_keys(LIMITS, given))

@@ -10,10 +10,12 @@ from collections.abc import Container
 from importlib import metadata
 from typing import Any, Final
 
+from automl import __version__
+
 _PLAIN_DIFF: Final = ("--no-color", "--no-ext-diff", "--no-textconv")
 MAX_DIFF: Final = 100_000  # characters
 _PACKAGES: Final = (
-    "automl", "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
+    "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
     "sacrebleu", "sentencepiece",
 )  # fmt: skip
 
@@ -29,7 +31,10 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
-        "packages": {name: version for name in _PACKAGES if (version := _version(name))},
+        "packages": {
+            "automl": __version__,
+            **{name: version for name in _PACKAGES if (version := _version(name))},
+        },
         "hardware": _hardware(),
     }
 

@@ -73,6 +73,7 @@ class Proposed:
     Args:
         source: who proposed it; at: seconds since the sweep began.
         command: identity of the command that asked for it, so that no command runs twice.
+        replicate_of: the first trial of the configuration, if it runs again with another seed.
     """
 
     trial: int
@@ -80,6 +81,7 @@ class Proposed:
     source: str
     at: float = 0.0
     command: int | None = None
+    replicate_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,7 @@ SweepEvent = (
     | Answered
     | Leased
 )
-TrialEvent = Proposed | Begun | Started | Report | Ended | Moved | Leased  # they change a trial
+TrialEvent = Report | Proposed | Begun | Started | Ended | Moved | Leased  # they change a trial
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -224,10 +226,15 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     Raises:
         AutomlError: the event cannot follow the earlier events of the trial.
     """
-    if isinstance(event, Proposed):
-        return trial or Trial(event.trial, dict(event.params), source=event.source)
     if not isinstance(event, TrialEvent):
         return trial
+    if isinstance(event, Proposed):
+        return trial or Trial(
+            event.trial,
+            dict(event.params),
+            source=event.source,
+            replicate_of=event.replicate_of,
+        )
     if trial is None:
         raise AutomlError(f"trial {event.trial} was never proposed, got {type(event).__name__}")
     if isinstance(event, Begun):
@@ -237,10 +244,10 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     attempt = event.outcome.attempt if isinstance(event, Ended) else event.attempt
     if trial.state is not TrialState.RUNNING or attempt != trial.attempts:
         return trial
-    if isinstance(event, Ended):
-        return _end(trial, event)
     if isinstance(event, Report):
         return _report(trial, event)
+    if isinstance(event, Ended):
+        return _end(trial, event)
     if isinstance(event, Leased):
         lease = AgentLease(
             event.agent, event.seconds, event.until, event.asked, event.reason, event.held
@@ -257,9 +264,11 @@ def lineage(points: ReportLog, point: ReportPoint) -> ReportLog:
     The first report of a later attempt removes earlier reports from that step on: they were made
     after the checkpoint from which the attempt resumed.
     """
-    if points and points[-1].attempt < point.attempt:
+    last = points.last
+    if last is not None and last.attempt < point.attempt:
         points = _before(points, point.step)
-    if not points or points[-1].key < point.key:
+        last = points.last
+    if last is None or last.key < point.key:
         return points.with_added(point)
     place = bisect_left(points, point.key, key=lambda known: known.key)
     if points[place].key == point.key:
@@ -327,7 +336,7 @@ def _report(trial: Trial, event: Report) -> Trial:
     points = lineage(trial.reports, point)
     if points is trial.reports:
         return trial
-    in_order = len(points) == len(trial.reports) + 1 and points[-1] is point
+    in_order = len(points) == len(trial.reports) + 1 and points.last is point
     metrics = {**trial.metrics, **event.metrics} if in_order else reported(points)
     return _changed(trial, reports=points, metrics=metrics)
 

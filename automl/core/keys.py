@@ -179,8 +179,8 @@ def _one_of(names: Sequence[str], name: str, value: Any) -> str:
     if not isinstance(value, str) or value not in names:
         close = difflib.get_close_matches(str(value), names, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        words = f"{', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
-        raise WrongValue(name, f"one of {words}", value, hint)
+        words = f"one of {', '.join(map(repr, names[:-1]))} or {names[-1]!r}"
+        raise WrongValue(name, words if len(names) > 1 else repr(names[0]), value, hint)
     return value
 
 

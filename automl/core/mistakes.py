@@ -17,8 +17,8 @@ _DEATH: Final = re.compile(
 )
 # Failures from which the suggester learns where not to go: the first trials may all have them.
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
-_MOST_ALIKE: Final = 3
-_MOST_LEARNED: Final = 10
+_MAX_ALIKE: Final = 3
+_MAX_LEARNED: Final = 10
 
 
 def most_alike(trial: Trial) -> int:
@@ -29,8 +29,8 @@ def most_alike(trial: Trial) -> int:
     if trial.exception == "WrongReturn":
         return 1
     if _teaches(trial):
-        return _MOST_LEARNED
-    return 0 if trial.failure in (None, "preempted") else _MOST_ALIKE
+        return _MAX_LEARNED
+    return 0 if trial.failure in (None, "preempted") else _MAX_ALIKE
 
 
 def is_mistake(trial: Trial) -> bool:

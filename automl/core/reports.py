@@ -57,7 +57,7 @@ class ReportLog(Sequence[ReportPoint]):
         """A log with one more report at its end."""
         if len(self._points) != self._count:
             return ReportLog((*self, point))
-        made = ReportLog()
+        made = object.__new__(ReportLog)
         made._points = self._points
         made._curves = self._curves
         made._first = self._first
@@ -66,6 +66,11 @@ class ReportLog(Sequence[ReportPoint]):
             self._first.setdefault(metric, self._count)
         self._points.append(point)
         return made
+
+    @property
+    def last(self) -> ReportPoint | None:
+        """The newest report; None if there is none."""
+        return self._points[self._count - 1] if self._count else None
 
     def first(self, metric: str) -> ReportPoint | None:
         """The first report that has a metric; None if there is none."""

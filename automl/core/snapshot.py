@@ -44,6 +44,9 @@ class Snapshot:
         suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
         waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
             4711"; "" if it does not.
+        gain: by which going on is expected to improve the recommendation at most, noise included;
+            None if it is not known.
+        error: standard error of the recommendation, likewise.
         suggestion_seconds: how long each of the latest suggestions took.
         activity: of the controller, in its own process; elsewhere nothing is known of it.
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
@@ -66,6 +69,8 @@ class Snapshot:
     busy_slots: int = 0
     suggesting: str = "idle"
     waits_for: str = ""
+    gain: float | None = None
+    error: float | None = None
     suggestion_seconds: Sequence[float] = ()
     activity: Activity = Activity()
     brief: bool = False

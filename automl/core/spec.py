@@ -6,7 +6,7 @@ arguments and the reference page derive from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from typing import Any, Final, Literal
@@ -69,8 +69,19 @@ def _transfer(name: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _replicates(name: str, value: Any) -> str | int:
+    if value in ("auto", "none"):
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_REPLICATES:
+        rule = f"'auto', 'none', or a whole number from 1 to {MAX_REPLICATES}"
+        raise WrongValue(name, rule, value)
+    return value
+
+
+MAX_REPLICATES: Final = 1000
 AUTO: Final = ("auto",)
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
+REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
     lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
@@ -94,6 +105,7 @@ class SweepSpec:
             goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
             returned.
         dispatcher: that ran the sweep last; "" if it is not known.
+        spellings: how the command gets true and false, by parameter, if not as `true` and `false`.
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
@@ -269,6 +281,15 @@ class SweepSpec:
         "knowledge: auto",
         "none",
     )
+    replicates: str | int = key(
+        REPLICATES,
+        "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
+        "one of the best if that teaches more than a new one. A number: each configuration runs "
+        "so many times. See [noise](../guides/noise.md#repeated-runs).",
+        "replicates: auto",
+        "none",
+        flag="--replicates N",
+    )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
         "Earlier sweeps of the store to learn from: other data, hardware or sizes, or an "
@@ -292,6 +313,7 @@ class SweepSpec:
     artifacts_folder: str = ""
     value_rule: Literal["returned", "best report"] = "returned"
     dispatcher: str = ""
+    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
     paired: bool = False
     received: bool = field(default=False, compare=False)
@@ -345,16 +367,8 @@ class SweepSpec:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        optional = [
-            "explored",
-            "min_workers",
-            "dispatcher",
-            "folder",
-            "transfer",
-            "earlier",
-            "paired",
-        ]
-        absent = [name for name in optional if not stored[name]]
+        optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
+        absent = [name for name in (*optional, "spellings", "paired") if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod

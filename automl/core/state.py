@@ -214,8 +214,11 @@ class SweepState:
         else:
             trials.append(after)
         self.index.update(after)
-        self._count(event, before, after)
-        self._evaluate(after)
+        if isinstance(event, Report):
+            self.use.check_target(after)
+        else:
+            self._count(event, before, after)
+            self._evaluate(after)
         return after
 
     def _evaluate(self, trial: Trial) -> None:
@@ -227,9 +230,7 @@ class SweepState:
     def _count(self, event: TrialEvent, before: Trial | None, after: Trial) -> None:
         """Take an event into account that has changed a trial."""
         use = self.use
-        if isinstance(event, Report):
-            use.check_target(after)
-        elif isinstance(event, Begun):
+        if isinstance(event, Begun):
             use.begin(after.number, event.at, event.slots)
         elif isinstance(event, Ended):
             use.end(after, event.outcome.seconds)

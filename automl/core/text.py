@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from .events import Proposed
 from .mistakes import error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
@@ -54,6 +55,14 @@ def json_data(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return str(value)
+
+
+def compact_json(value: Any) -> str:
+    """JSON text without spaces; numbers that are not finite are texts, as in `json_data`."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
 
 
 def yaml_scalar(value: Any) -> str:
@@ -189,6 +198,12 @@ def mistake_hint(failed: Trial) -> str:
     if not is_mistake(failed) or most_alike(failed) == 1:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
+
+
+def origin_of(trial: Trial | Proposed) -> str:
+    """Who proposed a trial, and which one it runs again."""
+    again = "" if trial.replicate_of is None else f": trial {trial.replicate_of} again"
+    return f"{trial.source}{again}"
 
 
 def why_early(snapshot: Snapshot) -> str:

@@ -97,6 +97,8 @@ class Trial:
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
         artifact_bytes: of its files at the location of the sweep's artifacts.
+        replicate_of: number of the first trial of its configuration, which it runs again with
+            another seed; None if it is the first.
     """
 
     number: int
@@ -122,6 +124,7 @@ class Trial:
     estimated_memory_bytes: int | None = None
     artifact_bytes: int = 0
     returned: tuple[str, ...] = ()
+    replicate_of: int | None = None
     value: float | None = field(default=None, compare=False)
     value_from: str = field(default="", compare=False)
 
@@ -154,6 +157,7 @@ class Trial:
             "attempts": self.attempts,
             "seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "replicate_of": self.replicate_of,
         }
 
     def __repr__(self) -> str:

@@ -4,11 +4,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from automl.core import SweepSpec
 from automl.core.ranks import check_room
-from search_spaces.errors import UsageError
+from search_spaces.errors import UsageError, needs
 
 from .base import Dispatcher
 from .leases import MachineLeases
@@ -23,7 +24,7 @@ def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | No
         ray_address: of a cluster; None for the one that the environment names in RAY_ADDRESS.
 
     Raises:
-        UsageError: an address is given to another dispatcher than `ray`.
+        UsageError: an address is given to another dispatcher than `ray`, or Ray is not installed.
     """
     if name not in ("auto", "ray"):
         if ray_address is not None:
@@ -38,6 +39,8 @@ def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | No
     ray = sys.modules.get("ray")
     if name == "auto" and address is None and not (ray is not None and ray.is_initialized()):
         return "local", None
+    if find_spec("ray") is None:
+        raise UsageError(needs("the dispatcher 'ray'", "ray") + "; 'local' needs nothing")
     return "ray", address
 
 

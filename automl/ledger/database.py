@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from automl.errors import StoreError
+from automl.errors import StoreError, needs
 from workers.files.disk import flush
 from workers.files.folder import Folder
 
@@ -122,8 +122,10 @@ def refuse_password(store: str) -> None:
 
 
 def _parsed(url: str) -> Any:
-    from .server import parsed  # SQLAlchemy takes longer to import than to look at a small sweep
-
+    try:
+        from .server import parsed  # SQLAlchemy takes longer than to look at a small sweep
+    except ModuleNotFoundError as error:
+        raise StoreError(needs("a store that is a URL", str(error.name), "postgres")) from error
     return parsed(url)
 
 

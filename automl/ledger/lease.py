@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from automl.core.text import compact_json
 from automl.errors import StoreError
 
-from .records import check_seal, dumps, seal
+from .records import check_seal, seal
 from .schema import COLUMNS, as_dict, insert, select
 from .sqlite_files import Connection
 from .store_errors import DamageError, HeldError
@@ -143,7 +144,7 @@ class Lease:
             "heartbeat": connection.clock(),
             "held": 1,
             "commits": 0,
-            "status": dumps(status),
+            "status": compact_json(status),
         }
         row["fence"] += 1
         row = _sealed(row)

@@ -163,10 +163,10 @@ def rows_after(connection: Connection, sweep: Sweep, place: Place) -> Iterator[R
         DamageError: a row has another sum, or is missing; a damaged page may hide all after it.
     """
     found = connection.execute(_AFTER, {"sweep": sweep.id, "number": place.number})
+    row = None
     for row in verified(map(Row._make, found), place, sweep.name):
-        place = row.place
         yield row
-    if last_place(connection, sweep) != place:
+    if last_place(connection, sweep) != (row.place if row else place):
         raise DamageError(f"the last records of sweep {sweep.name!r} are missing")
 
 

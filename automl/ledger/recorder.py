@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
+from automl.core.text import compact_json
 from automl.errors import StoreError
 
 from . import snapshots
@@ -18,7 +19,7 @@ from .lease import Lease, LeaseRow, shown_state
 from .limits import limited
 from .lock import FileLock
 from .reader import Sweep, apply, lock_sweep, rows_after
-from .records import Place, Row, chained, decoded, dumps
+from .records import Place, Row, chained, decoded
 from .schema import insert
 from .store_errors import retry, translated
 
@@ -122,7 +123,7 @@ class Recorder(PendingEvents):
         if seconds is not None:
             values["seconds"] = float(seconds)
         if status is not None:
-            values["status"] = dumps(status)
+            values["status"] = compact_json(status)
         self._write(values)
         if self._events:  # they came after a commit whose answer was lost
             self._write(values)

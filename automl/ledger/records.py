@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from automl.core import SweepEvent
 from automl.core.events import Command, Ended
-from automl.core.text import json_data
+from automl.core.text import compact_json
 from search_spaces.validation import plain_params
 from workers.protocol import Metrics, Params, Report
 
@@ -115,14 +115,15 @@ def verified(rows: Iterable[Row], place: Place, name: str) -> Iterator[Row]:
     Raises:
         DamageError: a row is missing or was changed.
     """
+    number, total = place
     for row in rows:
-        if row.number != place.number + 1:
-            raise DamageError(f"record {place.number + 1} of sweep {name!r} is missing")
+        if row.number != number + 1:
+            raise DamageError(f"record {number + 1} of sweep {name!r} is missing")
         if not is_sound(row):
             raise DamageError(f"record {row.number} of sweep {name!r} has another checksum")
-        if row.previous != place.sum:
+        if row.previous != total:
             raise DamageError(f"record {row.number} of sweep {name!r} is of another log")
-        place = row.place
+        number, total = row.number, row.sum
         yield row
 
 
@@ -135,7 +136,7 @@ def encoded(event: SweepEvent, recorded: float) -> tuple[str, float, str]:
     """Kind, time and payload of an event; the number of its trial is not in the payload."""
     if isinstance(event, Report):
         content: Any = [event.attempt, event.sequence, event.step, event.seconds, event.metrics]
-        return REPORT, recorded, dumps(content)
+        return REPORT, recorded, compact_json(content)
     content = {**vars(event)}
     if isinstance(event, Ended):
         content["outcome"] = {**vars(event.outcome)}
@@ -144,7 +145,7 @@ def encoded(event: SweepEvent, recorded: float) -> tuple[str, float, str]:
         del content["trial"]
     if isinstance(event, Command):
         del content["sent"]  # `recorded`
-    return type(event).__name__, recorded, dumps(content)
+    return type(event).__name__, recorded, compact_json(content)
 
 
 def decoded(rows: Sequence[Row]) -> list[LogRecord]:
@@ -165,14 +166,6 @@ def decoded(rows: Sequence[Row]) -> list[LogRecord]:
         )
         for row, content in zip(rows, contents, strict=True)
     ]
-
-
-def dumps(value: Any) -> str:
-    """JSON text that every database and every parser accepts."""
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (ValueError, TypeError):
-        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
 
 
 def _report(row: Row, content: list[Any]) -> Report:

@@ -10,9 +10,10 @@ import zlib
 from typing import Any, Final
 
 from automl.core import SweepState
+from automl.core.text import compact_json
 from automl.errors import AutomlError
 
-from .records import Place, checksum, dumps
+from .records import Place, checksum
 from .schema import insert
 from .sqlite_files import Connection
 
@@ -46,7 +47,7 @@ def is_sound(connection: Connection, sweep: int) -> bool:
 
 def write(connection: Connection, sweep: int, state: SweepState, place: Place) -> None:
     """Replace the cached state of a sweep, unless it is too large."""
-    text = dumps(state.to_dict()).encode()
+    text = compact_json(state.to_dict()).encode()
     data = zlib.compress(text, 1)
     if len(data) > _MAX_BYTES or len(text) > _MAX_RATIO * len(data):
         return

@@ -6,6 +6,7 @@ from typing import Final
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.metrics import warmup
+from automl.core.replicates import deterministic
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Params
 
@@ -24,6 +25,7 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _too_few(snapshot, space)
     yield from _failing(snapshot, space)
     yield from _skipped(snapshot)
+    yield from _deterministic(snapshot)
 
 
 def warmed_up(name: str, one: Trial, other: Trial) -> bool:
@@ -83,6 +85,16 @@ def _skipped(snapshot: Snapshot) -> Iterator[str]:
         yield (
             f"{trials} skipped updates because gradients were not finite; "
             f"trial {most.number} skipped most: {share}"
+        )
+
+
+def _deterministic(snapshot: Snapshot) -> Iterator[str]:
+    """Two runs with other seeds that have the same value."""
+    if pair := deterministic(snapshot.trials, snapshot.goals[0]):
+        first, again = pair
+        yield (
+            f"trials {first} and {again} have the same {snapshot.goals[0].metric} with different "
+            "seeds: it does not depend on the seed, or the seed is ignored, so nothing is repeated"
         )
 
 

@@ -8,7 +8,7 @@ from automl.core import Trial, text
 
 from .caveats import caveats
 from .effects import Insight
-from .recommendation import expected_best
+from .recommendation import advised, expected_best
 from .record import Record
 
 
@@ -41,14 +41,23 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
     return f"{found} It expects more of trial {other.number}: {run_of(other)[1]}."
 
 
+def recommendation(record: Record, insights: Sequence[Insight]) -> str:
+    """The recommendation in a sentence or two, if runs differ; else ""."""
+    insight = _of_goal(record, insights)
+    if record.snapshot.best is None or insight is None or insight.doubt:
+        return ""
+    return " ".join(line.strip() for line in advised(record, insight.model).lines(record.snapshot))
+
+
 def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     """Every reason to doubt the result."""
     yield from caveats(record.snapshot, record.space)
     yield from _noise(record, insights)
     if record.confirmation is not None and not record.confirmation.exceeds_noise:
         yield f"repeated trainings show no clear difference: {record.confirmation}"
+    used = {one.metric for one in (*record.spec.goals, *record.spec.constraints)}
     for insight in insights:
-        if insight.doubt:
+        if insight.doubt and insight.model.metric in used:
             yield f"{insight.doubt}: which parameters matter for it is not known"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:

@@ -55,7 +55,7 @@ class Confirmation:
 
     Args:
         goal: the first goal.
-        repeats: the runs by configuration, the best one of the sweep first.
+        repeats: the runs by configuration, first that which the sweep recommended.
     """
 
     goal: Goal
@@ -92,6 +92,46 @@ class Confirmation:
         return min(others, key=lambda r: self.goal.loss(r.mean), default=None)
 
     @property
+    def num_runs(self) -> int:
+        """How often the configurations have run in all."""
+        return sum(len(r.values) + r.failed for r in self.repeats)
+
+    @property
+    def leader(self) -> Repeats:
+        """The configuration with the best mean; the first if none has succeeded."""
+        known = [r for r in self.repeats if r.values]
+        return min(known, key=lambda r: self.goal.loss(r.mean), default=self.repeats[0])
+
+    def doubts(self) -> dict[int, float]:
+        """By trial, the probability that this configuration is better than the leader.
+
+        It is that of a t test with the pooled deviation; 1 if one of the two has no run.
+        """
+        from scipy.stats import t
+
+        first, found = self.leader, {}
+        degrees = sum(len(r.values) - 1 for r in self.repeats if r.values)
+        for other in self.repeats:
+            if other is first:
+                continue
+            ahead = self.goal.loss(other.mean) - self.goal.loss(first.mean)
+            if not (other.values and degrees) or math.isnan(ahead):
+                found[other.trial] = 0.0 if other.failed and not other.values else 1.0
+                continue
+            error = self.noise * math.sqrt(1 / len(first.values) + 1 / len(other.values))
+            found[other.trial] = float(t.sf(ahead / error, degrees)) if error else float(not ahead)
+        return found
+
+    @property
+    def probability(self) -> float:
+        """A lower bound of the probability that the leader is the best of these configurations.
+
+        By Bonferroni's inequality, as in Chen et al., "Simulation budget allocation for further
+        enhancing the efficiency of ordinal optimization", 2000.
+        """
+        return max(0.0, 1.0 - sum(self.doubts().values()))
+
+    @property
     def exceeds_noise(self) -> bool:
         """Whether the lead over the closest other is larger than run-to-run noise."""
         return self.closest is not None and self.lead(self.closest)[1] > 0
@@ -110,6 +150,8 @@ class Confirmation:
             "noise": self.noise,
             "lead": {"against": against, "mean": lead, "low": low, "high": high},
             "exceeds_noise": self.exceeds_noise,
+            "leader": self.leader.trial,
+            "probability": self.probability,
         }
 
     def __str__(self) -> str:
@@ -123,18 +165,22 @@ class Confirmation:
         )
         if closest is None:
             return text
+        sure = f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations with"
+        return f"{text} {self._lead(closest)} {sure} a probability of {self.probability:.0%}."
+
+    def _lead(self, closest: Repeats) -> str:
+        """The lead of the first configuration over the closest other one, in a sentence."""
         lead, low, high = self.lead(closest)
         interval = f"95% interval {number(low)} to {number(high)}"
         if lead < 0:
             size = "which exceeds the noise" if high < 0 else "within the noise"
             return (
-                f"{text} Trial {closest.trial} is better by {number(-lead)} on average, "
+                f"Trial {closest.trial} is better by {number(-lead)} on average, "
                 f"{size} ({interval})."
             )
         size = "exceeds" if self.exceeds_noise else "is within"
         return (
-            f"{text} Its lead over trial {closest.trial} of {number(lead)} {size} the noise "
-            f"({interval})."
+            f"Its lead over trial {closest.trial} of {number(lead)} {size} the noise ({interval})."
         )
 
 
@@ -168,9 +214,9 @@ def read(ledger: Ledger, snapshot: Snapshot) -> Confirmation | None:
     for trial in again.trials:
         if trial.state.finished and (key := identity(space, trial.params)) in originals:
             runs.setdefault(key, []).append(trial)
-    ordered = [key for key in originals if key in runs]
+    ordered = list(runs)  # as `confirm` has begun them: the recommended configuration first
     best = snapshot.best
-    if not ordered or best is None or ordered[0] != identity(space, best.params):
+    if best is None or identity(space, best.params) not in runs:
         return None
     return Confirmation(
         snapshot.goals[0], tuple(_repeats(originals[k].number, runs[k], again) for k in ordered)

@@ -21,7 +21,7 @@ from .metric_models import MetricModel, fit_models
 from .record import Record
 
 if TYPE_CHECKING:
-    from automl.suggesters.bayes.model.calibration import Calibration
+    from .calibration import Calibration
 
 Array = NDArray[np.float64]
 NUM_POINTS: Final = 11
@@ -80,7 +80,7 @@ class Insight:
 
 def insights_of(record: Record) -> list[Insight]:
     """The models and effects of each metric; empty if too few trials have succeeded."""
-    from automl.suggesters.bayes.model.calibration import calibrate
+    from .calibration import calibrate
 
     found = []
     for model in fit_models(record):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from automl.core import Trial, TrialState
 from automl.core.metrics import PEAK_MEMORY, warmup
+from automl.core.replicates import runs
 from workers.protocol import Metric
 
 from .plotting import escape
@@ -38,7 +39,7 @@ class MetricModel:
         metric: its name; aspect: "quality", "speed" or "memory".
         names: of the parameters that affect it.
         encoder, ensemble, transform: as the suggester fits them, of losses (smaller is better).
-        trials: those that the model is conditioned on, in its order.
+        trials: the first of each configuration that the model is conditioned on, in its order.
         sign: of the loss; log: whether the loss is of the logarithm of the metric.
     """
 
@@ -147,16 +148,20 @@ def _fit(
         return None
     from automl.suggesters.bayes.model.aspects import parameters
     from automl.suggesters.bayes.model.fit import GPFitter
+    from automl.suggesters.bayes.model.repeated import Repeated
     from automl.suggesters.bayes.model.transforms import Transform
     from automl.suggesters.bayes.suggester import one_thread
 
     log = aspect != "quality" and all(value > 0 for _, value in known)
-    losses = np.array([sign * (math.log(value) if log else value) for _, value in known])
+    raw = {t.number: sign * (math.log(value) if log else value) for t, value in known}
+    groups = list(runs(trial for trial, _ in known).values())
+    each = [np.array([raw[trial.number] for trial in group]) for group in groups]
+    losses = np.array([values.mean() for values in each])
     transform = Transform.fit(losses)
     fitter = GPFitter.of_aspects(space, aspects, record.spec.seed, goal=not log)
     with one_thread():
-        unit = space.encode([trial.params for trial, _ in known])
-        ensemble, rows = fitter.fit(unit, transform(losses))
+        unit = space.encode([group[0].params for group in groups])
+        ensemble, rows = fitter.fit(unit, transform(losses), repeated=Repeated.of(each, transform))
     return MetricModel(
         metric,
         aspect,
@@ -164,7 +169,7 @@ def _fit(
         fitter.encoder,
         ensemble,
         transform,
-        [known[row][0] for row in rows],
+        [groups[row][0] for row in rows],
         sign,
         log,
     )

@@ -111,6 +111,8 @@ def _opening(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     state = f"{snapshot.state}, {count} in {duration(snapshot.seconds)}"
     yield f'<h1 id="result">{escape(snapshot.sweep)}</h1>'
     yield f'<p class="soft">{escape(", ".join([state, *outcomes]))}</p>'
+    if advice := conclusion.recommendation(record, insights):
+        yield f'<p class="headline">{escape(advice)}</p>'
     yield f'<p class="headline">{escape(summary.headline(snapshot))}</p>'
     yield f'<p class="certainty">{escape(conclusion.certainty(record, insights))}</p>'
 
@@ -225,7 +227,7 @@ def _row(record: Record, trial: Trial, configuration: str) -> tuple[str, ...]:
         *("-" if value is None else text.number(value) for value in values),
         duration(trial.seconds),
         text.memory(trial.peak_memory_bytes),
-        trial.source,
+        text.origin_of(trial),
         configuration,
     )
 

@@ -22,6 +22,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
 )  # fmt: skip
 STATE_COLOURS: Final[Mapping[str, str]] = {
     "completed": GREEN,
+    "infeasible": PURPLE,
     "stopped": ORANGE,
     "failed": RED,
     "paused": PURPLE,

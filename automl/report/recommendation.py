@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from automl.core import Snapshot, Trial
+from automl.core.replicates import original
 from automl.core.text import number
 from workers.protocol import Params
 
@@ -46,14 +47,27 @@ class Recommendation:
         return asdict(self)
 
     def why(self, snapshot: Snapshot) -> str:
-        """Why it is not the best single trial."""
+        """Why it is not the best single trial, or what that has to do with it."""
         best = snapshot.best
         assert best is not None, "there is a recommendation"
         value = number(snapshot.value(best) or 0.0)
+        if best.number in self.trials:
+            return f"trial {best.number} has the best value of these runs, {value}: it had luck"
         return (
             f"trial {best.number} has the best value, {value}, but a model of all trials expects "
             "less of another run of it"
         )
+
+    def comes_first(self, snapshot: Snapshot) -> bool:
+        """Whether it says something else than the best single trial, since runs differ."""
+        best = snapshot.best
+        return best is not None and (self.runs > 1 or best.number not in self.trials)
+
+    def lines(self, snapshot: Snapshot) -> list[str]:
+        """What people are shown first: the recommendation, and why; none if it adds nothing."""
+        if not self.comes_first(snapshot):
+            return []
+        return [f"Recommended: {self}", f"  {self.why(snapshot)}"]
 
     def __str__(self) -> str:
         trials = ", ".join(map(str, self.trials))
@@ -66,10 +80,17 @@ class Recommendation:
 
 def recommended(record: Record) -> Recommendation | None:
     """What the sweep recommends by its first goal; None if no trial has succeeded."""
+    return None if record.snapshot.best is None else advised(record, believed(record))
+
+
+def advised(record: Record, model: MetricModel | None) -> Recommendation:
+    """The recommendation of a sweep with a successful trial.
+
+    Args:
+        model: of the first goal; None if none is to be believed.
+    """
     best = record.snapshot.best
-    if best is None:
-        return None
-    model = believed(record)
+    assert best is not None, "a trial has succeeded"
     trial = best if model is None else expected_best(record, model)
     key = record.space.key(trial.params)
     same = [
@@ -91,7 +112,7 @@ def believed(record: Record) -> MetricModel | None:
     model = fit_goal(record)
     if model is None:
         return None
-    from automl.suggesters.bayes.model.calibration import calibrate
+    from .calibration import calibrate
 
     return model if calibrate(model.metric, model.ensemble).believable else None
 
@@ -103,14 +124,24 @@ def expected_best(record: Record, model: MetricModel) -> Trial:
     """
     best = record.snapshot.best
     assert best is not None, "a model needs successful trials"
-    scored = {trial.number for trial, _ in record.scored()}
-    means = model.ensemble.mean(model.ensemble.features).tolist()
-    known = [
-        (mean, trial.number, trial)
-        for mean, trial in zip(means, model.trials, strict=True)
-        if trial.number in scored
-    ]
-    found = min(known, key=lambda item: item[:2])[2] if known else best
+    found = next(iter(shortlist(record, model)), best)
     unit = record.space.encode([best.params, found.params])
     both = {number(model.expected(unit[i : i + 1])[1]) for i in range(2)}
     return found if len(both) > 1 else best
+
+
+def shortlist(record: Record, model: MetricModel | None) -> list[Trial]:
+    """The first trial of each configuration with a value, the most promising first.
+
+    Args:
+        model: of the first goal; None to rank by the best value of each configuration.
+    """
+    if model is None:
+        best: dict[int, Trial] = {}
+        for trial, _ in record.scored():
+            best.setdefault(original(trial), trial)
+        return list(best.values())
+    scored = {original(trial) for trial, _ in record.scored()}
+    means = model.ensemble.mean(model.ensemble.features).tolist()
+    ranked = sorted(zip(means, model.trials, strict=True), key=lambda one: (one[0], one[1].number))
+    return [trial for _, trial in ranked if original(trial) in scored]

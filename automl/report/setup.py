@@ -93,7 +93,7 @@ def _shown(value: Any) -> str:
             f"{key.replace('_', ' ')} "
             + (duration(part) if keys[key].kind is DURATION else _shown(part))
             for key, part in parts
-            if part is not None
+            if part not in (None, "")
         )
     if isinstance(value, Mapping):
         return ", ".join(f"{key}={part}" for key, part in value.items())

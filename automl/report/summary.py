@@ -13,6 +13,8 @@ from search_spaces import Space
 
 from .caveats import caveats, warmed_up
 from .console import table
+from .recommendation import recommended
+from .record import Record
 
 MAX_METRICS = 12
 NOTHING = Typed()
@@ -29,6 +31,8 @@ def print_summary(
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
+    for line in recommended_first(Record.of(snapshot)):
+        console.print(Text(line))
     console.print(Text(headline(snapshot)))
     if snapshot.best:
         console.print()
@@ -43,6 +47,12 @@ def print_summary(
         console.print()
     for line in _next_commands(snapshot, typed):
         console.print(Text(line))
+
+
+def recommended_first(record: Record) -> list[str]:
+    """The recommendation beside the best single trial, if runs differ; else nothing."""
+    advice = recommended(record) if record.snapshot.spec is not None else None
+    return [] if advice is None else advice.lines(record.snapshot)
 
 
 def comparison(snapshot: Snapshot, space: Space) -> RenderableType:

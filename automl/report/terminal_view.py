@@ -88,7 +88,7 @@ class _Screen:
 
 
 def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
-    """The state of the sweep, in two lines of text.
+    """The state of the sweep, in a few lines of text.
 
     Args:
         counts: of the sweep's `Standings`.
@@ -99,6 +99,18 @@ def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     return [
         ", ".join([*words, left] if left else words),
         ", ".join([*_workers(snapshot), f"suggestions {_suggesting(snapshot)}"]),
+        *_outlook(snapshot),
+    ]
+
+
+def _outlook(snapshot: Snapshot) -> list[str]:
+    """What going on promises, in a line of text; none while it is not known."""
+    if snapshot.gain is None or snapshot.error is None:
+        return []
+    metric = snapshot.goals[0].metric
+    return [
+        f"going on is expected to improve {metric} by {snapshot.gain:.2g} at most; "
+        f"standard error of the recommendation: {snapshot.error:.2g}"
     ]
 
 
@@ -222,7 +234,11 @@ def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
     words.append(f"suggestions {_suggesting(snapshot)}{each}")
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
-    return [numbers, Text("   ".join(words), style="dim", no_wrap=True, overflow="ellipsis")]
+    lines = ["   ".join(words), *_outlook(snapshot)]
+    return [
+        numbers,
+        *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines),
+    ]
 
 
 def _suggesting(snapshot: Snapshot) -> str:

@@ -16,11 +16,11 @@ from starlette.routing import Route
 from automl.actions import OPERATIONS
 from automl.actions.action import Action, Operation
 from automl.actions.agents import MAX_WAIT
+from automl.core.text import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 from .bodies import body_of
 from .child import ChildProcess, SilentError
-from .encoding import encoded
 
 MAX_BYTES: Final = 1 << 20  # of a body
 BODY_SECONDS: Final = 10.0  # for a body to arrive
@@ -104,7 +104,7 @@ class StudioActions:
             raise RefusedError(status, str(error)) from error
         finally:
             self._pending -= 1
-        return Response(encoded(found), media_type="application/json")
+        return Response(compact_json(found), media_type="application/json")
 
 
 async def _body(request: Request) -> bytes:

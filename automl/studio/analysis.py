@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from automl.core.text import compact_json
 from automl.errors import UsageError
 
 from .child import ChildProcess
-from .encoding import encoded
 
 ANSWER_SECONDS: Final = 300.0
 SILENT: Final = "the surrogates did not answer: ask again, or look at `automl report`"
@@ -33,7 +33,7 @@ def analysis_routes(ask: Ask) -> list[Route]:
     def route(path: str, question: Callable[[Request], Question]) -> Route:
         async def endpoint(request: Request) -> Response:
             complete = {**request.path_params, **question(request)}
-            return Response(encoded(await ask(complete)), media_type="application/json")
+            return Response(compact_json(await ask(complete)), media_type="application/json")
 
         return Route(path, endpoint)
 

@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from automl.core.text import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 from . import stream, trial_page
 from .actions import RefusedError, StudioActions
 from .analysis import analysis_routes
 from .child import ChildProcess
-from .encoding import encoded
 from .guard import LOOPBACK, Guard
 from .openapi import document
 from .static_files import StaticFiles
@@ -156,9 +156,9 @@ def _since(request: Request) -> tuple[int, int]:
 
 def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
     async def endpoint(request: Request) -> Response:
-        def made() -> bytes:
+        def made() -> bytes | str:
             found = answer(request)
-            return found if isinstance(found, bytes) else encoded(found)
+            return found if isinstance(found, bytes) else compact_json(found)
 
         return Response(await run_in_threadpool(made), media_type="application/json")
 

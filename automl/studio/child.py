@@ -17,9 +17,8 @@ from itertools import count
 from threading import Lock
 from typing import Any, Final
 
+from automl.core.text import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
-
-from .encoding import encoded
 
 IDLE_SECONDS: Final = 300.0
 MAX_ANSWER: Final = 1 << 26  # bytes of an answer
@@ -170,7 +169,7 @@ def serve(answer: Callable[[Mapping[str, Any]], Mapping[str, Any]], threads: int
             said = f"it failed unexpectedly: {type(error).__name__}: {error}"
             found = {"error": said, "kind": "refused"}
         with lock:
-            out.write(encoded({**found, "id": question["id"]}) + b"\n")
+            out.write(compact_json({**found, "id": question["id"]}).encode() + b"\n")
             out.flush()
 
     if threads == 1:

@@ -16,8 +16,6 @@ from automl.report import caveats, summary
 from automl.report.terminal_view import state_lines
 
 from .command_log import CommandLog
-from .encoding import encoded
-from .links import web_pages
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -183,7 +181,7 @@ class FollowedSweep:
 
     def _page(self) -> bytes:
         if () not in self._answers:
-            self._answers[()] = encoded({**self._describe(), **self._typed()})
+            self._answers[()] = text.compact_json({**self._describe(), **self._typed()}).encode()
         return self._answers[()]
 
     def _typed(self) -> dict[str, Any]:
@@ -202,7 +200,7 @@ class FollowedSweep:
     def _rows(self, since: int, epoch: int) -> bytes:
         since = since if epoch == self.epoch else 0
         if (since,) not in self._answers:
-            self._answers[since,] = encoded(self._table(since))
+            self._answers[since,] = text.compact_json(self._table(since)).encode()
         return self._answers[since,]
 
     def _table(self, since: int) -> dict[str, Any]:
@@ -347,3 +345,11 @@ def _goal(goal: Any) -> dict[str, Any]:
 def _parameters(space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     found: Iterable[Mapping[str, Any]] = space["parameters"]
     return list(found)
+
+
+def web_pages(dashboard: str) -> dict[str, str]:
+    """Pages of the Ray dashboard; empty if there is none, or if its address is no web page."""
+    if not dashboard.startswith(("http://", "https://")):
+        return {}
+    pages = {"Ray: jobs": "jobs", "actors (trials)": "actors", "logs": "logs", "cluster": "cluster"}
+    return {name: f"{dashboard.rstrip('/')}/#/{page}" for name, page in pages.items()}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from pydantic.json_schema import models_json_schema
 
+import automl
 from automl.actions import OPERATIONS
 
 from .bodies import answer_of, body_of
@@ -55,7 +55,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "automl studio",
-            "version": _version(),
+            "version": automl.__version__,
             "description": "Read the sweeps of a store, act on them, and run their trials by "
             "programs of your own. The header is `Authorization: Bearer TOKEN`; "
             "`automl studio --token agent` prints the token of agents.",
@@ -117,10 +117,3 @@ def _parameters(path: str) -> list[dict[str, Any]]:
 
 def _json(schema: str) -> dict[str, Any]:
     return {"application/json": {"schema": {"$ref": _REFERENCE.format(model=schema)}}}
-
-
-def _version() -> str:
-    try:
-        return version("automl")
-    except PackageNotFoundError:  # run from a folder
-        return "0"

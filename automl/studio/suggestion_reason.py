@@ -10,8 +10,7 @@ from automl.control.plugins import Plugins
 from automl.core import Command, Proposed, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.suggesters.bayes.acquisition.explanation import Explanation
-from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.bayes.suggester import BayesSuggester, Explanation
 from automl.suggesters.domain import Domain, updated_limits
 
 OTHERS: Final = {
@@ -20,6 +19,7 @@ OTHERS: Final = {
     "retried": "A person had a configuration tried again.",
     "design": "It belongs to the initial design, which covers the space before there is a model.",
 }
+REPEATED: Final = "It runs the configuration of trial {} again, with another seed."
 SEVERAL: Final = 1.05  # times the value, from which one is said to be better
 
 
@@ -37,6 +37,8 @@ def reason(ledger: Ledger, sweep: str, number: int) -> dict[str, Any]:
     if number >= len(trials):
         raise UsageError(f"sweep {sweep} has no trial {number}")
     trial = trials[number]
+    if trial.replicate_of is not None and trial.source not in OTHERS:
+        return {"words": REPEATED.format(trial.replicate_of)}
     if trial.source != BayesSuggester.name:
         words = OTHERS.get(trial.source, f"{trial.source} proposed it, which has no acquisition.")
         return {"words": words}

@@ -21,7 +21,7 @@ from automl.core import (
     Trial,
     ranking,
 )
-from automl.core.text import thinned
+from automl.core.text import origin_of, thinned
 from automl.errors import StoreError, UsageError
 from workers.protocol import LOGS, log_name
 
@@ -153,7 +153,7 @@ def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
     at = getattr(event, "at", None)
     line: dict[str, Any] = {"recorded": recorded, "at": at, "kind": type(event).__name__}
     if isinstance(event, Proposed):
-        return line | {"words": f"proposed by {event.source}"}
+        return line | {"words": f"proposed by {origin_of(event)}"}
     if isinstance(event, Begun):
         return line | {"words": f"attempt {event.attempt} began"}
     if isinstance(event, Ended):

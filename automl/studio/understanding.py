@@ -28,6 +28,7 @@ def insights(
     panels.append(feasibility.panel(record, success))
     return {
         "num_ended": sum(trial.state.finished for trial in record.trials),
+        "recommended": conclusion.recommendation(record, found),
         "certainty": conclusion.certainty(record, found),
         "warnings": list(conclusion.warnings(record, found)),
         "kinds": success.kinds if success else [],

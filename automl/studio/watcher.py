@@ -18,7 +18,7 @@ from .followed_sweep import FollowedSweep
 
 EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
 MORE_SECONDS: Final = 0.02  # between two looks, for each who is connected
-LONGEST_SECONDS: Final = 0.7  # between two looks; what changes shows within a second
+MAX_SECONDS: Final = 0.7  # between two looks; what changes shows within a second
 MAX_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
 LINES_SECONDS: Final = 0.2  # at most, of one look, for the lines of sweeps that nobody has opened
 
@@ -133,7 +133,7 @@ class Watcher:
     def _pause(self) -> float:
         """Seconds between two looks: the more who look, the longer, since each is told."""
         longer = self._interval + MORE_SECONDS * max(len(self._listeners) - 1, 0)
-        return min(longer, max(LONGEST_SECONDS, self._interval))
+        return min(longer, max(MAX_SECONDS, self._interval))
 
     def _is_idle(self) -> bool:
         """Whether nobody listens, and every sweep has been read once: then a page opens at once."""

@@ -27,6 +27,7 @@ class OptunaSuggester(Suggester):
     works better than leaving them out. Pending trials are RUNNING.
     """
 
+    package = "optuna"
     max_asks: ClassVar[int] = 16
 
     def __init__(

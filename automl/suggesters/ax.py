@@ -31,6 +31,7 @@ class AxSuggester(Suggester):
     """
 
     name = "ax"
+    package = "ax"
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1

@@ -47,6 +47,23 @@ class SearchContext:
     knowledge: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Prospect:
+    """What going on promises, with the noise of runs taken into account.
+
+    Args:
+        gain: how much worse the recommended configuration is than the best one, on average: what
+            going on can gain. In the goal's unit.
+        error: standard error of the recommendation's expected value, likewise.
+        repeat: number of the trial whose configuration should rather run again than a new one be
+            tried; None if the new one teaches more.
+    """
+
+    gain: float
+    error: float
+    repeat: int | None = None
+
+
 class Suggester(ABC):
     """Proposes configurations, given the trials so far.
 
@@ -61,6 +78,8 @@ class Suggester(ABC):
     - `predicts_gain`: `expected_gain` can return a number.
     - `guides_stopper`: a stopper with a model of its own may choose new configurations too.
 
+    `package` is what must be installed, and the extra that brings it; "" if nothing.
+
     Args:
         space: what is tuned.
         goals: at least one.
@@ -72,6 +91,7 @@ class Suggester(ABC):
     """
 
     name: ClassVar[str]
+    package: ClassVar[str] = ""
     uses_context: ClassVar[bool] = False
     predicts_gain: ClassVar[bool] = False
     guides_stopper: ClassVar[bool] = False
@@ -112,5 +132,19 @@ class Suggester(ABC):
         Returns:
             A number in the goal's unit; None if the suggester cannot tell: it has no surrogate,
             there are too few trials, or there are several goals.
+        """
+        return None
+
+    def prospect(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
+    ) -> Prospect | None:
+        """What going on promises: a trial of `params`, or another run of a known configuration.
+
+        Args:
+            history, pending: as in `suggest`.
+            params: a configuration that it has just proposed; None if no new one is left.
+
+        Returns:
+            None if the suggester cannot tell, as in `expected_gain`.
         """
         return None

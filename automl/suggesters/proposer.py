@@ -7,16 +7,18 @@ from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial
 from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.replicates import deterministic, due, original
 from search_spaces.errors import AutomlError, SpaceError
 from search_spaces.validation import show
 from workers.protocol import Params
 
 from . import SUGGESTERS
 from ._new_points import TrialKeys
-from .base import SearchContext, Suggester
+from .base import Prospect, SearchContext, Suggester
 from .domain import Domain
 
 MAX_FAILURES: Final = 3
+MAX_JUDGED: Final = 8  # proposals at once that may give way to a repeated run
 FALLBACK: Final = "sobol"
 
 
@@ -67,10 +69,17 @@ class DomainSuggester(Suggester):
 
 @dataclass(frozen=True)
 class Proposal:
-    """A configuration to try, and the name of the suggester that proposed it."""
+    """A configuration to try.
+
+    Args:
+        params: the configuration.
+        source: name of the suggester that proposed it.
+        replicate_of: number of its first trial, if it has run before.
+    """
 
     params: Params
     source: str
+    replicate_of: int | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,7 @@ class ProposalBatch:
         note: why the suggester could not be used, "" if it could.
         exhausted: the space has no more configurations.
         gain: expected gain of the first proposal, None if it is unknown.
+        prospect: what the first proposal promises, None if it is unknown.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
@@ -90,6 +100,7 @@ class ProposalBatch:
     note: str = ""
     exhausted: bool = False
     gain: float | None = None
+    prospect: Prospect | None = None
 
 
 class Proposer:
@@ -101,6 +112,7 @@ class Proposer:
         name: of the suggester.
         domain: what may be proposed.
         gains: whether batches should have the expected gain.
+        replicates: which configurations run again: "auto", "none", or the runs of each.
     """
 
     def __init__(
@@ -110,8 +122,10 @@ class Proposer:
         domain: Domain,
         *,
         gains: bool = False,
+        replicates: str | int = "none",
     ) -> None:
         self.name = name
+        self._replicates = replicates
         self._make = make
         self._gains = gains
         self._domain = domain
@@ -132,19 +146,23 @@ class Proposer:
         """
         begun = time.perf_counter()
         history, pending = self._fitted(history), self._fitted(pending)
-        gain = None
+        gain = prospect = None
         try:
             suggester = self._suggester(self.name)
-            params = self._ask(suggester, history, pending, count)
-            if self._gains and params:
-                gain = suggester.expected_gain(history, params[0])
+            proposals = self._due(suggester, history, pending)[:count]
+            if len(proposals) < count:
+                wanted = count - len(proposals)
+                params = self._ask(suggester, history, pending, wanted)
+                if self._gains and params:
+                    gain = suggester.expected_gain(history, params[0])
+                found, prospect = self._judged(suggester, history, pending, params)
+                proposals += found
         except Exception as error:  # no error of a suggester may end the sweep
             return self._fall_back(error, history, pending, count, begun)
         self._failures = 0
-        proposals = [Proposal(item, self.name) for item in params]
-        return ProposalBatch(
-            proposals, time.perf_counter() - begun, exhausted=not proposals, gain=gain
-        )
+        seconds = time.perf_counter() - begun
+        exhausted = not proposals
+        return ProposalBatch(proposals, seconds, exhausted=exhausted, gain=gain, prospect=prospect)
 
     def restrict(self, domain: Domain) -> None:
         """Propose within this domain from the next call on; may be called from any thread."""
@@ -164,6 +182,51 @@ class Proposer:
         if self._fallback is None:
             self._fallback = Proposer(self._make, FALLBACK, self._domain)
         return self._fallback.propose(history, pending, count).proposals
+
+    def _due(
+        self, suggester: Suggester, history: Sequence[Trial], pending: Sequence[Trial]
+    ) -> list[Proposal]:
+        """Configurations that have fewer runs than `replicates` says."""
+        wanted = self._replicates
+        if isinstance(wanted, str) or deterministic(history, suggester.goals[0]):
+            return []
+        return [
+            Proposal(trial.params, trial.source, trial.number)
+            for trial in due(history, pending, wanted)
+            if self._domain.legal(trial.params)
+        ]
+
+    def _judged(
+        self,
+        suggester: Suggester,
+        history: Sequence[Trial],
+        pending: Sequence[Trial],
+        params: Sequence[Params],
+    ) -> tuple[list[Proposal], Prospect | None]:
+        """The proposals, some of them replaced by another run of a known configuration.
+
+        Returns:
+            They, and what the first one promises.
+        """
+        if len(params) > MAX_JUDGED:
+            return [Proposal(item, self.name) for item in params], None
+        first = suggester.prospect(history, pending, params[0] if params else None)
+        if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
+            return [Proposal(item, self.name) for item in params], first
+        trials = {trial.number: trial for trial in history}
+        ahead, found = list(pending), list[Proposal]()
+        new: list[Params | None] = list(params) or [None]
+        for item in new:
+            prospect = suggester.prospect(history, ahead, item) if found else first
+            again = trials.get(
+                -1 if prospect is None or prospect.repeat is None else prospect.repeat
+            )
+            if again is not None and self._domain.legal(again.params):
+                found.append(Proposal(again.params, self.name, original(again)))
+            elif item is not None:
+                found.append(Proposal(item, self.name))
+            ahead += [Trial(2**31 + len(ahead), one.params) for one in found[-1:]]
+        return found, first
 
     def _fall_back(
         self,

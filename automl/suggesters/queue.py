@@ -1,6 +1,5 @@
 """Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
 
-import atexit
 import math
 import sys
 import threading
@@ -12,12 +11,13 @@ from typing import Final
 from automl.core import Trial, TrialIndex, TrialState
 from search_spaces import Space
 
-from .base import Suggester
+from .base import Prospect, Suggester
 from .domain import Domain
 from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
+NUM_ERRORS: Final = 2.0  # standard errors: half of an interval of 95%
 NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
 
 
@@ -36,6 +36,7 @@ class SuggestionQueue:
         num_made: how many there were.
         state: current activity, in words.
         gains: expected gains of the latest trials, as far as they are known.
+        prospects: what the latest suggestions promised, likewise.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SuggestionQueue:
         self.num_made = 0
         self.state = "idle"
         self.gains: deque[float] = deque(maxlen=NUM_GAINS)
+        self.prospects: deque[Prospect] = deque(maxlen=NUM_GAINS)
 
     @property
     def exhausted(self) -> bool:
@@ -112,12 +114,26 @@ class SuggestionQueue:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.gain is not None:
             self.gains.append(batch.gain)
+        if batch.prospect is not None:
+            self.prospects.append(batch.prospect)
         if batch.note and self._note is not None:
             self._note(batch.note)
 
     def worth(self, gain: float | None) -> bool:
         """Whether another trial is worthwhile: the latest few may gain at least `gain`."""
         return gain is None or len(self.gains) < NUM_GAINS or max(self.gains) >= gain
+
+    def settled(self, least: float) -> Prospect | None:
+        """The latest prospect if each of the latest few promises too little; else None.
+
+        Args:
+            least: a gain below it is too little, and so is one below `NUM_ERRORS` standard errors
+                of the recommendation.
+        """
+        few = len(self.prospects) < NUM_GAINS
+        if few or any(one.gain >= max(NUM_ERRORS * one.error, least) for one in self.prospects):
+            return None
+        return self.prospects[-1]
 
 
 class BackgroundSuggestionQueue(SuggestionQueue):
@@ -214,15 +230,16 @@ class BackgroundSuggestionQueue(SuggestionQueue):
     def close(self) -> None:
         """Let the thread end, after the suggestion that it is making.
 
-        The sweep does not wait for it, but the end of the program does: Python ends threads in a
-        way that aborts the process if torch computes in one.
+        The sweep does not wait for it, but the end of the program does, before Python clears its
+        modules: it would abort the process if torch computes in a thread, and an import of torch
+        would print tracebacks.
         """
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
         if self._thread.is_alive():
-            atexit.register(self._thread.join, EXIT_SECONDS)
+            threading.Thread(target=self._thread.join, args=(EXIT_SECONDS,)).start()
 
     def _fall_back(self, history: TrialIndex) -> list[Proposal]:
         """A proposal that takes no time, because a worker has waited too long."""

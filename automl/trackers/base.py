@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 from automl.core import Snapshot, Trial
-from automl.errors import UsageError
+from automl.errors import UsageError, needs
 from workers.files.folder import Folder
 
 from . import TRACKERS
@@ -50,7 +50,7 @@ class Tracker(ABC):
 
     Attributes:
         name: of the tool.
-        module: that the tool needs; `automl[NAME]` installs it.
+        module: that the tool needs; `automl-sweep[NAME]` installs it.
         place: where the runs are, for a person.
     """
 
@@ -84,8 +84,9 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
     """
     found = tuple(dict.fromkeys(TRACKERS.require(name) for name in names))
     for name in found:
-        if find_spec(TRACKERS.get(name).module.partition(".")[0]) is None:
-            raise UsageError(f"the tracker {name!r} is not installed: install automl[{name}]")
+        package = TRACKERS.get(name).module.partition(".")[0]
+        if find_spec(package) is None:
+            raise UsageError(needs(f"the tracker {name!r}", package, name))
     return found
 
 

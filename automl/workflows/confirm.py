@@ -2,10 +2,39 @@
 
 from collections.abc import Sequence
 
-from automl.core import Trial
+from automl.core import Snapshot, Trial
 from automl.core.names import companion
 from automl.ledger import Ledger
-from automl.report.confirmations import KIND, identity
+from automl.report.confirmations import KIND, Confirmation, candidates, identity
+from automl.report.recommendation import believed, shortlist
+from automl.report.record import Record
+from search_spaces import Space
+
+
+def chosen(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
+    """The most promising configurations, at most `count`, the recommended one first.
+
+    The best single trial is one of them, so that it can be seen whether it had luck.
+    """
+    observed = candidates(snapshot, space, count)
+    if not observed:
+        return []
+    record = Record.of(snapshot)
+    found = [observed[0]]
+    if (model := believed(record)) is not None:
+        found = shortlist(record, model)[: count - 1] + found
+    unique: dict[object, Trial] = {}
+    for trial in [*found, *observed]:
+        unique.setdefault(identity(space, trial.params), trial)
+    return list(unique.values())[:count]
+
+
+def next_runs(confirmation: Confirmation, configurations: Sequence[Trial]) -> list[Trial]:
+    """One more run of the leader and of the configuration that is most likely to be better."""
+    doubts = confirmation.doubts()
+    rival = max(doubts, key=lambda number: doubts[number])
+    numbers = {confirmation.leader.trial, rival}
+    return [trial for trial in configurations if trial.number in numbers]
 
 
 def missing(ledger: Ledger, sweep: str, chosen: Sequence[Trial], seeds: int) -> list[Trial]:

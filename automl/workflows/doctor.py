@@ -1,16 +1,18 @@
 """Finds out what this machine can run, and what it lacks for the rest."""
 
 import contextlib
+import itertools
 import platform
 import shutil
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from automl import __version__
 from automl.core.text import memory
 from automl.dispatch.gpus import SharedGpu, shared_gpus
 from automl.dispatch.leases import Holder, current_holders
@@ -19,8 +21,10 @@ from search_spaces.hardware import PRECISIONS, Hardware, count_cpus, detect
 from search_spaces.knobs import KNOBS
 
 REQUIRED_RAY = (2, 52)
+SHARED_MEMORY: Final = Path("/dev/shm")
+# What NVIDIA advises for a container (NCCL documentation, "Troubleshooting").
+MIN_SHARED_BYTES: Final = 1_000_000_000
 PACKAGES = (
-    "automl",
     "torch",
     "botorch",
     "gpytorch",
@@ -106,6 +110,7 @@ def examine(store: str) -> Findings:
         *_unsupported_devices(),
         *_precisions(hardware),
         *_backends(hardware),
+        *_between_gpus(len(hardware.gpus)),
         *_strategies(hardware),
         _ray(),
         _store(store),
@@ -122,7 +127,7 @@ def _holding(holder: Holder) -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"automl-sweep": __version__}
     for name in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
@@ -161,6 +166,28 @@ def _backends(hardware: Hardware) -> list[Ability]:
     return [
         Ability("backend", name, text, hardware.lacks_backend(name) or "")
         for name, text in summaries.items()
+    ]
+
+
+def _between_gpus(count: int) -> list[Ability]:
+    """How the ranks of a trial exchange data if each has a GPU; nothing if there is one GPU."""
+    if count < 2:
+        return []
+    import torch
+
+    pairs = itertools.combinations(range(min(count, torch.cuda.device_count())), 2)
+    apart = [f"{a} and {b}" for a, b in pairs if not torch.cuda.can_device_access_peer(a, b)]
+    far = f"{', '.join(apart)} do not: they exchange data through main memory, which is slower"
+    free = shutil.disk_usage(SHARED_MEMORY).free if SHARED_MEMORY.is_dir() else 0
+    small = f"{SHARED_MEMORY} has {memory(free)} free: ranks on GPUs may fail; give it 1 GB"
+    return [
+        Ability("GPUs", "P2P", "each GPU reads the memory of each other", far if apart else ""),
+        Ability(
+            "GPUs",
+            "shared memory",
+            f"{memory(free)} in {SHARED_MEMORY} for NCCL",
+            small if free < MIN_SHARED_BYTES else "",
+        ),
     ]
 
 

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from automl.control.assignments import seed_of
-from automl.core import SweepSpec, Trial
+from automl.core import Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import summary
 from automl.report.recipe import recipe
+from automl.report.recommendation import Recommendation, recommended
+from automl.report.record import Record
 from workers.files.folder import Folder
 
 from .artifacts import files_of_trial, publish
@@ -18,7 +20,7 @@ OWN = ("checkpoints", "command", "logs")  # folders of the workers in a trial's 
 
 
 def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
-    """The trial of that number; the best trial for None.
+    """The trial of that number; for None the best run of the recommended configuration.
 
     Raises:
         UsageError: there is no such trial, or no trial has succeeded.
@@ -27,7 +29,8 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
     if number is None:
         if snapshot.best is None:
             raise UsageError(f"no trial of {sweep} has succeeded: there is nothing to export")
-        return snapshot.best
+        runs, scored = _advice(snapshot).trials, Record.of(snapshot).scored()
+        return next(trial for trial, _ in scored if trial.number in runs)
     if not 0 <= number < len(snapshot.trials):
         raise UsageError(
             f"{sweep} has {len(snapshot.trials)} trials, counted from 0; there is no trial {number}"
@@ -67,9 +70,19 @@ def export(
     return {**files, copy: "a copy of these files"} if copy else files
 
 
+def _advice(snapshot: Snapshot) -> Recommendation:
+    found = recommended(Record.of(snapshot))
+    assert found is not None, "a trial has succeeded"
+    return found
+
+
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
     best = snapshot.best == trial
+    advice = None if best or snapshot.best is None else _advice(snapshot)
+    if advice is not None and trial.number in advice.trials:
+        which = f"Trial {trial.number}, recommended by a model of {len(snapshot.trials)} trials"
+        return f"{which} of the sweep `{sweep}`. {advice.why(snapshot)}."
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
     which = f"Trial {trial.number}, {'the best' if best else 'one'} of {count}"
     return f"{which} of the sweep `{sweep}`.{f' {summary.headline(snapshot)}' if best else ''}"

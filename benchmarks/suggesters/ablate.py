@@ -86,7 +86,6 @@ WHERE: Final = {
     "optimistic_pace": SYSTEMS,
 }
 UNSEEN: Final = {
-    "batch_penalty": "acts on batches alone",
     "aspects+deadline_model": "measured as `bayes-blackbox`",
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def run(
         getattr(suggester, "close", lambda: None)()
     points = [n for n in POINTS if n <= num_trials]
     late = sorted(seconds[10:50] or seconds)
-    row = {
+    return {
         "problem": problem.name,
         "suggester": name,
         "seed": seed,
@@ -43,9 +42,6 @@ def run(
         "seconds": [float(f"{np.quantile(late, q):.3g}") for q in (0.5, 0.95)],
         "first_seconds": float(f"{seconds[0]:.3g}"),
     }
-    if hasattr(suggester, "diagnose"):
-        row["calibration"] = _calibration(suggester.diagnose(trials[:50]))
-    return row
 
 
 def _trials(
@@ -76,17 +72,3 @@ def regret(problem: Problem, scale: RegretScale, trials: list[Trial]) -> float:
         return scale.regret(scale.score([problem.truth(trial.params) for trial in trials]))
     chosen = best(trials, problem.goals, problem.constraints)
     return scale.regret(scale.score([problem.truth(chosen.params)] if chosen else []))
-
-
-def _calibration(found: Sequence[Any]) -> dict[str, float] | None:
-    """Leave-one-out coverage of intervals, and the gain in log density over a constant model."""
-    if not found:
-        return None
-    means = {
-        "coverage_50": np.mean([item.coverage_50 for item in found]),
-        "coverage_90": np.mean([item.coverage_90 for item in found]),
-        "log_density_gain": np.mean(
-            [item.log_density - item.constant_log_density for item in found]
-        ),
-    }
-    return {key: round(float(mean), 4) for key, mean in means.items()}

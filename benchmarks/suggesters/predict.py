@@ -32,7 +32,7 @@ import torch
 from automl.core.trial import Trial
 from automl.suggesters.bayes.candidates import CandidateSampler
 from automl.suggesters.bayes.model.data import TrialReader, loss_of
-from automl.suggesters.bayes.model.metric_posterior import MetricPosterior
+from automl.suggesters.bayes.model.posterior import MetricPosterior
 from automl.suggesters.bayes.model.surrogates import Surrogates
 from automl.suggesters.domain import Domain
 from benchmarks.common import store

@@ -38,7 +38,7 @@ class RecordedTable:
 
     @property
     def kind(self) -> str:
-        return KINDS[self.name.partition("_")[0]]
+        return KINDS.get(self.name.partition("_")[0], "small")
 
     @property
     def space(self) -> Space:
@@ -46,9 +46,13 @@ class RecordedTable:
 
     def seen(self, params: Mapping[str, Any], rng: np.random.Generator) -> float:
         """The loss of one seed."""
-        losses = self._losses[self._row(params)]
-        measured = losses[np.isfinite(losses)]
+        measured = self.losses(params)
         return float(measured[rng.integers(len(measured))])
+
+    def losses(self, params: Mapping[str, Any]) -> np.ndarray:
+        """The loss of each seed that was recorded."""
+        losses = self._losses[self._row(params)]
+        return losses[np.isfinite(losses)]
 
     def score(self, params: Mapping[str, Any]) -> float:
         """The mean loss over the seeds."""

@@ -47,7 +47,7 @@ def _cell_text(found: Cell | None, total: int) -> str:
 
 
 def other_table(rows: Sequence[Row], names: Sequence[str]) -> str:
-    """Ranks, wins of ours, failures, seconds and calibration."""
+    """Ranks, wins of ours, failures and seconds."""
     placed = ranks(rows, names, 50)
     failing = [n for n in problems.names(tag="failing", exam=None) if n in names]
     lines = [
@@ -68,17 +68,7 @@ def other_table(rows: Sequence[Row], names: Sequence[str]) -> str:
 
 
 def _notes(rows: Sequence[Row]) -> list[str]:
-    notes = [f"the rows of {name} come from another version of its code" for name in stale(rows)]
-    known = [
-        row["calibration"] for row in rows if row.get("calibration") and row["suggester"] == "bayes"
-    ]
-    if known:
-        means = {key: float(np.mean([item[key] for item in known])) for key in known[0]}
-        notes.append(
-            "leave-one-out calibration of bayes at 50: "
-            + ", ".join(f"{k} {v:.3f}" for k, v in means.items())
-        )
-    return notes
+    return [f"the rows of {name} come from another version of its code" for name in stale(rows)]
 
 
 def problem_table(rows: Sequence[Row], names: Iterable[str], at: int = 50) -> str:

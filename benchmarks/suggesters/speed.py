@@ -22,7 +22,7 @@ from benchmarks.suggesters.fingerprint import fingerprint
 
 PROBLEM = "translation_one_gpu"
 SIZES = (50, 200, 1000, 10_000)
-LONGEST = {"ax": 200, "optuna-gp": 1000}  # a suggestion takes minutes beyond it
+MAX_TRIALS = {"ax": 200, "optuna-gp": 1000}  # a suggestion takes minutes beyond it
 REPEATS = {50: 25, 200: 15}
 
 FIRST = """
@@ -48,7 +48,7 @@ def measure(suggesters: Sequence[str]) -> None:
     for name in suggesters:
         if name in PEERS or name.startswith("tpe-"):
             continue
-        for row in rows(name, [size for size in SIZES if size <= LONGEST.get(name, SIZES[-1])]):
+        for row in rows(name, [size for size in SIZES if size <= MAX_TRIALS.get(name, SIZES[-1])]):
             store.append(store.SPEED, row)
 
 

@@ -7,8 +7,7 @@
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
 from random configurations with the losses of these sweeps. `bayes+known` has knowledge of
 parameters that was learned without the data set, `bayes+unknown` without the family of models.
-`~RULE` at the end flips a rule of the policy. Rows of `bayes+former` are best configurations and
-prior alone, those of `bayes+related` in the same code are configurations and `earlier_means`.
+`~RULE` at the end flips a rule of the policy.
 Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
 `held_out.py`.
 """

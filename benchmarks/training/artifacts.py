@@ -93,7 +93,7 @@ def server() -> Iterator[str]:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             if time.monotonic() > end:
-                raise SystemExit("the S3 server does not start: is automl[test] installed?")
+                raise SystemExit("the S3 server does not start: is automl-sweep[test] installed?")
             time.sleep(0.1)
         s3fs.S3FileSystem().mkdir("bench")
         yield "s3://bench"

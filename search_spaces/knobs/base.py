@@ -29,9 +29,9 @@ class Knob:
     A knob is one file of this folder. It names its `options`, the `conditions` under which an
     option is active (values of other parameters), `constraints` between its options, and those
     `across` it and other knobs, for options on request. It overrides `lacks` if the
-    hardware cannot run every value, or `declare` if more depends on it. It overrides `applied` if
-    it acts by itself; otherwise the trainer or the workload reads its options. Set `automatic` to
-    add the knob to the space of every workload that the trainer trains. Options that are
+    hardware cannot run every value, or `declare` if more depends on it. It overrides `applied` or
+    `change` if it acts by itself; otherwise the trainer or the workload reads its options. Set
+    `automatic` to add it to the space of every workload that the trainer trains. Options that are
     `on_request` act in each of these workloads; if its space leaves one out, a configuration can
     still name it.
 
@@ -89,6 +89,15 @@ class Knob:
             values: of every option of the trial, by name; read one with `Option.value`.
         """
         return nullcontext()
+
+    def change(self, model: Any, values: Mapping[str, Any]) -> None:
+        """Change a model in place before it is trained; by default it stays as it is.
+
+        Args:
+            model: a `torch.nn.Module` with the names and the parameters that it must keep; it may
+                have no memory yet.
+            values: of every option of the trial, by name.
+        """
 
     def resolve(
         self, hardware: Hardware, adjustments: Mapping[str, Any] | None = None

@@ -50,4 +50,6 @@ class DegreesKnob(Knob):
         "parallelism != 'hsdp' or ranks % shard_degree == 0",
         "parallelism != 'data_pipeline' or ranks % pipeline_degree == 0",
         "parallelism != 'data_pipeline' or num_layers >= pipeline_degree",
+        "parallelism != 'data_pipeline' or schedule in ('1f1b', 'gpipe')"
+        " or num_layers >= 2 * pipeline_degree",
     )

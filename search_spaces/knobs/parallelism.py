@@ -12,7 +12,7 @@ from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
 from .base import Knob, KnobSpace, present
-from .option import COMPUTES_THE_SAME, DroppedValue, Option
+from .option import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Option
 
 PARALLELISM = Option(
     "parallelism", "strategy that spreads the model over ranks", "single", affects=COMPUTES_THE_SAME
@@ -43,6 +43,8 @@ class StrategyNeeds:
         constraints: expressions over parameters, such as "num_heads % ranks == 0", that hold if the
             strategy is chosen.
         parameters: the strategy's own, as `Parameter.to_dict` writes them; active if it is chosen.
+        on_request: further values of these, by name, that are tuned only if a configuration names
+            them.
         rpc: whether torch must have been built with RPC.
     """
 
@@ -54,6 +56,7 @@ class StrategyNeeds:
     plan: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
     parameters: tuple[Mapping[str, Any], ...] = ()
+    on_request: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     rpc: bool = False
 
     @classmethod
@@ -115,7 +118,13 @@ class ParallelismKnob(Knob):
             return KnobSpace()
         usable = [assessed[str(name)] for name in kept]
         parameters = [parallelism, *_ranks(adjustments, usable), *_own(usable)]
-        return KnobSpace(parameters, [*dropped, *too_many], _constraints(usable))
+        named = {
+            DroppedValue(name, value, ON_REQUEST): None
+            for strategy in usable
+            for name, values in strategy.needs.on_request.items()
+            for value in values
+        }
+        return KnobSpace(parameters, [*dropped, *too_many, *named], _constraints(usable))
 
 
 @dataclass(frozen=True)

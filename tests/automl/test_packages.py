@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sources import ROOT
 
 from automl.cli.objective import load_objective
 from automl.errors import UsageError
+
+CAPTURED: dict[str, Any] = {"capture_output": True, "text": True}
 
 
 @pytest.mark.parametrize("name", ["workers.py", "search_spaces.py", "workers/__init__.py"])
@@ -59,3 +64,44 @@ def test_a_folder_that_is_no_package_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import automl\nprint(automl.UsageError)\n")
     done = subprocess.run([sys.executable, tmp_path / "mine.py"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder of installed packages with ours and another distribution named workers."""
+    for name in ("automl", "search_spaces", "workers"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+    other = tmp_path / "workers-0.1.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: workers\nVersion: 0.1\n")
+    (other / "RECORD").write_text("workers/__init__.py,,\n")
+    return tmp_path
+
+
+def test_another_distribution_that_overwrote_a_package_is_named(installed: Path) -> None:
+    (installed / "workers" / "__init__.py").write_text("def pool(): ...\n")
+    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
+    done = subprocess.run([sys.executable, "-m", "automl", "list"], **run, **CAPTURED)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: workers has overwritten the package 'workers' of automl-sweep in "
+        f"{installed / 'workers'}; an environment can have one of them: `pip uninstall workers` "
+        "and `pip install --force-reinstall --no-deps automl-sweep`\n"
+    )
+
+
+def test_one_that_overwrote_the_package_automl_itself_is_noticed_by_the_program(
+    installed: Path,
+) -> None:
+    (installed / "automl" / "__init__.py").write_text("def predict(): ...\n")
+    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
+    done = subprocess.run([sys.executable, "-m", "automl", "list"], **run, **CAPTURED)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("Error: something has overwritten the package 'automl' of")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_one_that_is_overwritten_by_ours_disturbs_nothing(installed: Path) -> None:
+    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
+    done = subprocess.run([sys.executable, "-c", "import automl"], **run, **CAPTURED)
+    assert (done.returncode, done.stderr) == (0, "")

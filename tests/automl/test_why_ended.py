@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import automl
+from automl.cli.program import Program, load_trained
 from automl.config import load
+from automl.core import SweepSpec
 from search_spaces.plain import ambiguous
+from workers.command import CommandObjective
+from workers.command.arguments import Braces
 
 
 def sweep(objective: Any, space: Any, tmp_path: Path, **options: Any) -> automl.Result:
@@ -44,8 +51,9 @@ def test_a_pin_that_leaves_one_configuration(tmp_path: Path, capfd: Any) -> None
 
 def test_without_a_success_the_cause_is_said(tmp_path: Path, capfd: Any) -> None:
     result = sweep(lambda trial: trial.params["y"], {"x": (0.0, 1.0)}, tmp_path)
-    assert "KeyError: 'y'" in str(result)
+    assert str(result).count("KeyError: 'y'") == 1
     assert "3 of 3 trials failed, 3 of them alike" in str(result)
+    assert "ended after 3 of 8 trials)" in str(result)
     assert "KeyError: 'y'" in capfd.readouterr().err
     quiet = sweep(lambda trial: trial.params["y"], {"x": (0.0, 1.0)}, tmp_path, progress=False)
     assert len(quiet.trials) == 3
@@ -67,16 +75,36 @@ def test_everything_that_reads_a_space_says_how_it_understood_it(
     )
 
 
-def test_booleans_in_another_spelling_are_explained(tmp_path: Path) -> None:
+def test_booleans_reach_a_command_as_they_are_spelled(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(
         "space: {amp: [True, False], on: [true, false], word: ['True', 'False']}\n"
         "goals: minimize loss\n"
     )
-    (note,) = load(config, command="python train.py --amp {amp}").notes
-    assert note.startswith("amp: the command gets true and false")
-    assert note.endswith("write {amp?True:False}")
-    assert load(config, objective=True).notes == ()
+    loaded = load(config, command="python train.py --amp {amp} --on {on?1:0} --word {word}")
+    assert loaded.notes == ()
+    stored = SweepSpec.from_dict(json.loads(json.dumps(loaded.spec.to_dict())))
+    command = load_trained(
+        stored, None, Program(("true", "--amp={amp}", "{on}", "{word}", "{params}"))
+    )
+    assert isinstance(command, CommandObjective)
+    for amp, text in ((True, "True"), (False, "False")):
+        params = {"amp": amp, "on": amp, "word": "True"}
+        filled = Braces(params, spellings=command.spellings).fill(command.arguments)
+        on = str(amp).lower()
+        assert filled == [
+            "true", f"--amp={text}", on, "True", f"--amp={text}", f"--on={on}", "--word=True"
+        ]  # fmt: skip
+    assert load(config, objective=True).spec.spellings == {}
+
+
+def test_parameters_that_a_command_does_not_get_are_named(tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("space: {lr: [0.1, 0.2, 0.3], amp: [true, false]}\ngoals: minimize loss\n")
+    (note,) = load(config, command="python train.py --lr {lr}").notes
+    assert note.startswith("the command does not name amp: unless the program reads AUTOML_PARAMS")
+    for command in ("run {params}", "run {config.yaml}", "run --lr={lr} {amp?--amp:}"):
+        assert load(config, command=command).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -96,3 +124,18 @@ def test_booleans_in_another_spelling_are_explained(tmp_path: Path) -> None:
 def test_only_a_range_that_may_mean_something_else_is_explained(entry: Any, line: str) -> None:
     assert "".join(ambiguous({"x": entry})).startswith(line)
     assert bool(ambiguous({"x": entry})) is bool(line)
+
+
+def test_a_script_that_ends_before_torch_is_imported_ends_cleanly(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(
+        "import automl\n"
+        "space = {'x': (0.0, 1.0)}\n"
+        "result = automl.sweep(lambda trial: 'good', space, 'minimize loss', trials=6)\n"
+        "print(len(result.trials))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "1\n"
+    assert "Traceback" not in done.stderr, "an import that goes on at the end of the program"

@@ -20,7 +20,7 @@ from automl.report.page import as_json, render
 from automl.report.record import Record
 from automl.report.summary import print_summary
 from automl.report.terminal_view import PlainLines, SweepView, state_lines
-from automl.studio.links import web_pages
+from automl.studio.followed_sweep import web_pages
 from search_spaces import Choice, Float, Int, Space
 
 NUMBERS = (

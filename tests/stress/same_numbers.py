@@ -1,9 +1,10 @@
 """Compares the numbers of two commits: suggestions, simulated sweeps, losses of a short training.
 
     python tests/stress/same_numbers.py BASE [HEAD]      HEAD is the working tree if it is left out
+    python tests/stress/same_numbers.py BASE --off trend ends      without rules that BASE lacks
 
 Suggestions: `bayes` on ten benchmark problems, 25 trials one by one, then 6 and 12 at once.
-Simulations: two sweeps of `automl.simulate`, with `curve` and with `asha`.
+Simulations: sweeps of `automl.simulate` with `curve` and with `asha`, of `bayes` and of `sobol`.
 Training: a short translation training on 1 and on 2 ranks; the hash of its weights.
 
 Every difference is printed. The exit status is 1 if there is one, else 0. It takes about 90 seconds
@@ -13,9 +14,11 @@ of processor time.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import hashlib
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -53,13 +56,15 @@ def main() -> int:
     parser.add_argument("base", help="a commit, or a folder that holds a checkout")
     parser.add_argument("head", nargs="?", default=str(ROOT))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--off", nargs="+", default=[], help="rules of `bayes`, off in both")
     parser.add_argument("--print", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.print:
-        print(json.dumps(numbers(Path(given.base), given.parts)))
+        print(json.dumps(numbers(Path(given.base), given.parts, given.off)))
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        found = [of(tree, given.parts, Path(folder)) for tree in (given.base, given.head)]
+        options = ["--parts", *given.parts, *(["--off", *given.off] if given.off else [])]
+        found = [of(tree, options, Path(folder)) for tree in (given.base, given.head)]
     differing = [key for key in found[0] if found[0][key] != found[1].get(key)]
     for key in differing:
         print(f"{key} differs: {first_difference(found[0][key], found[1].get(key))}")
@@ -68,7 +73,7 @@ def main() -> int:
     return 1 if differing else 0
 
 
-def of(tree: str, parts: list[str], folder: Path) -> dict[str, Any]:
+def of(tree: str, options: list[str], folder: Path) -> dict[str, Any]:
     """The numbers of one tree, computed in a process whose imports come from it."""
     checkout = Path(tree)
     if not checkout.is_dir():
@@ -78,7 +83,7 @@ def of(tree: str, parts: list[str], folder: Path) -> dict[str, Any]:
             check=True,
         )
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, __file__, str(checkout), "--print", "--parts", *parts]
+    command = [sys.executable, __file__, str(checkout), "--print", *options]
     try:
         done = subprocess.run(
             command, env=environment, cwd=folder, check=True, stdout=subprocess.PIPE, text=True
@@ -91,17 +96,27 @@ def of(tree: str, parts: list[str], folder: Path) -> dict[str, Any]:
     return found
 
 
-def numbers(checkout: Path, parts: list[str]) -> dict[str, Any]:
+def numbers(checkout: Path, parts: list[str], off: list[str]) -> dict[str, Any]:
     """All that is compared, by name."""
     import automl
 
     if not Path(str(automl.__file__)).is_relative_to(checkout):
         raise SystemExit(f"automl is imported from {automl.__file__}, expected from {checkout}")
+    switch_off(off)
     parts_of = {"suggestions": suggestions, "simulations": simulations, "training": training}
     found: dict[str, Any] = {}
     for part in parts:
         found |= dict(parts_of[part]())
     return found
+
+
+def switch_off(rules: list[str]) -> None:
+    """Make `bayes` work without these rules; those that this commit does not have are off."""
+    policy = anywhere("automl.suggesters.bayes.policy")
+    suggester = anywhere("automl.suggesters.bayes.suggester").BayesSuggester
+    known = [rule for rule in rules if hasattr(policy.ALL_RULES, rule)]
+    changed = dataclasses.replace(policy.ALL_RULES, **dict.fromkeys(known, False))
+    suggester.__init__.__kwdefaults__["policy"] = changed
 
 
 def anywhere(*names: str) -> Any:
@@ -141,7 +156,8 @@ def simulations() -> Iterator[tuple[str, Any]]:
     import automl
 
     tables = anywhere("benchmarks.stoppers.curve_problems", "benchmarks.curve_problems")
-    for name, stopper in (("digits", "curve"), ("recurrent", "asha")):
+    pairs = (("digits", "curve"), ("recurrent", "asha"))
+    for suggester, (name, stopper) in itertools.product(("bayes", "sobol"), pairs):
         table = tables.Table.load(name)
         result = automl.simulate(
             table.replay,
@@ -150,13 +166,17 @@ def simulations() -> Iterator[tuple[str, Any]]:
             workers=4,
             trials=40,
             seconds=1e9,
+            suggester=suggester,
             stopper=stopper,
             max_steps=table.num_steps,
             seed=2,
         )
         trials = [[plain(t.params), str(t.state), t.started, t.ended] for t in result.trials]
-        yield f"simulation {name}, {stopper}: trajectory", [list(p) for p in result.trajectory]
-        yield f"simulation {name}, {stopper}: trials", trials
+        yield (
+            f"simulation {name}, {suggester}, {stopper}: trajectory",
+            [list(p) for p in result.trajectory],
+        )
+        yield f"simulation {name}, {suggester}, {stopper}: trials", trials
 
 
 def training() -> Iterator[tuple[str, Any]]:

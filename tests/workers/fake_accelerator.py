@@ -20,7 +20,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
-NAME = "fake_gpu"
+NAME = "fakegpu"
 COPIES = ("aten::copy_", "aten::_to_copy")
 INDEXED = ("aten::index.Tensor", "aten::index_put_", "aten::_index_put_impl_", "aten::index_put")
 SCALARS_TOO = ("aten::_fused_", "aten::_foreach_")  # their kernels take no number of the CPU
@@ -73,7 +73,7 @@ class FakeGpuTensor(torch.Tensor):
             raws["device"] = "cpu"
         raw_args, raws = pytree.tree_map_only(FakeGpuTensor, lambda t: t.raw, (args, raws))
         out = OWN.get(op.name(), op)(*raw_args, **raws)
-        if wanted is not None and torch.device(wanted).type == "cpu":
+        if wanted is not None and torch.device(wanted).type != NAME:
             return out
         with torch.inference_mode(False):  # a view of a weight cannot be an inference tensor
             out = pytree.tree_map_only(torch.Tensor, FakeGpuTensor, out)

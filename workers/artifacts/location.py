@@ -63,7 +63,7 @@ def read_location(text: str) -> str:
     if ".." in url.path.split("/"):
         raise UsageError(f"artifacts: {text!r} has '..' in its path: write the place itself")
     if find_spec(PACKAGES[protocol]) is None:
-        extra = f"'automl[{protocol}]'" if protocol in ("s3", "gs") else PACKAGES[protocol]
+        extra = f"'automl-sweep[{protocol}]'" if protocol == "s3" else PACKAGES[protocol]
         raise UsageError(
             f"artifacts: {protocol}:// needs the package {PACKAGES[protocol]} on this machine and "
             f"on every node: pip install {extra}"

@@ -123,12 +123,14 @@ class Braces:
         facts: by name, see `FACTS`.
         resumed: whether the attempt goes on from a checkpoint.
         flags: see `flags_of`.
+        spellings: the texts of true and false, by parameter; the others have `true` and `false`.
     """
 
     params: Mapping[str, Any]
     facts: Mapping[str, str] = field(default_factory=dict)
     resumed: bool = False
     flags: frozenset[str] = frozenset()
+    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def fill(self, arguments: Sequence[str]) -> list[str]:
         """The arguments of the attempt.
@@ -195,15 +197,14 @@ class Braces:
     def _pairs(self, forms: tuple[str, ...]) -> Iterator[str]:
         for name, value in self.params.items():
             if value is not None and len(forms) == 1:
-                yield forms[0].format(name, text_of(value))
+                yield forms[0].format(name, self._text(name))
             elif value is not None:
                 yield forms[0].format(name)
-                yield text_of(value)
+                yield self._text(name)
 
     def _value(self, name: str) -> str | None:
         if name in self.params:
-            value = self.params[name]
-            return None if value is None else text_of(value)
+            return None if self.params[name] is None else self._text(name)
         if name in self.facts:
             return self.facts[name]
         if name in STYLES:
@@ -214,6 +215,12 @@ class Braces:
         value = self.params.get(either[1], self.resumed)
         holds = value.lower() not in NO if isinstance(value, str) else value
         return self.replaced(either[2] if holds else either[3])
+
+    def _text(self, name: str) -> str:
+        value = self.params[name]
+        if isinstance(value, bool) and name in self.spellings:
+            return self.spellings[name][0 if value else 1]
+        return text_of(value)
 
     def _is_own_flag(self, argument: str) -> bool:
         """Whether an argument that is left out would have been a flag itself."""
@@ -226,6 +233,13 @@ class Braces:
             or any(map(_is_flag, sides))
             or any(name in self.flags for name in names)
         )
+
+
+def unnamed(command: str, names: Collection[str]) -> list[str]:
+    """The parameters that no placeholder of a command stands for; none if one stands for all."""
+    if any(f"{{{name}}}" in command for name in (*STYLES, *CONFIGS)):
+        return []
+    return [name for name in names if not re.search(rf"\{{{re.escape(name)}[?}}]", command)]
 
 
 def with_absolute_path(argument: str, folder: str) -> str:

@@ -71,7 +71,7 @@ class CommandAttempt:
             "seed": str(context.seed),
             **{name: self._path(_file_of(name)) for name in CONFIGS},
         }
-        self._braces = Braces(params, facts, self._resumed, command.flags)
+        self._braces = Braces(params, facts, self._resumed, command.flags, command.spellings)
         self._folder = facts["trial_dir"] if command.in_trial else command.folder
         self._output = Tail()
         self._errors = Tail()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -35,6 +35,7 @@ class CommandObjective:
         stop_grace: seconds between a request to stop and SIGTERM.
         in_trial: run it in the folder of its trial instead.
         flags: parameters that are flags themselves (`arguments.flags_of`).
+        spellings: how the program spells true and false, by parameter, if not so.
     """
 
     checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
@@ -47,6 +48,7 @@ class CommandObjective:
     stop_grace: float = STOP_GRACE
     in_trial: bool = False
     flags: frozenset[str] = frozenset()
+    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.

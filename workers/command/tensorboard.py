@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from search_spaces.errors import TrialFailure, UsageError
+from search_spaces.errors import TrialFailure, UsageError, needs
 
 if TYPE_CHECKING:
     from .arguments import Braces
@@ -25,9 +25,7 @@ def check_reader() -> None:
     try:
         import tensorboard  # noqa: F401
     except ImportError as error:
-        raise UsageError(
-            "reports.tensorboard needs TensorBoard's reader: pip install 'automl[tensorboard]'"
-        ) from error
+        raise UsageError(needs("reports.tensorboard", "tensorboard", "tensorboard")) from error
 
 
 def event_folder(text: str, braces: Braces, environment: Mapping[str, str], folder: str) -> Path:

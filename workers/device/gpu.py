@@ -25,8 +25,9 @@ def gpu_problem(device: str) -> str:
 
     After some errors, such as a failed assertion of a kernel, every further call of CUDA in the
     process fails with the same error. So the device is asked to finish what it was given, to
-    allocate, to multiply, and to return a number. (The product also makes cuBLAS allocate its
-    workspace, which no trial has to answer for then.) A device whose memory is full computes.
+    allocate, to multiply, and to return a number. The products also make cuBLAS allocate its
+    workspaces, which no trial has to answer for then: one for this thread, and one for the thread
+    in which torch runs backward. A device whose memory is full computes.
 
     Args:
         device: "cpu", or "cuda" with or without an index.
@@ -36,11 +37,19 @@ def gpu_problem(device: str) -> str:
         return ""
     try:
         torch.cuda.synchronize(device)
-        ones = torch.ones(8, 8, device=device)
-        float((ones @ ones).sum())
+        multiply(torch, device)
     except Exception as error:
         return "" if is_torch_out_of_memory(error) else one_line(error)
     return ""
+
+
+def multiply(torch: Any, device: str) -> None:
+    """Multiply two small matrices forward and backward, and wait for the result."""
+    ones = torch.ones(8, 8, device=device, requires_grad=True)
+    product = (ones @ ones).sum()
+    product.backward()
+    float(product)
+    float(ones.grad.sum())
 
 
 def free_gpu(device: str) -> None:

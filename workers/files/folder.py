@@ -51,7 +51,7 @@ class Folder:
     """
 
     def __init__(self, root: str | os.PathLike[str], *parts: str) -> None:
-        self.root = Path(root)
+        self.root = root if isinstance(root, Path) else Path(root)  # to make a second one is slow
         self.parts = parts
         for part in parts:
             _check_name(part)

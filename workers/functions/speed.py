@@ -60,8 +60,9 @@ class _TimedTrial:
         return getattr(self._trial, name)
 
     def report(self, step: int, **metrics: Any) -> bool:
-        """See `Context.report`; the metrics are ignored."""
-        return self._seen(int(step))
+        """See `Context.report`; the metrics are ignored, and microbatches count as updates."""
+        loop = self._trial.loop
+        return self._seen(int(step) if loop is None else loop.step_of(int(step)))
 
     def emit(self, step: int, metrics: Mapping[str, Any], seconds: float) -> bool:
         """See `Context.emit`; the metrics are ignored."""

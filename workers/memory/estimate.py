@@ -158,7 +158,7 @@ class _Rank:
         self.mesh = Mesh(0, num_ranks, **self.strategy.degrees(num_ranks, self.values))
 
     def simulate(self, stage: int) -> Estimate:
-        """Peak of a pipeline stage (0 without a pipeline)."""
+        """Peak of a rank of a pipeline, whose stage this is (0 without a pipeline)."""
         sharded = self.mesh.shard > 1
         rows = self._rows()
         weight = int(self.workload.weight(rows))
@@ -254,17 +254,20 @@ class _Rank:
             share = math.ceil(share / self.accumulation)
         return {key: value[:share] for key, value in self.batch.items()}
 
-    def _computation(self, model: nn.Module, stage: int, batch: Batch) -> _Whole | _Stage:
-        num_stages = self.mesh.pipeline
-        if num_stages == 1:
+    def _computation(self, model: nn.Module, rank: int, batch: Batch) -> _Whole | _Stages:
+        degree = self.mesh.pipeline
+        if degree == 1:
             return _Whole(self.workload, self.precision, model, batch, self.accumulation)
-        stages = pipeline.cut(self.workload.plan(model).stages, model, num_stages)
+        schedule = pipeline.SCHEDULE.value(self.values)
+        indices = pipeline.stages_of(schedule, rank, degree)
+        cut = pipeline.cut(self.workload.plan(model).stages, model, degree * len(indices))
         rows = len(next(iter(batch.values())))
         count = min(int(pipeline.NUM_MICROBATCHES.value(self.values)), rows)
-        in_flight = count
-        if pipeline.SCHEDULE.value(self.values) == "1f1b" and count >= num_stages:
-            in_flight = min(count, num_stages - stage)
-        return _Stage(self.workload, self.precision, stages, stage, batch, count, in_flight)
+        in_flight = count  # at most, of ranks with two stages
+        if schedule == "1f1b" and count >= degree:
+            in_flight = min(count, degree - rank)
+        given = (self.workload, self.precision, cut)
+        return _Stages([_Stage(*given, index, batch, count, in_flight) for index in indices])
 
 
 @dataclass
@@ -287,6 +290,26 @@ class _Whole:
             del loss
         for handle in handles:
             handle.remove()
+
+
+class _Stages:
+    """Forward and backward of the stages of one rank, the last one backward first."""
+
+    def __init__(self, stages: list[_Stage]) -> None:
+        self.stages = stages
+        self.module = (
+            stages[0].module
+            if len(stages) == 1
+            else nn.ModuleList([stage.module for stage in stages])
+        )
+
+    def run(self, drop_gradients: bool) -> None:
+        """One update's gradients."""
+        caches = [stage.begin() for stage in self.stages]
+        while caches:
+            cache = caches.pop()
+            while cache:
+                torch.autograd.backward(*cache.pop(0))
 
 
 class _Stage:
@@ -317,8 +340,8 @@ class _Stage:
         self.kept: list[Any] = []
         self.inputs = pipeline.named(self.module, self.batch)
 
-    def run(self, drop_gradients: bool) -> None:
-        """One update's gradients."""
+    def begin(self) -> list[tuple[tuple[Tensor, ...], list[Tensor] | None]]:
+        """Forward of all microbatches, and backward of those that are in flight no longer."""
         inputs = self._buffers(self.received, grad=True)
         gradients = self._buffers(self.returned, grad=False)
         # Each schedule that the strategy keeps has buffers of its own.
@@ -335,8 +358,7 @@ class _Stage:
             gradient = None if self.last else gradients[index]
             cache.append((tuple(x.float() for x in result), gradient))
             del output, result
-        while cache:
-            torch.autograd.backward(*cache.pop(0))
+        return cache
 
     def _buffers(self, shapes: list[torch.Size], *, grad: bool) -> list[list[Tensor]]:
         return [

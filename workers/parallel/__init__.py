@@ -57,7 +57,7 @@ def ranks_together(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
 def requirements(*, named_only: bool = False) -> dict[str, dict[str, Any]]:
     """The fields of `StrategyNeeds` of each strategy, as plain data for the parallelism knob.
 
-    `parameters` are the strategy's options that can be tuned.
+    `parameters` are the strategy's options that can be tuned, `on_request` their further values.
 
     Args:
         named_only: import no strategy, because that imports torch. Then only the needs that do not
@@ -70,5 +70,6 @@ def requirements(*, named_only: bool = False) -> dict[str, dict[str, Any]]:
         kind = STRATEGIES.get(name)
         built = [option.build({}) for option in kind.options if option.choices]
         tuned = tuple(parameter.to_dict() for parameter in built if parameter)
-        found[name] = {**asdict(kind.needs), "parameters": tuned}
+        named = {option.name: option.on_request for option in kind.options if option.on_request}
+        found[name] = {**asdict(kind.needs), "parameters": tuned, "on_request": named}
     return found

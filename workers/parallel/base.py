@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -119,8 +120,11 @@ class Strategy(ABC):
 
     @property
     def build_device(self) -> torch.device:
-        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`."""
-        return self.device
+        """Where the model that `wrap` takes is built; see `workers.training.setup.build_model`.
+
+        The CPU if ranks hold parts of the model, so that no GPU ever holds the whole.
+        """
+        return self.device if self.replicated else torch.device("cpu")
 
     @abstractmethod
     def wrap(self, model: nn.Module) -> None:
@@ -400,9 +404,15 @@ class ModuleStrategy(Strategy):
 
     def finish_gradients(self) -> None:
         """Called after the backward pass of the last microbatch; each row is then there once."""
-        for parameter in self.plain.parameters():
+        for parameter in self._looked_up:
             if parameter.grad is not None and parameter.grad.is_sparse:
                 parameter.grad = parameter.grad.coalesce()
+
+    @cached_property
+    def _looked_up(self) -> list[nn.Parameter]:
+        """The parameters whose gradients are sparse."""
+        sparse = [module for module in self.plain.modules() if getattr(module, "sparse", False)]
+        return [parameter for module in sparse for parameter in module.parameters()]
 
     def whole(self) -> nn.Module | None:
         """See `Strategy`."""

@@ -69,7 +69,7 @@ class ServedEmbeddings:
         mesh = Mesh(rank, world_size, data=world_size)
         self._strategy = EmbeddingServer(mesh, self._own, self._device)
         try:
-            self._strategy.wrap(self._given.to(self._device))
+            self._strategy.wrap(self._given.cpu())
         except BaseException:
             self._leave(failed=True)
             raise

@@ -12,7 +12,7 @@ import psutil
 
 from workers.protocol import LOGS, Assignment, Event, Heartbeat, StopRequest, log_name, open_log
 
-from .logs import bounded_log
+from .logs import bounded_log, redirect
 from .worker import Worker
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
@@ -119,12 +119,22 @@ def _interfaces() -> dict[str, str]:
 
 @contextmanager
 def _logged(assignment: Assignment, rank: int) -> Iterator[None]:
-    """Send the output of a rank to its log in the trial's folder, instead of Ray's own log."""
+    """Send the output of a rank to its log in the trial's folder, instead of Ray's own log.
+
+    That of C libraries too, such as NCCL's warnings and the assertions of kernels.
+    """
     with open_log(assignment, rank) as log, bounded_log(assignment, rank):
         _show_in_dashboard(assignment, rank)
-        with redirect_stdout(log), redirect_stderr(log):
-            print(f"{assignment.label} (its seed is {assignment.seed})", flush=True)
-            yield
+        before = {number: os.dup(number) for number in (1, 2)}
+        redirect(dict.fromkeys(before, log.fileno()))
+        try:
+            with redirect_stdout(log), redirect_stderr(log):
+                print(f"{assignment.label} (its seed is {assignment.seed})", flush=True)
+                yield
+        finally:
+            redirect(before)
+            for copy in before.values():
+                os.close(copy)
 
 
 def _show_in_dashboard(assignment: Assignment, rank: int) -> None:

@@ -110,6 +110,8 @@ def signal_name(number: int) -> str:
 TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats of a worker
 DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write their stacks
 GRACE_SECONDS: Final = 3.0  # for the other ranks to report their outcome after one has failed
+# NCCL's kernels end when they next look whether they were aborted; then the groups are destroyed.
+GPU_GRACE_SECONDS: Final = 8.0
 
 
 class WorkerHandle(Protocol):
@@ -239,7 +241,8 @@ class Gang:
         if len(self._outcomes) == len(self._workers):
             return self._conclude(self._first_cause())
         if outcome.ending is Ending.FAILED and self._deadline is None:
-            self._deadline = time.monotonic() + GRACE_SECONDS
+            grace = GPU_GRACE_SECONDS if self.assignment.gpus else GRACE_SECONDS
+            self._deadline = time.monotonic() + grace
         return []
 
     def _first_cause(self) -> Outcome:

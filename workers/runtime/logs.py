@@ -1,9 +1,11 @@
 """Keeps the log of a rank below a size: its first part and its newest part stay."""
 
+import ctypes
 import os
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from search_spaces.errors import StoreError
@@ -12,6 +14,19 @@ from workers.protocol import LOGS, Assignment, log_name
 
 LOG_BYTES: Final = 64 << 20
 LOOK_SECONDS: Final = 0.2
+
+
+def redirect(descriptors: dict[int, int]) -> None:
+    """Let standard output (1) and standard error (2) of this process go to these descriptors.
+
+    C libraries, and programs that are started from now on, write there too.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)  # what C's printf keeps back
+    for target, descriptor in descriptors.items():
+        os.dup2(descriptor, target)
 
 
 @contextmanager

@@ -14,14 +14,17 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
-from typing import NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
-from .logs import bounded_log
+from .logs import bounded_log, redirect
 from .pickling import share
 from .worker import Worker
+
+OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
 
 
 class Ready(NamedTuple):
@@ -55,11 +58,19 @@ def main(connection: str, objective: str, workload: str, threads: str, gpus: str
     faulthandler.enable()  # a segmentation fault writes its stack to the rank's log
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="replace", line_buffering=True)  # type: ignore[union-attr]
+    _prefer_to_be_killed()
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
     content = share(int(objective)) if int(objective) >= 0 else None
     worker = Worker(content, workload or None, int(threads), logged, float(gpus))
     _ProcessWorker(pipe, worker).serve()
+
+
+def _prefer_to_be_killed() -> None:
+    """If memory runs out, the kernel kills this process and not the controller, as Ray does it."""
+    place = Path("/proc/self/oom_score_adj")
+    with suppress(OSError):
+        place.write_text(str(max(OOM_SCORE, int(place.read_text()))))
 
 
 class _ProcessWorker:
@@ -114,24 +125,15 @@ class _ProcessWorker:
 def logged(assignment: Assignment, rank: int) -> Iterator[None]:
     """Send the output of this process, and of those that it starts, to the rank's log."""
     with open_log(assignment, rank) as log:
-        _redirect(log.fileno())
+        redirect({1: log.fileno(), 2: log.fileno()})
     try:
         print(f"{assignment.label} (its seed is {assignment.seed})")
         with bounded_log(assignment, rank):
             yield
     finally:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        _redirect(nowhere)
+        redirect({1: nowhere, 2: nowhere})
         os.close(nowhere)
-
-
-def _redirect(descriptor: int) -> None:
-    """Let standard output and standard error go to this descriptor."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
-            stream.flush()
-    for target in (1, 2):
-        os.dup2(descriptor, target)
 
 
 def _end_with_children() -> None:

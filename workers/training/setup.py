@@ -31,7 +31,7 @@ from search_spaces.knobs.runtime import (
 )
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
-from workers.workload import Trainable
+from workers.workload import ParallelPlan, Trainable
 
 from .optimizers import look_up_sparsely
 
@@ -99,15 +99,32 @@ def build_model(
             model = workload.build_model()
             device = torch.device("cpu") if device.type == "meta" else device
     model.to(device, torch.get_default_dtype())
+    plan = workload.plan(model)
+    look_up_sparsely(model, plan.embeddings, values)
+    arrange(model, plan, values)
+    return model.train()
+
+
+def arrange(model: nn.Module, plan: ParallelPlan, values: Mapping[str, Any]) -> None:
+    """Lay the weights out, and recompute and compile the model, as the options say.
+
+    Args:
+        model: changed in place.
+        plan: of the model.
+        values: of every option of the trial.
+
+    Raises:
+        UsageError: the plan lacks what an option needs.
+    """
     channels_last = MEMORY_FORMAT.value(values) == "channels_last"
     memory_format = torch.channels_last if channels_last else torch.contiguous_format
     for parameter in model.parameters():
         if parameter.ndim == 4:
             parameter.data = parameter.data.contiguous(memory_format=memory_format)
-    look_up_sparsely(model, workload.plan(model).embeddings, values)
-    recompute(model, workload.plan(model).layers, values)
-    compile_model(model, workload.plan(model).layers, values)
-    return model.train()
+    for name in KNOBS.names():
+        KNOBS.get(name)().change(model, values)
+    recompute(model, plan.layers, values)
+    compile_model(model, plan.layers, values)
 
 
 def compiles_by_shape(values: Mapping[str, Any], device: str) -> bool:

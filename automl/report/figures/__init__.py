@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from automl.core import Snapshot
-from automl.errors import UsageError
+from automl.errors import UsageError, needs
 from automl.report.effects import Insight, insights_of
 from automl.report.plotting import Panel
 from automl.report.record import Record
@@ -54,7 +54,7 @@ def figure(snapshot: Snapshot, name: str) -> Any:
     try:
         import plotly.graph_objects as go
     except ModuleNotFoundError as error:
-        raise UsageError("figures need plotly: install automl[report]") from error
+        raise UsageError(needs("a figure", "plotly", "report")) from error
     record = Record.of(snapshot)
     panel = draw(name, record, insights_of(record) if PANELS[name][1] else ())
     if not panel.figures:

@@ -2,13 +2,14 @@
 
 from typing import Any
 
-from automl.core import Trial, TrialState, text
+from automl.core import Trial, text
 from automl.core.curve import improvements
+from automl.core.standings import Standings
 from automl.report.axis_range import AxisRange
 from automl.report.plotting import (
     BLUE,
     GREY,
-    RED,
+    STATE_COLOURS,
     Figure,
     Panel,
     figure,
@@ -31,7 +32,7 @@ def panel(record: Record) -> Panel:
     ]
     if not scored:
         return Panel("progress", TITLE, f"No trial has a value of {goal.metric} yet.")
-    caption = "Each point is a trial at the time when it ended; crosses are failed trials."
+    caption = "Each point is a trial at the time when it ended; crosses are failed or infeasible."
     limits = AxisRange.of(value for _, value in scored)
     return Panel("progress", TITLE, caption, (_draw(record, scored, limits),))
 
@@ -51,9 +52,10 @@ def _draw(record: Record, scored: list[tuple[Trial, float]], limits: AxisRange) 
         "hoverinfo": "skip",
     }
     data = [points, line]
-    failed = [trial for trial in record.ended if trial.state is TrialState.FAILED]
-    if failed:
-        data.append(_failures(failed))
+    outcomes = Standings.of(record.snapshot).outcomes
+    for outcome in ("infeasible", "failed"):
+        if found := [trial for trial in record.ended if outcomes[trial.number] == outcome]:
+            data.append(_crosses(found, outcome))
     layout: dict[str, Any] = {
         "xaxis": {"title": {"text": "sweep time (seconds)"}, "rangemode": "tozero"},
         "yaxis": limited_axis(goal.metric, limits),
@@ -86,16 +88,16 @@ def _points(record: Record, scored: list[tuple[Trial, float]], best: set[float])
     }
 
 
-def _failures(failed: list[Trial]) -> dict[str, Any]:
+def _crosses(trials: list[Trial], outcome: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": "failed",
+        "name": outcome,
         "yaxis": "y2",
-        "x": rounded([trial.ended for trial in failed]),
-        "y": [0.02] * len(failed),
-        "marker": {"color": RED, "symbol": "x", "size": 7},
-        "customdata": [trial.number for trial in failed],
-        "text": [f"trial {t.number}: {(t.failure or 'failed').replace('_', ' ')}" for t in failed],
+        "x": rounded([trial.ended for trial in trials]),
+        "y": [0.02] * len(trials),
+        "marker": {"color": STATE_COLOURS[outcome], "symbol": "x", "size": 7},
+        "customdata": [trial.number for trial in trials],
+        "text": [f"trial {t.number}: {(t.failure or outcome).replace('_', ' ')}" for t in trials],
         "hoverinfo": "text",
     }

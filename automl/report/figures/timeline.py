@@ -2,7 +2,9 @@
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import replace
 
+from automl.core.standings import INFEASIBLE, Standings
 from automl.report.plotting import STATE_COLOURS, Figure, Panel, figure, rounded
 from automl.report.record import Attempt, Record
 
@@ -12,7 +14,14 @@ TITLE = "Use of the workers"
 
 def panel(record: Record) -> Panel:
     """A bar for each attempt."""
-    attempts = [attempt for attempt in record.attempts if attempt.ended > attempt.started]
+    outcomes = Standings.of(record.snapshot).outcomes
+    attempts = [
+        replace(attempt, state=INFEASIBLE)
+        if attempt.state in ("completed", "stopped") and outcomes[attempt.trial] == INFEASIBLE
+        else attempt
+        for attempt in record.attempts
+        if attempt.ended > attempt.started
+    ]
     if not attempts:
         return Panel("timeline", TITLE, "No attempt has been recorded.")
     end = max(record.snapshot.seconds, max(attempt.ended for attempt in attempts))

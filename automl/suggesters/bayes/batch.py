@@ -20,14 +20,12 @@ from .acquisition.acquisition import Acquisition
 from .candidates import CandidateSampler
 from .model.data import Array
 from .model.features import FeatureEncoder
-from .model.gp import Ensemble
-from .model.sweep_posterior import SweepPosterior
+from .model.posterior import SweepPosterior
 
 MANY: Final = 8  # more suggestions at once are a batch
 MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
-MAX_AVOIDED: Final = 2000  # pending trials that are avoided, drawn at random
 MIN_LEFT: Final = 1e-12  # part of the variance that is left
-MIN_POOL: Final = 2000  # candidates
+POOL: Final = 2000  # least number of candidates, and most pending trials that are avoided
 
 
 def suggest_batch(
@@ -51,16 +49,14 @@ def suggest_batch(
     """
     found: list[Params] = []
     if acquisition is not None:
-        size = max(MIN_POOL, 4 * count)
+        size = max(POOL, 4 * count)
         near = [sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
         pool = np.concatenate([sampler.everywhere(rng, size // 2), *near])
         score = acquisition.sketch()(pool)
         avoided = pending
-        if len(pending) > MAX_AVOIDED:
-            avoided = pending[rng.permutation(len(pending))[:MAX_AVOIDED]]
-        remaining = None
-        if acquisition.policy.batch_penalty:
-            remaining = RemainingVariance(sampler, acquisition.posterior)
+        if len(pending) > POOL:
+            avoided = pending[rng.permutation(len(pending))[:POOL]]
+        remaining = RemainingVariance(sampler, acquisition.posterior)
         found = _spread(sampler, pool, score, remaining, avoided, taken, count)
     elif sampler.prior:
         pool = sampler.everywhere(rng, 4 * count, prior_share=1.0)
@@ -83,7 +79,7 @@ class RemainingVariance:
         self._length = torch.full(
             (1,), 0.5 * math.sqrt(max(len(sampler.parameters), 1)), dtype=torch.float64
         )
-        if isinstance(goal.model, Ensemble) and isinstance(goal.encoder, FeatureEncoder):
+        if isinstance(goal.encoder, FeatureEncoder):
             self._encoder = goal.encoder
             self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
 

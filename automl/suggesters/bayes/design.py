@@ -48,7 +48,7 @@ class InitialDesign:
 
     def __init__(self, sampler: CandidateSampler, earlier: Array) -> None:
         self.sampler = sampler
-        self.earlier = sampler.snap(earlier.copy())
+        self.earlier = earlier
         self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
 
     def goes_on(self, data: TrialData, num_pending: int) -> bool:

@@ -23,8 +23,6 @@ class Policy:
     smoothed_incumbents: bool = True
     # Candidates lie at the ends of ranges too (candidates.py).
     ends: bool = True
-    # In a batch, a candidate close to a taken one loses the gain that both share.
-    batch_penalty: bool = True
 
     # --- Failures: acquisition/feasibility.py, model/surrogates.py
 
@@ -37,6 +35,8 @@ class Policy:
 
     # The ensemble's expected improvements are combined by a power mean, not the arithmetic mean.
     power_mean: bool = True
+    # A gain close to trials that tie exactly for the best counts less (plateau.py).
+    plateaus: bool = False
     # The hypervolume's reference point is the worst of all trials, not just beyond the front.
     distant_reference: bool = True
 
@@ -50,9 +50,6 @@ class Policy:
     optimistic_pace: bool = True
     # Each number has a slope and a parabola of either sign, integrated out (features.py).
     trend: bool = True
-    # What the surrogates of earlier sweeps predict is a term of the surrogate (earlier.py). It is
-    # off: it has not been better than their best configurations and the prior around these.
-    earlier_means: bool = False
     # The kernel has all pairwise interactions of main effects (features.py, kernel.py).
     pair_kernel: bool = True
     # One direction across the numbers is learned after 20 trials (fit.py, kernel.py).

@@ -7,24 +7,25 @@ first configuration to make, and the first trial does not wait for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.base import Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
-from .acquisition.explanation import Explanation
 from .candidates import CandidateSampler
-from .design import InitialDesign
+from .design import NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     STALLED_EVERY,
     ForcedOption,
@@ -41,15 +42,11 @@ if TYPE_CHECKING:
 
     from .acquisition.acquisition import Acquisition, Term
     from .acquisition.cost import CostModel
-    from .model.calibration import Calibration
-    from .model.export import EnsembleGP
-    from .model.external import Build
     from .model.surrogates import Surrogates
 
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
-MIN_TRIALS = 10  # before which an expected gain is not reported
 
 
 @contextmanager
@@ -65,6 +62,21 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """The value of a configuration, and of the best other one that the search finds.
+
+    Args:
+        terms: of the configuration, by name, as logarithms; they add up to its value.
+        other: the best alternative; None if there is none.
+        other_terms: its terms.
+    """
+
+    terms: Mapping[str, float]
+    other: Params | None
+    other_terms: Mapping[str, float]
+
+
 class BayesSuggester(Suggester):
     """Maximises an acquisition under Gaussian processes with averaged hyperparameters.
 
@@ -77,7 +89,6 @@ class BayesSuggester(Suggester):
         goals: at least one.
         constraints: bounds on metrics.
         seed: of everything random.
-        surrogate: makes a BoTorch model of a goal instead of the ensemble, see `model.external`.
         context: limits, user's prior and budget; by default there is none.
         policy: which rules are on; by default all are.
     """
@@ -94,18 +105,16 @@ class BayesSuggester(Suggester):
         constraints: Sequence[Constraint] = (),
         *,
         seed: int = 0,
-        surrogate: Build | None = None,
         context: SearchContext | None = None,
         policy: Policy = ALL_RULES,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self._context = context or SearchContext(Domain(space))
-        self._build = surrogate
         self._policy = policy
-        earlier = self._context.earlier
-        self._prior: UserPrior | InformedPrior = UserPrior(
-            space, {**self._prior_of(earlier), **self._context.prior}
-        )
+        metric = self.goals[0].metric
+        self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
+        best = prior_from_best(space, [*chain(*self._best_earlier)])
+        self._prior: UserPrior | InformedPrior = UserPrior(space, {**best, **self._context.prior})
         if self._context.knowledge:
             self._prior = InformedPrior(self._prior, self._context.knowledge)
         self._sampler = CandidateSampler(self._context.domain, self._prior, ends=policy.ends)
@@ -152,32 +161,11 @@ class BayesSuggester(Suggester):
                 taken.add(self.space.key(params))
             return found
 
-    def diagnose(self, history: Sequence[Trial]) -> list[Calibration]:
-        """Leave-one-out calibration of each goal's and constraint's surrogate, if there are any."""
-        with one_thread():
-            data = self._reader(history)
-            return self._surrogates.calibrations(data) if self._surrogates.possible(data) else []
-
-    def surrogates(self, history: Sequence[Trial]) -> dict[str, EnsembleGP | Any]:
-        """The surrogate of every goal as a GPyTorch and BoTorch model, by metric; see `export`."""
-        from .model.export import EnsembleGP
-        from .model.gp import Ensemble
-
-        with one_thread():
-            data = self._reader(history)
-            if not self._surrogates.possible(data):
-                return {}
-            models = [posterior.model for posterior in self._surrogates.fit(data).goals]
-            return {
-                goal.metric: EnsembleGP(model) if isinstance(model, Ensemble) else model.model
-                for goal, model in zip(self.goals, models, strict=True)
-            }
-
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
         with one_thread():
             data = self._reader(history)
-            known = len(data) >= MIN_TRIALS and self._surrogates.possible(data)
+            known = len(data) >= 2 * NUM_DESIGN and self._surrogates.possible(data)
             if len(self.goals) > 1 or not known:
                 return None
             acquisition = self._fitted(data)
@@ -186,6 +174,35 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def prospect(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
+    ) -> Prospect | None:
+        """See `Suggester.prospect`; by the knowledge gradient."""
+        least = MIN_TRIALS if params is not None else 2
+        if len(self.goals) > 1 or len(history) < least:
+            return None
+        from .acquisition.knowledge import prospect
+
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            if len(data) < least or not self._surrogates.possible(data):
+                return None
+            cost = self._cost.term(history) if self._cost is not None else None
+            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            rng = np.random.default_rng([self.seed, len(history)])
+            best = data.unit[self._surrogates.incumbents.best_rows(data)]
+            others = [
+                self._sampler.everywhere(rng, 200),
+                self._sampler.near(rng, best[:3], 100, (0.01, 0.3)),
+            ]
+            return prospect(
+                acquisition.with_pending(waiting),
+                data,
+                self.space.encode([] if params is None else [params]),
+                np.concatenate(others),
+            )
 
     def explain(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
@@ -219,19 +236,14 @@ class BayesSuggester(Suggester):
     def _surrogates(self) -> Surrogates:
         from .model.surrogates import Surrogates
 
-        return Surrogates(
-            self.space,
-            self.goals,
-            self.constraints,
-            self.seed,
-            self._build,
-            self._policy,
-            self._context.earlier,
-        )
+        return Surrogates(self.space, self.goals, self.constraints, self.seed, self._policy)
 
     @cached_property
     def _design(self) -> InitialDesign:
-        return InitialDesign(self._sampler, self._surrogates.earlier[0].best())
+        turns = [params for turn in zip_longest(*self._best_earlier) for params in turn if params]
+        rng = np.random.default_rng(self.seed)
+        fitted = [self._context.domain.repair(params, rng) for params in turns]
+        return InitialDesign(self._sampler, self.space.encode([p for p in fitted if p]))
 
     @cached_property
     def _cost(self) -> CostModel | None:
@@ -241,11 +253,6 @@ class BayesSuggester(Suggester):
         if not (budget.time or budget.worker_time):
             return None
         return CostModel(self.space, budget, self.seed, self._policy)
-
-    def _prior_of(self, earlier: Sequence[EarlierSweep]) -> dict[str, Any]:
-        """A prior around the best configurations of earlier sweeps."""
-        found = [best_of(sweep, self.goals[0].metric) for sweep in earlier]
-        return prior_from_best(self.space, [params for each in found for params in each])
 
     def _acquisition(
         self, data: TrialData, num_pending: int, history: Sequence[Trial]
@@ -259,7 +266,14 @@ class BayesSuggester(Suggester):
             "cost": self._cost.term(history) if self._cost is not None else None,
             "prior": prior_term(self._prior, len(history)),
         }
-        return self._fitted(data, **{name: term for name, term in terms.items() if term})
+        found = self._fitted(data, **{name: term for name, term in terms.items() if term})
+        if self._policy.plateaus and len(self.goals) == 1:
+            from .acquisition.plateau import plateau_term
+
+            term = plateau_term(self._sampler, found.posterior, data)
+            if term is not None:
+                found = replace(found, terms={**found.terms, "plateau": term})
+        return found
 
     def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
         from .acquisition.acquisition import Acquisition
@@ -334,5 +348,6 @@ class BayesSuggester(Suggester):
 
     def _middle(self, rng: np.random.Generator) -> Params | None:
         """The first configuration, unless earlier sweeps have one or it is not legal."""
-        has_earlier = self._context.earlier and len(self._design.earlier)
-        return self._sampler.middle(rng) if self._policy.middle_first and not has_earlier else None
+        if not self._policy.middle_first or any(self._best_earlier):
+            return None
+        return self._sampler.middle(rng)

@@ -121,7 +121,7 @@ def test_the_limit_is_of_a_rank() -> None:
     elsewhere = MemoryGuard(spec, local=False)
     assert elsewhere.limit(1) is None
     for room in (4000, 9000, 6000):  # a trial may run on the roomiest node
-        outcome = Outcome(0, 1, Ending.COMPLETED, details={"memory_limit_bytes": room})
+        outcome = Outcome(0, 1, Ending.COMPLETED, memory_limit_bytes=room)
         assert elsewhere.add_estimate(outcome, {}) == outcome
     assert elsewhere.limit(1) == 9000
     limited = MemoryGuard(replace(spec, resources=Resources(memory=1000)), local=False)

@@ -99,7 +99,8 @@ def write(trial: Context) -> dict[str, float]:
     for _ in range(int(trial.params["megabytes"]) * 10_000):
         print(line)
     sys.stdout.flush()
-    subprocess.run(["echo", "the last line, of another process"], check=True)
+    subprocess.run(["echo", "a line of another process"], check=True)
+    ctypes.CDLL(None).printf(b"the last line, of a C library\n")
     return {"loss": 1.0}
 
 

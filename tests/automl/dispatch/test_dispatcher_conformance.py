@@ -170,4 +170,6 @@ def test_output_goes_to_the_log(driver: Driver) -> None:
     lines = driver.log(number).splitlines()
     assert lines[0].startswith(f"driver/{number}.1 do=print")
     assert lines[1] == "the first line"
+    assert "a line of another process" in lines
+    assert "the last line, of a C library" in lines
     assert len(lines) > 10_000

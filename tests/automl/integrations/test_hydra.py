@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-hydra = pytest.importorskip("hydra", reason="install automl[hydra]")
+hydra = pytest.importorskip("hydra", reason="install automl-sweep[hydra]")
 
 from hydra.core.override_parser.overrides_parser import OverridesParser  # noqa: E402
 

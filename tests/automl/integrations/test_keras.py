@@ -11,7 +11,7 @@ import paused
 import pytest
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
-keras = pytest.importorskip("keras", reason="install automl[keras]")
+keras = pytest.importorskip("keras", reason="install automl-sweep[keras]")
 
 from automl.integrations.keras import KerasCallback  # noqa: E402
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-lightning = pytest.importorskip("lightning.pytorch", reason="install automl[lightning]")
+lightning = pytest.importorskip("lightning.pytorch", reason="install automl-sweep[lightning]")
 
 from automl.integrations.lightning import LightningCallback  # noqa: E402
 

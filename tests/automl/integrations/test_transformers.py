@@ -9,8 +9,8 @@ import paused
 import pytest
 import torch
 
-transformers = pytest.importorskip("transformers", reason="install automl[transformers]")
-pytest.importorskip("accelerate", reason="install automl[transformers]")
+transformers = pytest.importorskip("transformers", reason="install automl-sweep[transformers]")
+pytest.importorskip("accelerate", reason="install automl-sweep[transformers]")
 
 from automl.errors import UsageError  # noqa: E402
 from automl.integrations.transformers import TransformersCallback, checkpoint  # noqa: E402

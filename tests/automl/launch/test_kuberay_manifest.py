@@ -128,7 +128,7 @@ def test_every_field_is_one_of_kuberay(folder: Path) -> None:
 def test_pods_and_the_config_map_are_valid_kubernetes(folder: Path) -> None:
     """Against the schemas of Kubernetes itself, which `make test-all` installs."""
     kubernetes_validate = pytest.importorskip(
-        "kubernetes_validate", reason="install automl[test-all]"
+        "kubernetes_validate", reason="install automl-sweep[test-all]"
     )
     config, job = launched(*FULL)
     cluster = job["spec"]["rayClusterSpec"]

@@ -18,13 +18,13 @@ from resealed import change_old_holders, change_version
 from automl import sweeps
 from automl.cli import cli
 from automl.core.budget import Budget
+from automl.core.text import compact_json
 from automl.core.trial import Trial
 from automl.errors import StoreError
 from automl.ledger import Ledger, drafts, migrations
 from automl.ledger.database import FILE_NAME
 from automl.ledger.lease import process_started
 from automl.ledger.lock import FileLock
-from automl.ledger.records import dumps
 from automl.ledger.schema import COLUMNS
 from automl.ledger.sqlite_files import VERSION, Connection, connect_own
 from automl.workflows import agents
@@ -47,12 +47,12 @@ FACTS = ("exception", "node_kind", "held", "estimated_memory_bytes", "artifact_b
 
 def plain(trial: Trial) -> dict[str, Any]:
     """A trial as JSON."""
-    points = [[p.step, dumps(p.metrics), *p[2:]] for p in trial.reports]
+    points = [[p.step, compact_json(p.metrics), *p[2:]] for p in trial.reports]
     return json.loads(
-        dumps(
+        compact_json(
             {
                 **vars(trial),
-                "metrics": dumps(trial.metrics),
+                "metrics": compact_json(trial.metrics),
                 "lease": trial.lease and vars(trial.lease),
                 "reports": points,
             }

@@ -12,7 +12,9 @@ from rich.console import Console
 from scipy.stats import spearmanr
 
 import automl
+from automl.core import parse_constraints
 from automl.core.trial import Trial
+from automl.report.calibration import Calibration
 from automl.report.caveats import caveats
 from automl.report.conclusion import warnings
 from automl.report.effects import insights_of
@@ -20,7 +22,6 @@ from automl.report.figures import draw
 from automl.report.metric_models import fit_models
 from automl.report.record import Record
 from automl.report.summary import comparison
-from automl.suggesters.bayes.model.calibration import Calibration
 from search_spaces import Float, Space
 
 SPACE = Space(Float("lr", 1e-4, 1.0, log=True, default=0.1))
@@ -74,7 +75,10 @@ def test_a_model_that_predicts_nothing_has_no_importances(record: Record) -> Non
     insights = insights_of(record)
     believed = {one.model.metric: bool(one.effects) for one in insights}
     assert believed == {"loss": True, "peak_memory_bytes": False}
-    (warning,) = [line for line in warnings(record, insights) if "the model of" in line]
+    assert not [line for line in warnings(record, insights) if "the model of" in line]
+    spec = replace(record.spec, constraints=parse_constraints("peak_memory_bytes <= 1e9"))
+    limited = replace(record, snapshot=replace(record.snapshot, spec=spec))
+    (warning,) = [line for line in warnings(limited, insights) if "the model of" in line]
     assert "the model of peak_memory_bytes does not predict the trials that it has not" in warning
     for name in ("importance", "dependence"):
         panel = draw(name, record, insights)

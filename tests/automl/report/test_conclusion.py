@@ -48,7 +48,7 @@ def test_under_noise_the_luckiest_trial_is_not_recommended(tmp_path: Path) -> No
     assert (advice.runs, len(advice.trials)) == (1, 1)
     words = ["best", result.name, "--store", str(tmp_path)]
     shown = CliRunner().invoke(cli, words).output
-    assert shown.startswith(f"recommended: {advice}"), shown
+    assert shown.startswith(f"Recommended: {advice}"), shown
     assert f"trial {lucky.number} has the best value" in shown
     printed = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
     assert printed["number"] == lucky.number

@@ -22,7 +22,7 @@ from automl.report.figures import draw
 from automl.report.page import save
 from automl.report.record import Record
 from automl.result import Result
-from automl.studio.links import web_pages
+from automl.studio.followed_sweep import web_pages
 
 LOSS = Goal("loss")
 

@@ -233,6 +233,10 @@ def test_infeasible_trials_are_counted_once(tmp_path: Path) -> None:
     words = f"{counts['completed']} completed, {len(above)} infeasible, "
     assert words in render(record)
     assert words in ", ".join(state_lines(record.snapshot, counts))
+    for name in ("progress", "timeline"):
+        (figure,) = draw(name, record, []).figures
+        (infeasible,) = [trace for trace in figure["data"] if trace["name"] == INFEASIBLE]
+        assert sorted(infeasible["customdata"]) == [trial.number for trial in above]
 
 
 def test_of_many_points_overlapping_ones_are_drawn_once() -> None:

@@ -167,7 +167,7 @@ def test_a_tool_that_is_not_installed_is_said_before_anything_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("automl.trackers.base.find_spec", lambda name: None)
-    message = r"the tracker 'wandb' is not installed: install automl\[wandb\]"
+    message = r"the tracker 'wandb' needs wandb: pip install 'automl-sweep\[wandb\]'"
     with pytest.raises(UsageError, match=message):
         sweep(tmp_path, ["wandb"])
     assert not list(tmp_path.iterdir())

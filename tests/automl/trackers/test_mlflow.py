@@ -22,7 +22,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.trackers.base import TrackedSweep, write_all
 
-pytest.importorskip("mlflow", reason="install automl[mlflow]")
+pytest.importorskip("mlflow", reason="install automl-sweep[mlflow]")
 
 from mlflow.tracking import MlflowClient
 

@@ -13,7 +13,7 @@ from automl.errors import UsageError
 from automl.trackers.base import TrackedSweep
 from automl.trackers.wandb import WandbTracker
 
-wandb = pytest.importorskip("wandb", reason="install automl[wandb]")
+wandb = pytest.importorskip("wandb", reason="install automl-sweep[wandb]")
 
 
 def objective(trial: Any) -> dict[str, float]:

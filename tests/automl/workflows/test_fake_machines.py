@@ -29,12 +29,13 @@ class Machine:
     cores: int
     variables: dict[str, str]
     hip: str | None = None
+    peers: bool = True
     mps: bool = False
     xpu: bool = False
 
 
 H100 = Machine("NVIDIA H100 80GB HBM3", 8, (9, 0), 80, 208, {})
-RTX3090 = Machine("NVIDIA GeForce RTX 3090", 2, (8, 6), 24, 32, {})
+RTX3090 = Machine("NVIDIA GeForce RTX 3090", 2, (8, 6), 24, 32, {}, peers=False)
 SLICES = [f"MIG-{index}a" for index in range(7)]
 MIG = Machine("H100 1g.10gb", 1, (9, 0), 10, 28, {VARIABLE: ",".join(SLICES)})
 UUIDS = Machine(H100.name, 2, (9, 0), 80, 32, {VARIABLE: "GPU-b7,GPU-a1"})
@@ -59,6 +60,7 @@ def become(monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: machine.count > 0)
         monkeypatch.setattr(torch.cuda, "device_count", lambda: machine.count)
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpu)
+        monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda a, b: machine.peers)
         monkeypatch.setattr(torch.version, "hip", machine.hip)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: machine.mps)
         monkeypatch.setattr(torch.xpu, "is_available", lambda: machine.xpu)
@@ -140,3 +142,18 @@ def test_a_gpu_that_is_not_supported_is_refused_in_a_sentence(
     assert lacks[device] == f"{text} is not supported: trials train on the CPU"
     with pytest.raises(UsageError, match=r"only GPUs of NVIDIA \(CUDA\) and AMD \(ROCm\)"):
         environment_of(0, 1.0)
+
+
+@pytest.mark.parametrize("free", [64_000_000, 16_000_000_000])
+def test_how_gpus_exchange_data_is_told(become, monkeypatch, tmp_path, free):
+    usage = SimpleNamespace(total=free, used=0, free=free)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
+    found = {}
+    for machine in (H100, RTX3090, AMD, INTEL):
+        become(machine)
+        abilities = doctor.examine(str(tmp_path)).abilities
+        found[machine.name] = {one.name: one.lacks for one in abilities if one.kind == "GPUs"}
+    assert found[H100.name]["P2P"] == ""
+    assert found[RTX3090.name]["P2P"].startswith("0 and 1 do not: they exchange data through main")
+    assert ("give it 1 GB" in found[H100.name]["shared memory"]) == (free < 1_000_000_000)
+    assert found[INTEL.name] == {}

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
+from automl.config.tunable import Tunable
+from search_spaces import Space
 from search_spaces.hardware import detect
-from search_spaces.knobs import KNOBS
+from search_spaces.knobs import KNOBS, float8
 from search_spaces.knobs.determinism import DeterminismKnob
 from search_spaces.knobs.kernels import KernelsKnob
 from search_spaces.knobs.option import ON_REQUEST
+from search_spaces.parameters import parameter_from_dict
+from workers.parallel.strategies.pipeline import SCHEDULE, SPLIT_BACKWARD
 from workers.workload import Trainable
 from workers.workloads import WORKLOADS
 
@@ -31,9 +37,11 @@ NAMED = (
     "cpu_offload",
     "chunked_loss",
     "sparse_gradients",
+    "float8",
+    "moment_precision",
 )
 MODES = {"max-autotune", "cudagraphs"}
-NAMED_VALUES = {*MODES, "adafactor", "muon"}
+NAMED_VALUES = {*MODES, "adafactor", "muon", *SCHEDULE.on_request}
 
 
 @pytest.mark.parametrize("hardware", [CPU, OLD, NEW], ids=["cpu", "old", "new"])
@@ -51,6 +59,38 @@ def test_a_library_that_the_gpu_lacks_is_left_out() -> None:
     assert choices(old, "attention_backend") == ["auto", "efficient", "math"]
     assert "capability 8.0" in old.dropped[0].reason
     assert len(choices(resolve("kernels", NEW), "attention_backend")) == 5
+
+
+def test_products_in_8_bits_need_a_gpu_and_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    amd = replace(NEW, precisions=("fp32", "bf16", "fp16"))
+    for hardware in (CPU, OLD, amd):
+        [dropped] = resolve("float8", hardware).dropped
+        assert str(dropped).endswith("needs an NVIDIA GPU of capability 9.0 or later")
+    monkeypatch.setattr(float8, "find_spec", lambda name: None)
+    [dropped] = resolve("float8", NEW).dropped
+    assert str(dropped).endswith("pip install 'automl-sweep[float8]'")
+    monkeypatch.setattr(float8, "find_spec", lambda name: name)
+    assert choices(resolve("float8", NEW), "float8") == ["off", "rowwise"]
+
+
+def test_a_schedule_that_is_named_is_legal_by_construction() -> None:
+    tunable = Tunable.of(WORKLOADS.get("translation"), lambda: NEW)
+    lacking = tunable.unavailable("schedule")
+    assert lacking == dict.fromkeys(SCHEDULE.on_request, ON_REQUEST)
+    assert tunable.unavailable("schedule", explicit=True) == {}
+    schedule = tunable.parameters["schedule"].to_dict()
+    schedule |= {"choices": [*SCHEDULE.choices, *SCHEDULE.on_request]}
+    parameters = {**tunable.parameters, "schedule": parameter_from_dict(schedule)}
+    depth = parameter_from_dict({"name": "num_layers", "type": "int", "low": 1, "high": 8})
+    parameters["num_layers"] = depth
+    found = Space(*parameters.values(), constraints=tunable.constraints)
+    drawn = found.sample(np.random.default_rng(0), 3000)
+    piped = [one for one in drawn if one["parallelism"] == "pipeline"]
+    assert {one["schedule"] for one in piped} == set(schedule["choices"])
+    for one in piped:
+        stages = one["ranks"] * (1 if one["schedule"] in SCHEDULE.choices else 2)
+        assert one["num_layers"] >= stages, one
+        assert one["compile"] == "off" or one["schedule"] not in SPLIT_BACKWARD, one
 
 
 def test_shards_in_main_memory_need_a_gpu() -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from attacks.frame import attack, automl, said
 
@@ -56,6 +57,7 @@ WRITE = [
     ["repair", ".automl"],
     ["delete", "s", "--yes"],
 ]
+NOBODY = 65534
 HANG_SECONDS = 2.0
 HUGE = 3 << 40  # bytes, most of them a hole
 LEDGER = "ledger.sqlite3"
@@ -432,7 +434,31 @@ def a_store_that_may_only_be_read(folder: Path) -> str:
     store = made(folder)
     for path in [store, *store.rglob("*")]:
         path.chmod(path.stat().st_mode & ~0o222)
-    powers = "--bounding-set=-dac_override,-dac_read_search"  # root may write anyway
+    answers = without_power(folder)
+    for (verb, status, output, error), given in zip(answers, [*READ, *WRITE], strict=True):
+        harmless = given in READ or verb == "repair"  # nothing is damaged
+        assert (status == 0) is harmless, f"{verb}: {status} {output} {error}"
+        assert status == 0 or output.startswith("Error: "), f"{verb}: {output} {error}"
+    return answers[-1][2]
+
+
+@attack("every verb is refused with one error")
+def a_store_of_another_account(folder: Path) -> str:
+    if os.geteuid() != 0:
+        return "not tried: only root can give a store away"
+    store = made(folder)
+    for path in [store, *store.rglob("*")]:
+        os.chown(path, NOBODY, NOBODY)
+    answers = without_power(folder)
+    for verb, status, output, error in answers:
+        refused = status == 2 and output.startswith("Error: ") and "Permission denied" in output
+        assert refused, f"{verb}: {status} {output} {error}"
+    return f"{len(answers)} verbs"
+
+
+def without_power(folder: Path) -> list[list[Any]]:
+    """Verb, exit status, output and exception of each verb for an account that is not root."""
+    powers = "--bounding-set=-dac_override,-dac_read_search,-fowner,-chown"
     prefix = ["setpriv", powers] if os.geteuid() == 0 else []
     words = json.dumps([*READ, *WRITE])
     paths = os.pathsep.join(path for path in sys.path if path)
@@ -444,9 +470,4 @@ def a_store_that_may_only_be_read(folder: Path) -> str:
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    for (verb, status, output, error), given in zip(answers, [*READ, *WRITE], strict=True):
-        harmless = given in READ or verb == "repair"  # nothing is damaged
-        assert (status == 0) is harmless, f"{verb}: {status} {output} {error}"
-        assert status == 0 or output.startswith("Error: "), f"{verb}: {output} {error}"
-    return answers[-1][2]
+    return [json.loads(line) for line in done.stdout.splitlines()]

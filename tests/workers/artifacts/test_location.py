@@ -30,7 +30,7 @@ def test_a_relative_folder_is_one_of_the_folder_where_it_is_typed(
 
 
 def test_s3_is_read_if_its_package_is_installed() -> None:
-    pytest.importorskip("s3fs", reason="needs automl[s3]")
+    pytest.importorskip("s3fs", reason="needs automl-sweep[s3]")
     assert read_location("S3://Bucket/prefix//") == "s3://Bucket/prefix"
 
 
@@ -58,5 +58,5 @@ def test_what_keeps_no_files_or_shows_a_password_is_refused(text: str, says: str
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.artifacts.location.find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"s3:// needs the package s3fs .* 'automl\[s3\]'"):
+    with pytest.raises(UsageError, match=r"s3:// needs the package s3fs .* 'automl-sweep\[s3\]'"):
         read_location("s3://bucket/a")

@@ -49,7 +49,9 @@ def variants(name):
     """A trial with the strategy's defaults, and one for each other value of its options."""
     yield {"parallelism": name}
     for option in STRATEGIES.get(name).options:
-        values = option.choices or ((True, False) if isinstance(option.default, bool) else ())
+        values = (*option.choices, *option.on_request) or (
+            (True, False) if isinstance(option.default, bool) else ()
+        )
         for value in values:
             if value != option.default:
                 yield {"parallelism": name, option.name: value}

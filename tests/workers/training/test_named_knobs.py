@@ -12,6 +12,9 @@ from strategies import run_all
 from torch import nn
 from toy import Toy
 
+from search_spaces.errors import UsageError
+from search_spaces.knobs import float8
+from search_spaces.knobs.float8 import Float8Knob
 from search_spaces.knobs.memory_budget import MemoryBudgetKnob
 from workers.context import Context
 from workers.parallel import STRATEGIES
@@ -19,9 +22,12 @@ from workers.parallel.mesh import Mesh
 from workers.parallel.strategies import ddp
 from workers.protocol import Assignment
 from workers.run import run
+from workers.training.moments import rounded
 from workers.training.setup import compile_model
 from workers.workloads.translation import loss as translation_loss
+from workers.workloads.translation.attention import flex
 
+CPU = torch.device("cpu")
 UPDATES = {"max_updates": 4, "evaluate_updates": 1}
 TINY = {
     "width": 16,
@@ -181,3 +187,126 @@ def test_a_degree_of_all_ranks_leaves_one_replica() -> None:
         assert degrees(8, {f"{axis}_degree": 4}) == {"data": 2, axis: 4}
         assert degrees(4, {f"{axis}_degree": 4}) == {"data": 1, axis: 4}
         assert degrees(4, {}) == {"data": 2, axis: 2}
+
+
+def test_moments_in_bf16_are_right_on_average_and_take_half(tmp_path: Path, runner: Any) -> None:
+    common = {"max_updates": 6, "evaluate_updates": 1, "moment_precision": "bf16"}
+    shared = {"parallelism": "fsdp", "folder": "paused"}
+    trials = [
+        {**common, "moment_precision": "fp32"},
+        common,
+        {**common, "parallelism": "ddp"},
+        {**common, "parallelism": "ddp", "optimizer_sharding": True},
+        {**common, **shared, "max_updates": 3},
+        {**common, **shared, "resume": True},
+        {**common, "optimizer": "muon"},
+    ]
+    wide, *narrow, _, resumed, refused = run_all(tmp_path, trials, 2)
+    assert "moment_precision bf16 takes adamw, adam and sgd" in refused["message"]
+    for found in (*narrow, resumed):
+        assert found["failure"] is None, found["traceback"]
+    assert narrow[0]["train_loss"] == pytest.approx(wide["train_loss"], rel=1e-2)
+    assert narrow[0]["train_loss"] != wide["train_loss"]
+    assert narrow[0]["optimizer_bytes"] < 0.52 * wide["optimizer_bytes"]
+    for found in narrow[1:]:
+        assert found["train_loss"] == pytest.approx(narrow[0]["train_loss"], rel=1e-4)
+    rest = {update: narrow[0]["train_loss"][update] for update in resumed["train_loss"]}
+    assert resumed["train_loss"] == pytest.approx(rest, rel=1e-4)
+
+
+@pytest.mark.parametrize("step", [None, 1])
+def test_small_changes_of_a_moment_are_not_lost(step: int | None) -> None:
+    """A mean of squares that decays by 0.1% a step, which is less than bf16 can show."""
+    generator = torch.Generator().manual_seed(0)
+    exact = 0.5 + torch.rand(10_000, generator=generator)
+    weights = torch.rand(10_000, generator=generator)
+    held = rounded(exact, weights, 0)
+    for index in range(500):
+        exact = exact * 0.999
+        held = rounded(held.float() * 0.999, weights + index / 500, index if step else 0)
+    assert torch.equal(rounded(held.float(), weights, 3), held)
+    assert (held.float() / exact).mean().item() == pytest.approx(1.0, abs=0.005)
+
+
+def large(width: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
+
+
+def test_float8_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"float8": "rowwise", "precision": "bf16"}
+    monkeypatch.setattr(float8, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="float8 needs the package torchao: pip install"):
+        Float8Knob().change(large(64), values)
+    monkeypatch.setattr(float8, "find_spec", lambda name: name)
+    with pytest.raises(UsageError, match=r"float8 needs an NVIDIA GPU of capability 9\.0"):
+        Float8Knob().change(large(64), values)
+    Float8Knob().change(large(64), {})
+
+
+def test_float8_takes_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchao's own conversion, with its products computed in fp32 for want of a GPU."""
+    torchao = pytest.importorskip("torchao.float8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(float8, "MIN_FEATURES", 64)
+    plain = torchao.convert_to_float8_training
+
+    def emulated(model: nn.Module, *, config: Any, module_filter_fn: Any) -> nn.Module:
+        assert config.pad_inner_dim
+        object.__setattr__(config, "emulate", True)
+        return plain(model, config=config, module_filter_fn=module_filter_fn)
+
+    monkeypatch.setattr(torchao, "convert_to_float8_training", emulated)
+    torch.manual_seed(0)
+    model = large(128)
+    reference = [parameter.detach().clone() for parameter in model.parameters()]
+    names = list(model.state_dict())
+    values = {"float8": "rowwise", "precision": "bf16"}
+    outputs = []
+    for change in (False, True):
+        if change:
+            Float8Knob().change(model, values)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            outputs.append(model(torch.ones(7, 64) / 8))
+        outputs[-1].float().sum().backward()
+    assert [type(part).__name__ for part in model] == ["Float8Linear", "ReLU", "Linear"]
+    assert list(model.state_dict()) == names
+    torch.testing.assert_close(list(model.parameters()), [nn.Parameter(p) for p in reference])
+    torch.testing.assert_close(outputs[1], outputs[0], rtol=0.1, atol=0.05)
+    assert not torch.equal(outputs[0], outputs[1])
+
+
+MASKS = {
+    "none": (None, False),
+    "causal": (None, True),
+    "padding": (torch.arange(7) < torch.tensor([7, 4, 1])[:, None], False),
+    "bias": (torch.linspace(-1, 1, 21).view(3, 7), False),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_flex_attention_computes_the_same(name: str) -> None:
+    mask, causal = MASKS[name]
+    mask = mask if mask is None else mask[:, None, None]
+    torch.manual_seed(0)
+    query, key, value = (torch.randn(3, 4, 7, 16) for _ in range(3))
+    expected = nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
+    torch.testing.assert_close(flex(query, key, value, mask, causal), expected)
+
+
+def test_flex_attention_is_refused_without_a_gpu(tmp_path: Path) -> None:
+    reports: list[Any] = []
+    fixed = {**TINY, "attention_kernel": "flex"}
+    attempt = Assignment(
+        "s", 0, 1, {}, "translation", str(tmp_path), {"train": 150, "valid": 4}, fixed, seed=3
+    )
+    outcome = run(Context(attempt, reports.append))
+    assert outcome.message.endswith("flex needs a CUDA GPU: on CPUs it has no gradients")
+
+
+def test_a_schedule_that_splits_backward_takes_no_compiled_code() -> None:
+    values = {"parallelism": "pipeline", "schedule": "zbvzerobubble", "compile": "default"}
+    kind = STRATEGIES.get("pipeline")
+    strategy = kind(Mesh(0, 2, **kind.degrees(2, values)), Toy({}, {}, {}), CPU, values)
+    with pytest.raises(UsageError, match="compile must be off, got 'default'"):
+        strategy.wrap(nn.Linear(1, 1))

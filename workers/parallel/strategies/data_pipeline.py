@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from search_spaces.knobs.degrees import PIPELINE_DEGREE
-from workers.parallel.strategies.pipeline import Pipeline
+from workers.parallel.strategies.pipeline import ONE_STAGE, Pipeline
 
 
 class DataPipeline(Pipeline):
@@ -13,6 +13,10 @@ class DataPipeline(Pipeline):
         Pipeline.needs,
         summary="replicas of a model cut into stages, the batch shared out among them",
         min_ranks=4,
-        constraints=("ranks % 2 == 0", "num_layers >= 2"),
+        constraints=(
+            "ranks % 2 == 0",
+            "num_layers >= 2",
+            f"schedule in {ONE_STAGE} or num_layers >= 4",
+        ),
     )
     degree = PIPELINE_DEGREE

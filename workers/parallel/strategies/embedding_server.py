@@ -80,16 +80,17 @@ class EmbeddingServer(Strategy):
         self._meet()
         self._prefixes = tuple(f"{name}." for name in names)
         if self.serves:
-            _served.update({name: _embedding(model, name).cpu() for name in names})
+            _served.update({name: _embedding(model, name) for name in names})
         self.held_parameters = {
             name: p for name, p in model.named_parameters() if self.serves or not self._remote(name)
         }
         kept = model.state_dict()
-        self.held_buffers = {name: b for name, b in model.named_buffers() if name in kept}
         for name in names:
             like = _embedding(model, name)
             server = "" if self.serves else self.server
             _replace(model, name, RemoteEmbedding(server, name, like))
+        model.to(self.device)
+        self.held_buffers = {name: b for name, b in model.named_buffers() if name in kept}
         self.plain = model
         self.model = DistributedDataParallel(
             model,

@@ -5,12 +5,13 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
@@ -23,7 +24,12 @@ from workers.parallel.base import Strategy
 from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
 from workers.workload import Trainable
 
-_SCHEDULES = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}
+# Names of torch's schedules. Each rank has one stage, or two: in a loop (0, 1, 0, 1) or a V.
+ONE_STAGE: Final = ("1f1b", "gpipe")
+LOOPED: Final = ("interleaved1f1b", "loopedbfs", "interleavedzerobubble")
+V_SHAPED: Final = ("zbvzerobubble", "dualpipev")
+# They compute the gradients of inputs and of weights apart, which torch cannot do in compiled code.
+SPLIT_BACKWARD: Final = ("interleavedzerobubble", *V_SHAPED)
 _PREFIX = "batch_"  # the schedule has keywords of its own
 MAX_SCHEDULES = 2  # kept for different shapes: each keeps its receive buffers
 
@@ -31,8 +37,9 @@ SCHEDULE = Option(
     "schedule",
     "order of forward and backward over the microbatches of a pipeline",
     "1f1b",
-    ("1f1b", "gpipe"),
+    ONE_STAGE,
     affects=COMPUTES_THE_SAME,
+    on_request=(*LOOPED, *V_SHAPED),
 )
 NUM_MICROBATCHES = Option(
     "num_microbatches",
@@ -45,10 +52,14 @@ NUM_MICROBATCHES = Option(
 
 
 class Pipeline(Strategy):
-    """torch's pipelining with the schedules GPipe and 1F1B.
+    """torch's pipelining, with each of its schedules.
 
-    Sources: Huang et al. 2019 (https://arxiv.org/abs/1811.06965), Narayanan et al. 2019
-    (https://arxiv.org/abs/1806.03377).
+    Sources: Huang et al. 2019 (gpipe, https://arxiv.org/abs/1811.06965), Narayanan et al. 2019
+    (1f1b, https://arxiv.org/abs/1806.03377) and 2021 (interleaved1f1b,
+    https://arxiv.org/abs/2104.04473), Lamy-Poirier 2023 (loopedbfs,
+    https://arxiv.org/abs/2211.05953), Qi et al. 2024 (interleavedzerobubble, zbvzerobubble,
+    https://arxiv.org/abs/2401.10241), DeepSeek-AI 2024 (dualpipev,
+    https://arxiv.org/abs/2412.19437).
 
     The workload's plan names the function that cuts the model. A stage takes what the stage before
     returned (a tensor or several, nothing at the first). By keyword it takes those tensors of the
@@ -59,7 +70,10 @@ class Pipeline(Strategy):
     needs = StrategyNeeds(
         "layers shared out, microbatches flow from rank to rank",
         plan=("stages",),
-        constraints=("num_layers >= ranks",),
+        constraints=(
+            "num_layers >= ranks",
+            f"schedule in {ONE_STAGE} or num_layers >= 2 * ranks",
+        ),
     )
     options: ClassVar[tuple[Option, ...]] = (SCHEDULE, NUM_MICROBATCHES)
     axis = "pipeline"
@@ -69,10 +83,17 @@ class Pipeline(Strategy):
         """Cut the model and keep this rank's stage.
 
         Raises:
-            UsageError: the workload cannot be cut, an option has no such value, or CUDA graphs
-                would be recorded: a graph's outputs lie where the next microbatch writes its own.
+            UsageError: the workload cannot be cut, an option has no such value, the schedule takes
+                no compiled code, or CUDA graphs would be recorded: a graph's outputs lie where the
+                next microbatch writes its own.
         """
         mode = COMPILE.value(self.values)
+        self.schedule = SCHEDULE.value(self.values)
+        if mode != "off" and self.schedule in SPLIT_BACKWARD:
+            raise UsageError(
+                f"schedule {self.schedule} computes gradients of inputs and of weights apart, "
+                f"which torch cannot do in compiled code: compile must be off, got {mode!r}"
+            )
         if mode in RECORDS_GRAPHS:
             raise UsageError(
                 f"compile {mode!r} records CUDA graphs, which cannot compute the microbatches of a "
@@ -82,39 +103,48 @@ class Pipeline(Strategy):
         axes = self.mesh.device_mesh(self.device)
         self.group = axes["pipeline"].get_group()
         self.data_group = axes["data"].get_group()
-        self.index = self.mesh.coordinate("pipeline")
-        self.schedule = _SCHEDULES[SCHEDULE.value(self.values)]
-        stages = cut(self.workload.plan(model).stages, model, self.mesh.pipeline)
+        degree = self.mesh.pipeline
+        own = [stages_of(self.schedule, rank, degree) for rank in range(degree)]
+        self.indices = own[self.mesh.coordinate("pipeline")]
+        self.num_stages = sum(map(len, own))
+        stages = cut(self.workload.plan(model).stages, model, self.num_stages)
+        self.shadows = [shadow(stage) for stage in stages]
+        mine = [stages[index].to(self.device) for index in self.indices]
         names = {id(p): name for name, p in model.named_parameters()}
         names |= {id(b): name for name, b in model.named_buffers() if name in model.state_dict()}
         self.schedules: dict[Any, Any] = {}  # by shape, the most recently used last
         self.boundaries: dict[Any, Any] = {}
-        self.shadows = [shadow(stage) for stage in stages]
-        held = [{names[id(p)] for p in stage.parameters()} for stage in stages]
-        self.stage = _Stage(
-            stages[self.index], self.workload, self.index == 0, self.index == self.mesh.pipeline - 1
-        )
-        self.held_parameters = {names[id(p)]: p for p in stages[self.index].parameters()}
-        buffers = stages[self.index].buffers()
+        held = [
+            {names[id(p)] for index in indices for p in stages[index].parameters()}
+            for indices in own
+        ]
+        last = self.num_stages - 1
+        self.stages = [
+            _Stage(stage, self.workload, index == 0, index == last)
+            for index, stage in zip(self.indices, mine, strict=True)
+        ]
+        self.held_parameters = {names[id(p)]: p for stage in mine for p in stage.parameters()}
+        buffers = (buffer for stage in mine for buffer in stage.buffers())
         self.held_buffers = {names[id(b)]: b for b in buffers if id(b) in names}
-        self.holders = {n: sum(n in stage for stage in held) for n in self.held_parameters}
+        self.holders = {n: sum(n in rank for rank in held) for n in self.held_parameters}
         self.shared = self._shared_groups(held)
         if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
-            self.stage.body.compile(**compile_arguments(mode))
+            for stage in mine:
+                stage.compile(**compile_arguments(mode))
 
     def _shared_groups(
         self, held: list[set[str]]
     ) -> list[tuple[dist.ProcessGroup, list[nn.Parameter]]]:
-        """The process group and this rank's parameters of each set of stages that share some."""
-        by_stages: dict[tuple[int, ...], list[str]] = {}
+        """The process group and this rank's parameters of each set of ranks that share some."""
+        by_holders: dict[tuple[int, ...], list[str]] = {}
         for name in sorted(set().union(*held)):
-            stages = tuple(index for index, names in enumerate(held) if name in names)
-            if len(stages) > 1:
-                by_stages.setdefault(stages, []).append(name)
+            holders = tuple(rank for rank, names in enumerate(held) if name in names)
+            if len(holders) > 1:
+                by_holders.setdefault(holders, []).append(name)
         mine = []
-        for stages, names in sorted(by_stages.items()):
+        for holders, names in sorted(by_holders.items()):
             for data in range(self.mesh.data):  # every rank must take part in making every group
-                ranks = [data * self.mesh.pipeline + stage for stage in stages]
+                ranks = [data * self.mesh.pipeline + holder for holder in holders]
                 group = dist.new_group(ranks)
                 if self.mesh.rank in ranks:
                     mine.append((group, [self.held_parameters[name] for name in names]))
@@ -125,8 +155,10 @@ class Pipeline(Strategy):
         total = torch.zeros((), device=self.device)
         for part, _ in self.microbatches(share):
             for rows, count in self._even(part):
-                self.stage.factor = precision.scale / share.weight if share.real else 0.0
-                losses = self._flow(rows, count, precision)
+                for stage in self.stages:
+                    stage.factor = precision.scale / share.weight if share.real else 0.0
+                    stage.precision = precision
+                losses = self._flow(rows, count)
                 summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
                 total += summed / precision.scale
         for group, parameters in self.shared:
@@ -149,9 +181,8 @@ class Pipeline(Strategy):
         if even < total:
             yield {key: value[even:] for key, value in batch.items()}, 1
 
-    def _flow(self, batch: Batch, count: int, precision: Precision) -> list[Tensor]:
-        """Run `count` equal microbatches; returns their scaled losses on the last stage."""
-        self.stage.precision = precision
+    def _flow(self, batch: Batch, count: int) -> list[Tensor]:
+        """Run `count` equal microbatches; returns their scaled losses on the last stage's rank."""
         one = {key: value[: len(value) // count] for key, value in batch.items()}
         key = (count, *(value.shape for value in one.values()))
         schedule = self.schedules.pop(key, None)
@@ -163,9 +194,9 @@ class Pipeline(Strategy):
         losses: list[Tensor] = []
         arguments: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False}
         arguments |= {_PREFIX + key: value for key, value in batch.items()}
-        if self.stage.last:
+        if self.stages[-1].last:
             arguments["losses"] = losses
-        schedule.step(*(self.workload.inputs(batch) if self.stage.first else ()), **arguments)
+        schedule.step(*(self.workload.inputs(batch) if self.stages[0].first else ()), **arguments)
         return losses
 
     def _schedule(self, batch: Batch, count: int) -> Any:
@@ -174,25 +205,26 @@ class Pipeline(Strategy):
         if key not in self.boundaries:  # meta tensors: without memory, and kept for every shape
             self.boundaries[key] = boundaries(self.shadows, batch)
         shapes = self.boundaries[key]
-        inputs = self.workload.inputs(batch)
-        stage = PipelineStage(
-            self.stage,
-            self.index,
-            self.mesh.pipeline,
-            self.device,
-            input_args=tuple(torch.empty_like(x, device="meta") for x in inputs)
-            if self.stage.first
-            else shapes[self.index - 1],
-            output_args=(torch.empty((), device="meta", requires_grad=True),)
-            if self.stage.last
-            else shapes[self.index],
-            group=self.group,
-        )
-        kind = self.schedule if count >= self.mesh.pipeline else ScheduleGPipe
-        return kind(stage, count, loss_fn=lambda output, target: output, scale_grads=False)
+        inputs = tuple(torch.empty_like(x, device="meta") for x in self.workload.inputs(batch))
+        loss = (torch.empty((), device="meta", requires_grad=True),)
+        stages: list[Any] = [
+            PipelineStage(
+                stage,
+                index,
+                self.num_stages,
+                self.device,
+                input_args=inputs if stage.first else shapes[index - 1],
+                output_args=loss if stage.last else shapes[index],
+                group=self.group,
+            )
+            for index, stage in zip(self.indices, self.stages, strict=True)
+        ]
+        kind: Any = get_schedule_class(fitting(self.schedule, count, self.mesh.pipeline))
+        given = stages if len(stages) > 1 else stages[0]
+        return kind(given, count, loss_fn=lambda output, target: output, scale_grads=False)
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
-        """The stages that share the parameter, times the replicas."""
+        """The ranks of a pipeline that hold the parameter, times the replicas."""
         return self.holders[name] * self.mesh.data
 
     def merge(self, mine: Tensors) -> Tensors:
@@ -225,6 +257,34 @@ class _Stage(nn.Module):
             if self.last:
                 return wide(self.workload.criterion(output, batch)) * self.factor
         return tuple(wide(x) for x in as_tuple(output))
+
+
+def stages_of(schedule: str, rank: int, degree: int) -> tuple[int, ...]:
+    """The stages that a rank holds, of as many as all ranks hold together.
+
+    Args:
+        schedule: its name.
+        rank: place in the pipeline.
+        degree: ranks of the pipeline.
+    """
+    if schedule in LOOPED:
+        return rank, degree + rank
+    return (rank, 2 * degree - 1 - rank) if schedule in V_SHAPED else (rank,)
+
+
+def fitting(schedule: str, count: int, degree: int) -> str:
+    """The schedule for so many microbatches: the one asked for, or a relative that takes any.
+
+    Args:
+        schedule: that was asked for.
+        count: of microbatches.
+        degree: ranks of the pipeline.
+    """
+    if schedule in ONE_STAGE:
+        return schedule if count >= degree else "gpipe"
+    if schedule in V_SHAPED:
+        return schedule if count >= 2 * degree else "zbvzerobubble"
+    return schedule if count >= degree and count % (count // degree) == 0 else "loopedbfs"
 
 
 def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:

@@ -86,6 +86,7 @@ class TensorParallel(ModuleStrategy):
             if kind != "sequence" or by_sequence
         }
         parallelize_module(model, self.axes["tensor"], styles)
+        model.to(self.device)  # what is not planned
         for name, style in styles.items():
             if isinstance(style, ColwiseParallel):
                 model.get_submodule(name).register_forward_hook(_own)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from search_spaces.errors import DataError
+from search_spaces.errors import DataError, needs
 from workers.data.fetch import members
 
 SHAPE = (3, 32, 32)
@@ -128,7 +128,7 @@ def read_image(path: Path, size: int) -> npt.NDArray[np.uint8]:
     try:
         from PIL import Image, ImageOps
     except ImportError as error:
-        raise DataError("reading image files needs Pillow: pip install 'automl[images]'") from error
+        raise DataError(needs("reading image files", "Pillow", "images")) from error
     try:
         with Image.open(path) as image:
             fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)

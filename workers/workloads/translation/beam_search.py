@@ -41,7 +41,7 @@ def rows_first(wanted: Tensor, count: int) -> Tensor:
 
 
 T = TypeVar("T")
-_LEAST = 1e-9  # lower bound of attention before the logarithm
+_MIN_ATTENTION = 1e-9  # lower bound of attention before the logarithm
 
 
 @dataclass(frozen=True)
@@ -303,7 +303,7 @@ class Beams:
         """Add attention to the coverage of the unfinished hypotheses."""
         if attention is not None:
             self.coverage = self.coverage + attention.masked_fill(self.finished[..., None], 0.0)
-            covered = self.coverage.clamp(min=_LEAST, max=1.0).log()
+            covered = self.coverage.clamp(min=_MIN_ATTENTION, max=1.0).log()
             self.bonus = self.search.coverage_penalty * covered.sum(2)
 
     def done(self, room: int) -> Tensor | None:

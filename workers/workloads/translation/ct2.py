@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from search_spaces.errors import DataError, UsageError
+from search_spaces.errors import DataError, UsageError, needs
 
 from . import attention_layouts
 from .beam_search import SearchOptions
@@ -129,7 +129,7 @@ def _package() -> Any:
     try:
         import ctranslate2
     except ImportError:
-        raise UsageError("CTranslate2 is not installed: pip install automl[ctranslate2]") from None
+        raise UsageError(needs("this export", "CTranslate2", "ctranslate2")) from None
     return ctranslate2
 
 

@@ -69,7 +69,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 _WORDS = {
     "vocabulary_kind": ("bpe", "unigram", "word"),
-    "attention_kernel": ("auto", "sdpa", "math", "fused"),
+    "attention_kernel": ("auto", "sdpa", "math", "fused", "flex"),
     "attention_layout": ATTENTION_LAYOUT.choices,
     "inference_layout": (None, "interleaved", "separate"),
     "softmax": ("full", "adaptive"),

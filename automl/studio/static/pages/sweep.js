@@ -20,6 +20,7 @@ export async function sweepPage(frame, name) {
   let [data, may] = await Promise.all([get(`/api${path(name)}`), role()]);
   may = may === "operator";
   let x = "trials";
+  let recommended = "";  // if runs differ, by the surrogates
   let certainty = "";  // of the surrogates, which are asked once the page is there; null while they think
   let asked = 0;  // trials that had ended then
   const stop = new AbortController();
@@ -70,7 +71,7 @@ export async function sweepPage(frame, name) {
 
   function draw() {
     show(place.head, [data.state, data.states, data.share, data.lines, data.workers, data.host, data.budget, Math.round(data.seconds)], () => head(data));
-    show(place.result, [data.headline, data.best, data.first, data.pareto, data.state, certainty], () => result(data, certainty));
+    show(place.result, [data.headline, data.best, data.first, data.pareto, data.state, certainty, recommended], () => result(data, certainty, recommended));
     show(place.warnings, data.warnings, (warnings) => warnings.length && section("Warnings", { class: "panel warn" }, h("ul", {}, warnings.map((one) => h("li", {}, one)))));
     show(place.running, [data.running, data.state], () => data.running.length && running(data));
     show(place.failures, data.failures, (found) => found.length && failures(data));
@@ -92,7 +93,7 @@ export async function sweepPage(frame, name) {
     asked = ended;
     if (!certainty) { certainty = null; draw(); }
     try {
-      certainty = (await get(`/api${path(name)}/insights`, stop.signal)).certainty;
+      ({ certainty, recommended } = await get(`/api${path(name)}/insights`, stop.signal));
       draw();
     } catch { certainty = ""; draw(); }
   }
@@ -137,7 +138,7 @@ function head(data) {
     h("p", { class: "legend" }, STATES.filter((one) => data.states[one]).map((one) => h("span", {}, pill(one), ` ${data.states[one]}`))), dead];
 }
 
-function result(data, certainty) {
+function result(data, certainty, recommended) {
   if (!data.best) {
     const failed = data.states.failed || 0;
     const all = Object.values(data.states).reduce((a, b) => a + b, 0);
@@ -158,7 +159,7 @@ function result(data, certainty) {
     return h("tr", { class: "goal" }, h("th", { scope: "row" }, goal.metric, h("span", { class: "soft" }, goal.maximize ? " ↑" : " ↓"), hidden(goal.maximize ? " (higher is better)" : " (lower is better)")), h("td", {}, h("b", {}, metric(goal.metric, ours))), alone ? null : h("td", {}, metric(goal.metric, theirs)), alone ? null : h("td", {}, share));
   });
   const other = data.has_default ? "default" : "trial 0";
-  return section("Result", { class: "panel" }, h("p", { class: "headline" }, data.headline), h("p", { class: "soft certainty" }, certainty ?? "How sure is that? The surrogates are being asked.", " ", h("a", { href: path(data.name, "understand") }, "Which parameter matters?")), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
+  return section("Result", { class: "panel" }, recommended ? h("p", { class: "headline recommended" }, recommended) : null, h("p", { class: "headline" }, data.headline), h("p", { class: "soft certainty" }, certainty ?? "How sure is that? The surrogates are being asked.", " ", h("a", { href: path(data.name, "understand") }, "Which parameter matters?")), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The best configuration" }, h("table", { class: "compare" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, hidden("Name")), h("th", { scope: "col" }, "best (", h("a", { href: path(data.name, "trials", best.number) }, `trial ${best.number}`), ")"), alone ? null : h("th", { scope: "col" }, h("a", { href: path(data.name, "trials", 0) }, other)), alone ? null : h("th", { scope: "col" }, "change"))),
       h("tbody", {}, goals, rows))));
 }
@@ -181,7 +182,7 @@ function failures(data) {
 
 function about(data) {
   const budget = data.budget;
-  const limits = [budget.trials && count(budget.trials, "trial"), budget.time && duration(budget.time), budget.worker_time && `${duration(budget.worker_time)} of workers`, budget.target !== null && `target ${number(budget.target)}`].filter(Boolean).join(", ");
+  const limits = [budget.trials && count(budget.trials, "trial"), budget.time && duration(budget.time), budget.worker_time && `${duration(budget.worker_time)} of workers`, budget.target !== null && `target ${number(budget.target)}`, budget.until && `until ${budget.until}`].filter(Boolean).join(", ");
   const links = Object.entries(data.links).map(([title, href]) => h("a", { href, target: "_blank", rel: "noreferrer noopener" }, title));
   return section("About", { class: "panel" }, facts([
     ["Goals", data.goals.map((goal) => goal.text).join("; ")], ["Constraints", data.constraints.join("; ")], ["Budget", limits || "no limit"],

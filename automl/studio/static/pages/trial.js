@@ -100,7 +100,7 @@ function head(trial, sweep, name) {
     h("p", { class: "headline" }, values.length ? values.map(([key, value, from]) => `${key} ${metric(key, value)} (${from})`).join(", ") : trial.failure ? `Failed: ${words(trial.failure)}` : "No result yet"),
     trial.message ? h("p", { class: trial.failure ? "wrong" : "soft" }, trial.message) : null,
     facts([["Time", duration(trial.seconds)], ["Peak memory", trial.peak_memory_bytes === null ? "" : memory(trial.peak_memory_bytes)], ["Attempts", String(trial.attempts)], ["Reports", String(trial.num_reports)],
-      ["Proposed by", trial.source], ["Worker", trial.details.worker || ""], ["Began", trial.started === null ? "" : `${duration(trial.started)} after the sweep`]])];
+      ["Proposed by", trial.replicate_of === null ? trial.source : `${trial.source}: trial ${trial.replicate_of} again`], ["Worker", trial.details.worker || ""], ["Began", trial.started === null ? "" : `${duration(trial.started)} after the sweep`]])];
 }
 
 function config(trial, sweep, name) {

@@ -13,6 +13,8 @@ import { paretoCharts } from "./pareto.js";
 import { selectedTrials } from "./selected.js";
 
 const LEAST = 6;  // trials with a value, for a surrogate
+const PHONE = window.matchMedia("(max-width: 860px)");
+const FOLDED = new Set(["dependence", "parallel", "calibration"]);  // on a phone they are screens long
 
 export async function understandPage(frame, name) {
   frame.title(`Understand ${name}`, ["Sweeps", "/"], [name, path(name)], ["Understand", null]);
@@ -62,8 +64,9 @@ export async function understandPage(frame, name) {
   // A section of the report.
   function panel(found, key) {
     const { title, caption, figures } = found.panels[key];
-    return section(title, { class: "panel", "data-panel": key }, h("p", { class: "note-text" }, caption),
-      h("div", { class: key === "dependence" || figures.length < 2 ? "stack" : "curves" }, figures.map((one) => drawn(one, { selection, open, title }))));
+    const parts = [h("p", { class: "note-text" }, caption),
+      h("div", { class: key === "dependence" || figures.length < 2 ? "stack" : "curves" }, figures.map((one) => drawn(one, { selection, open, title })))];
+    return section(title, { class: "panel", "data-panel": key }, ...(PHONE.matches && FOLDED.has(key) ? [h("details", {}, h("summary", {}, "Show"), ...parts)] : parts));
   }
 
   function frontier() {

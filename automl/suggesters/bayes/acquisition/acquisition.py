@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from automl.suggesters.bayes.model.data import Array
-from automl.suggesters.bayes.model.sweep_posterior import SweepPosterior
+from automl.suggesters.bayes.model.posterior import SweepPosterior
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 
 from .feasibility import Feasibility
@@ -37,7 +37,6 @@ class Acquisition:
         posterior: of the sweep.
         feasibility: the probability of success, and how much of it is demanded.
         terms: further terms by name: `cost` and the user's `prior`.
-        policy: which rules are on.
     """
 
     posterior: SweepPosterior

@@ -9,15 +9,14 @@ import torch
 from torch import Tensor
 
 from automl.core import Budget, Trial, TrialState
+from automl.suggesters.bayes.design import NUM_DESIGN
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
-from automl.suggesters.bayes.model.fit import GPFitter
-from automl.suggesters.bayes.model.log_gp import NUM_PARTICLES, LogGP
+from automl.suggesters.bayes.model.log_gp import LogGP
 from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
-MIN_TRIALS: Final = 5
 MIN_SPREAD: Final = 0.1  # of the log seconds; below, all trials cost the same
 
 
@@ -27,20 +26,12 @@ class CostModel:
     The expected gain is divided by the expected seconds to a power, which falls from 1 to 0 as the
     time is spent (Lee et al., "Cost-aware Bayesian optimization", 2020): cheap trials first, the
     best ones at the end. If the trials run out before the time does, cost does not count.
-
-    Args:
-        space: of the configurations.
-        budget: of the sweep.
-        seed: of everything random.
-        policy: which rules are on.
     """
 
     def __init__(self, space: Space, budget: Budget, seed: int, policy: Policy = ALL_RULES) -> None:
         self._space = space
         self._budget = budget
-        self._fitter = GPFitter.of_aspects(
-            space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
-        )
+        self._fitter = LogGP.fitter(space, aspects.SPEED, seed, policy)
 
     def term(self, history: Sequence[Trial]) -> Callable[[Array], Tensor] | None:
         """The term of the acquisition after these trials; None if cost does not count."""
@@ -53,7 +44,7 @@ class CostModel:
             and self._space.legal(trial.params)
         ]
         seconds = np.array([trial.seconds for trial in done])
-        if power <= 0 or len(done) < MIN_TRIALS or np.log(seconds).std() < MIN_SPREAD:
+        if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
             return None
         unit = self._space.encode([trial.params for trial in done])
         kinds = [trial.node_kind for trial in done]

@@ -43,13 +43,7 @@ class Feasibility:
         failed: NDArray[np.bool_],
         policy: Policy = ALL_RULES,
     ) -> Feasibility:
-        """The demand after `n` trials.
-
-        Args:
-            failures: predicts the probability of success.
-            failed: `n`, which trials failed.
-            policy: which rules are on.
-        """
+        """The demand after `n` trials, of which some `failed`."""
         return cls(failures, 1.0 - accepted_risk(failed) if policy.failure_budget else 0.0)
 
     def weighed(self, log_gain: Tensor, unit: Array) -> Tensor:

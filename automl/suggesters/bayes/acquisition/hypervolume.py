@@ -10,7 +10,7 @@ from torch import Tensor
 
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.incumbents import front
-from automl.suggesters.bayes.model.metric_posterior import MetricPosterior
+from automl.suggesters.bayes.model.posterior import MetricPosterior
 
 from .logei import log_h
 

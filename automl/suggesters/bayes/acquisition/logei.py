@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor
 
-from automl.suggesters.bayes.model.external import ExternalSurrogate
 from automl.suggesters.bayes.model.gp import Ensemble
 from automl.suggesters.bayes.model.kernel import Features
 
@@ -26,7 +25,7 @@ def log_h(z: Tensor) -> Tensor:
 
 
 def log_expected_improvement(
-    model: Ensemble | ExternalSurrogate, candidates: Features, index: Tensor, power: float = POWER
+    model: Ensemble, candidates: Features, index: Tensor, power: float = POWER
 ) -> Tensor:
     """Log of the expected improvement over f(observed[index]), averaged over the ensemble, `m`.
 
@@ -46,7 +45,7 @@ def log_expected_improvement(
     return (torch.logsumexp(power * each, 0) - math.log(len(each))) / power
 
 
-def best_predicted(model: Ensemble | ExternalSurrogate, allowed: Tensor) -> Tensor:
+def best_predicted(model: Ensemble, allowed: Tensor) -> Tensor:
     """`s`, the best observation under each hyperparameter vector, of those `allowed` (`n`)."""
     mean, _ = model.predict(model.features[slice(0, len(allowed))])
     return mean.masked_fill(~allowed, torch.inf).argmin(1)

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +11,20 @@ from numpy.typing import NDArray
 from automl.core import Goal, Trial, TrialState
 from automl.core.curve import WIDTH, CurvePoint
 from automl.core.ranking import value
+from automl.core.replicates import original
 from search_spaces import Space
 
 from .node_kinds import NodeKinds
 
 Array = NDArray[np.float64]
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
-UNRELATED = frozenset({"preempted"})  # failures that the configuration does not cause
 
 
 @dataclass(frozen=True)
 class TrialData:
-    """The trials with a result, as arrays.
+    """The configurations with a result, as arrays.
+
+    Several runs of a configuration are one row with their mean.
 
     Args:
         unit: `n x d` configurations in the unit cube, NaN if inactive.
@@ -33,7 +35,9 @@ class TrialData:
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
         nodes: the kind of node that each trial ran on.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
-            (the newest loss of a goal at the end).
+            (the newest loss of a goal at the end). Of several runs, that of the first.
+        runs: for each row `k x g`, the losses of its runs.
+        trials: for each row, its first trial.
     """
 
     unit: Array
@@ -44,6 +48,8 @@ class TrialData:
     memory: Array
     nodes: NodeKinds
     curves: Sequence[Array]
+    runs: Sequence[Array]
+    trials: Sequence[Trial]
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -86,12 +92,13 @@ class TrialReader:
 
     def __call__(self, history: Sequence[Trial]) -> TrialData:
         """The trials of this space that are not pending."""
-        known = [(trial.params, self._lookup(trial)[1]) for trial in history]
-        found = [(params, row) for params, row in known if row is not None]
-        rows = [row for _, row in found]
+        known = [(trial, self._lookup(trial)[1]) for trial in history]
+        groups = _by_configuration([(trial, row) for trial, row in known if row is not None])
+        trials = [group[0][0] for group in groups]
+        rows = [_mean([row for _, row in group]) for group in groups]
         kinds = np.array([row.kind for row in rows], dtype=np.str_)
         return TrialData(
-            unit=self.space.encode([params for params, _ in found]),
+            unit=self.space.encode([trial.params for trial in trials]),
             losses=_matrix([row.losses for row in rows], len(self.goals)),
             others=_matrix([row.others for row in rows], len(self.others)),
             failed=kinds != "",
@@ -99,6 +106,8 @@ class TrialReader:
             memory=_completed(_matrix([[row.memory, row.estimate] for row in rows], 2)),
             nodes=NodeKinds(np.array([row.node for row in rows], dtype=np.str_)),
             curves=[row.curve for row in rows],
+            runs=[np.array([row.losses for _, row in group]) for group in groups],
+            trials=trials,
         )
 
     def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
@@ -114,7 +123,7 @@ class TrialReader:
     def _read(self, trial: Trial) -> TrialRow | None:
         """The trial as a row; None if it has no result (yet)."""
         kind = trial.failure or ""
-        if trial.state in PENDING or kind in UNRELATED:
+        if trial.state in PENDING or kind == "preempted":  # which no configuration causes
             return None
         losses = [loss_of(trial, goal) for goal in self.goals]
         failed = trial.state is TrialState.FAILED
@@ -132,6 +141,34 @@ class TrialReader:
             trial.node_kind,
             curve_of(trial, self.goals[0]),
         )
+
+
+def _by_configuration(
+    found: Sequence[tuple[Trial, TrialRow]],
+) -> list[list[tuple[Trial, TrialRow]]]:
+    """The trials by configuration, in the order of its first one; one that failed is alone."""
+    groups: dict[int | tuple[int, str], list[tuple[Trial, TrialRow]]] = {}
+    for trial, row in found:
+        key = (trial.number, row.kind) if row.kind else original(trial)
+        groups.setdefault(key, []).append((trial, row))
+    return list(groups.values())
+
+
+def _mean(rows: Sequence[TrialRow]) -> TrialRow:
+    """The mean of the runs of a configuration."""
+    if len(rows) == 1:
+        return rows[0]
+    means = {
+        name: np.mean([getattr(row, name) for row in rows], axis=0)
+        for name in ("losses", "others", "memory", "estimate")
+    }
+    return replace(
+        rows[0],
+        losses=means["losses"].tolist(),
+        others=means["others"].tolist(),
+        memory=float(means["memory"]),
+        estimate=float(means["estimate"]),
+    )
 
 
 def _matrix(rows: Sequence[Sequence[float]], width: int) -> Array:

@@ -19,14 +19,13 @@ from search_spaces import Space
 from . import aspects
 from .data import Array, TrialData
 from .features import FeatureEncoder
-from .fit import GPFitter, best_and_random, milestone, settled
+from .fit import MAX_CONDITIONED, GPFitter, best_and_random, milestone, settled
 from .gp import Ensemble
 from .kernel import Features
-from .log_gp import NUM_PARTICLES, LogGP
-from .metric_posterior import MetricPosterior
+from .log_gp import LogGP
+from .posterior import MetricPosterior
 from .transforms import Transform
 
-MAX_TRIALS = 150  # two points of each
 EARLIER = 3.0  # the second point of a curve has this many times fewer steps than the last
 MARGIN = 0.1  # of the range of steps: how far the model extrapolates
 
@@ -64,14 +63,7 @@ class DeadlineEncoder:
 
 
 class DeadlineModel:
-    """Fits a goal `within` a deadline.
-
-    Args:
-        space: of the configurations.
-        goal: the goal.
-        seed: of everything random.
-        policy: which rules are on.
-    """
+    """Fits a goal `within` a deadline."""
 
     def __init__(self, space: Space, goal: Goal, seed: int, policy: Policy = ALL_RULES) -> None:
         self.goal = goal
@@ -80,9 +72,7 @@ class DeadlineModel:
         names = aspects.parameters(space, aspects.QUALITY) if policy.aspects else None
         encoder = FeatureEncoder(space, names, extra=1, goal=True, policy=policy)
         self.quality = GPFitter(encoder, encoder.prior(), seed, directed=policy.learned_direction)
-        self.speed = GPFitter.of_aspects(
-            space, aspects.SPEED, seed, policy, num_particles=NUM_PARTICLES
-        )
+        self.speed = LogGP.fitter(space, aspects.SPEED, seed, policy)
 
     def possible(self, data: TrialData) -> bool:
         """Whether there is a deadline, and every trial with a result has a learning curve."""
@@ -110,7 +100,7 @@ class DeadlineModel:
             self.policy.optimistic_pace,
         )
         x = encoder.after(data.unit[rows[trial]], log_steps)
-        kept = best_and_random(data.losses[rows, 0], MAX_TRIALS, self.seed)
+        kept = best_and_random(data.losses[rows, 0], MAX_CONDITIONED // 2, self.seed)
         order = np.concatenate(
             [last[kept], np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))]
         )

@@ -60,9 +60,7 @@ class FailureClassifier:
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of success of `m` configurations."""
         mean, variance = self.model.predict(self.encoder(unit))
-        return self._log_probability(mean, variance + self.model.hyper.noise[:, None])
-
-    def _log_probability(self, mean: Tensor, variance: Tensor) -> Tensor:
+        variance = variance + self.model.hyper.noise[:, None]
         z = (mean + self.offset) / (variance + BLUR).sqrt()
         return torch.logsumexp(torch.special.log_ndtr(z), 0) - math.log(len(mean))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 import torch
@@ -16,13 +16,11 @@ from search_spaces import Choice, Space
 from .kernel import Features, HyperparameterLayout, HyperparameterPrior
 
 Array = NDArray[np.float64]
-EarlierTrend = Callable[[Array], tuple[Array, Array]]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
 AMPLITUDE = 0.56  # gives a main effect the average variance of one of polynomials
 DIRECTION = 2.0  # prior scale of the weights of a direction, like that of lengthscales
 PARABOLA = 0.5  # prior mean of the weight of a number's parabola
 TREND = 0.6  # prior deviation of the weights of a number's slope and parabola
-NO_PAIRS = math.log(1e-12)  # log variance of the pair kernel if it is off
 
 
 class FeatureEncoder:
@@ -39,7 +37,6 @@ class FeatureEncoder:
         extra: how many columns of numbers in [0, 1] follow the parameters.
         goal: whether the metric is a goal's loss, which gets a trend and a direction.
         policy: which parts of the prior are on.
-        earlier: what earlier sweeps predict, as `EarlierSweeps.trend`; None if there are none.
     """
 
     def __init__(
@@ -50,7 +47,6 @@ class FeatureEncoder:
         *,
         goal: bool = False,
         policy: Policy = ALL_RULES,
-        earlier: EarlierTrend | None = None,
     ) -> None:
         listed = [
             (i, p)
@@ -67,7 +63,6 @@ class FeatureEncoder:
         self.extra = extra
         self.goal = goal
         self.policy = policy
-        self.earlier = earlier
         self.num_parameters = len(space.parameters)
         active = activity(space)
         self.num_active = max(1.0, sum(active[p.name] for _, p in listed) + extra)
@@ -99,25 +94,15 @@ class FeatureEncoder:
         scale = 1.0 / math.sqrt(self.num_active)
         trend = [TREND * scale * columns for columns in trend]
         mean *= scale
-        if self.earlier is not None:
-            known, columns = self.earlier(unit[:, : self.num_parameters])
-            mean += known
-            trend.append(columns)
         parts = [np.concatenate(listed, 1) for listed in (z, phi, trend)]
         tensors = [torch.from_numpy(part) for part in parts]
-        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2])
+        once = torch.ones(len(unit), dtype=torch.float64)
+        return Features(tensors[0], tensors[1], torch.from_numpy(mean), tensors[2], once)
 
     def with_extra(self, count: int) -> FeatureEncoder:
         """The same with this many further columns of numbers."""
         extra = self.extra + count
-        return FeatureEncoder(
-            self.space,
-            self.names,
-            extra,
-            goal=self.goal,
-            policy=self.policy,
-            earlier=self.earlier,
-        )
+        return FeatureEncoder(self.space, self.names, extra, goal=self.goal, policy=self.policy)
 
     def prior(self) -> HyperparameterPrior:
         """The prior, scaled to the number of active parameters.
@@ -136,27 +121,14 @@ class FeatureEncoder:
         numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
         pairs = self.policy.pair_kernel
-        layout = HyperparameterLayout(d)
+        means = _full([0.0, math.log(5e-3), 0.0 if pairs else -math.inf])  # full, noise, pair
+        scales = _full([1.0, 2.5, 2.0 if pairs else 0.0, *[1.0] * d, *[2.0] * d])
         return HyperparameterPrior(
-            loc=layout.vector(
-                full=0.0,
-                noise=math.log(5e-3),
-                pair=0.0 if pairs else NO_PAIRS,
-                length=length,
-                additive=additive,
-                direction=torch.zeros_like(weights),
-            ),
-            scale=layout.vector(
-                full=1.0,
-                noise=2.5,
-                pair=2.0 if pairs else 0.0,
-                length=_full([1.0] * d),
-                additive=_full([2.0] * d),
-                direction=weights,
-            ),
+            loc=torch.cat([means, length.double(), additive, torch.zeros_like(weights)]),
+            scale=torch.cat([scales, weights]),
             z_group=torch.tensor(z_group),
             phi_group=torch.tensor(phi_group),
-            layout=layout,
+            layout=HyperparameterLayout(d),
             numbers=torch.tensor(numbers, dtype=torch.long),
         )
 

@@ -19,9 +19,10 @@ from search_spaces import Space
 
 from . import aspects
 from .data import Array, digest
-from .features import EarlierTrend, FeatureEncoder
+from .features import FeatureEncoder
 from .gp import Ensemble, Sampling, sample_hyperparameters
 from .kernel import HyperparameterPrior
+from .repeated import Repeated
 
 MAX_CONDITIONED = 300
 MAX_FITTED = 128
@@ -84,7 +85,6 @@ class GPFitter:
         noise: tuple[float, float] | None = None,
         goal: bool = False,
         num_particles: int = 10,
-        earlier: EarlierTrend | None = None,
     ) -> GPFitter:
         """The fitter of a metric with these aspects, over the parameters that affect it.
 
@@ -93,10 +93,9 @@ class GPFitter:
             noise: mean and scale of the log noise variance, by default those of the aspects.
             goal: whether the metric is a goal's loss.
             num_particles: most hyperparameter vectors.
-            earlier: what earlier sweeps predict of it.
         """
         names = aspects.parameters(space, measured) if policy.aspects else None
-        encoder = FeatureEncoder(space, names, goal=goal, policy=policy, earlier=earlier)
+        encoder = FeatureEncoder(space, names, goal=goal, policy=policy)
         prior = encoder.prior()
         if noise is None and "quality" not in measured:
             noise = NEARLY_EXACT
@@ -112,24 +111,35 @@ class GPFitter:
             self.wider[count] = GPFitter(encoder, prior, self.seed, self.sampling, self.directed)
         return self.wider[count]
 
-    def hyperparameters(self, unit: Array, y: Array, count: int | None = None) -> torch.Tensor:
+    def hyperparameters(
+        self,
+        unit: Array,
+        y: Array,
+        count: int | None = None,
+        repeated: Repeated | None = None,
+    ) -> torch.Tensor:
         """`s x p` standardised hyperparameters, learned from the first `count` rows.
 
         Args:
             unit: `n x d` configurations.
             y: `n`, targets.
             count: by default the `milestone` of n.
+            repeated: how many runs each target is the mean of; None for one each.
         """
         count = milestone(len(y)) if count is None else count
         rows = best_and_random(y[:count], MAX_FITTED, self.seed)
         unit, y = unit[:count][rows], y[:count][rows]
-        key = digest(unit, y)
+        of = [] if repeated is None else [repeated.runs[rows], repeated.squares]
+        key = digest(unit, y, *of)
         if key not in self.memory:
             most = next(size for trials, size in PARTICLES if count <= trials)
+            features = self.encoder(unit)
+            if repeated is not None:
+                features = replace(features, runs=torch.from_numpy(repeated.runs[rows]))
             self.memory[key] = sample_hyperparameters(
-                self.encoder(unit),
+                features,
                 torch.from_numpy(y),
-                self.prior_of(count),
+                self.prior_of(count, repeated),
                 replace(self.sampling, num_particles=min(most, self.sampling.num_particles)),
                 torch.Generator().manual_seed(self.seed),
             )
@@ -137,27 +147,36 @@ class GPFitter:
                 self.memory.popitem(last=False)
         return self.memory[key]
 
-    def prior_of(self, count: int) -> HyperparameterPrior:
+    def prior_of(self, count: int, repeated: Repeated | None = None) -> HyperparameterPrior:
         """The prior of hyperparameters that are learned from `count` rows."""
         directed = self.directed and count >= DIRECTED
-        return self.prior if directed else self.prior.without_direction()
+        prior = self.prior if directed else self.prior.without_direction()
+        return prior if repeated is None else repeated.known(prior)
 
     def fit(
-        self, unit: Array, y: Array, order: Array | None = None
+        self,
+        unit: Array,
+        y: Array,
+        order: Array | None = None,
+        repeated: Repeated | None = None,
     ) -> tuple[Ensemble, NDArray[np.intp]]:
         """Condition on at most `MAX_CONDITIONED` of the standardised targets `y`.
 
         Args:
             order: the smallest are kept first, by default those of `y`.
+            repeated: how many runs each target is the mean of; None for one each.
 
         Returns:
             The ensemble, and the rows that it is conditioned on, ascending.
         """
         rows = best_and_random(y if order is None else order, MAX_CONDITIONED, self.seed)
+        features = self.encoder(unit[rows])
+        if repeated is not None:
+            features = replace(features, runs=torch.from_numpy(repeated.runs[rows]))
         model = Ensemble.condition(
-            self.encoder(unit[rows]),
+            features,
             torch.from_numpy(y[rows]),
-            self.prior_of(milestone(len(y))),
-            self.hyperparameters(unit, y),
+            self.prior_of(milestone(len(y)), repeated),
+            self.hyperparameters(unit, y, repeated=repeated),
         )
         return model, rows

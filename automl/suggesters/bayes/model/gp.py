@@ -126,7 +126,7 @@ class Ensemble:
         """Condition on observations; raises the diagonal until the Cholesky factors exist."""
         hyper = prior.values(u)
         covariance = cross(features, features, hyper, prior)
-        covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
+        covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
         factor, info = torch.linalg.cholesky_ex(covariance)
         jitter = JITTER
         while bool((info != 0).any()):

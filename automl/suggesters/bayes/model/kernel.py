@@ -22,14 +22,12 @@ every space. w is a multiple of u |u|, which is mostly near 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-SQRT5 = math.sqrt(5.0)
-MEAN_VARIANCE = 1.0  # prior variance of the constant in the function
 JITTER = 1e-8  # added to the noise variance
 
 
@@ -42,28 +40,26 @@ class Features:
         phi: `n x f`, basis functions of the additive part.
         mean: `n`, the prior mean.
         trend: `n x t`, slopes and parabolas, each with a normal weight of prior variance 1.
+        runs: `n`, how many runs an observation is the mean of.
     """
 
     z: Tensor
     phi: Tensor
     mean: Tensor
     trend: Tensor
+    runs: Tensor
 
     def __len__(self) -> int:
         return self.z.shape[0]
 
     def __getitem__(self, rows: Tensor | slice) -> Features:
-        return Features(self.z[rows], self.phi[rows], self.mean[rows], self.trend[rows])
+        parts = (self.z, self.phi, self.mean, self.trend, self.runs)
+        return Features(*(part[rows] for part in parts))
 
     def with_more(self, other: Features) -> Features:
         """Both, one after the other."""
-        pairs = (
-            (self.z, other.z),
-            (self.phi, other.phi),
-            (self.mean, other.mean),
-            (self.trend, other.trend),
-        )
-        return Features(*(torch.cat(pair) for pair in pairs))
+        parts = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return Features(*map(torch.cat, parts))
 
 
 @dataclass(frozen=True)
@@ -101,24 +97,6 @@ class HyperparameterLayout:
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
         return slice(3 + 2 * self.num_parameters, None)
-
-    def vector(
-        self,
-        *,
-        full: float,
-        noise: float,
-        pair: float,
-        length: Tensor,
-        additive: Tensor,
-        direction: Tensor,
-    ) -> Tensor:
-        """One value for each hyperparameter, `p`."""
-        vector = torch.empty(3 + len(length) + len(additive) + len(direction), dtype=torch.float64)
-        vector[self.full], vector[self.noise], vector[self.pair] = full, noise, pair
-        vector[self.length] = length.to(torch.float64)
-        vector[self.additive] = additive
-        vector[self.direction] = direction
-        return vector
 
 
 @dataclass(frozen=True)
@@ -215,7 +193,7 @@ def cross(
     """Noise-free covariances `s x n x m` between two sets of configurations."""
     z_left, phi_left = _scaled(left, hyper, prior)
     z_right, phi_right = _scaled(right, hyper, prior)
-    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
@@ -224,13 +202,13 @@ def cross(
 
 def _common(left: Features, right: Features) -> Tensor:
     """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
-    return torch.addmm(left.trend.new_tensor(MEAN_VARIANCE), left.trend, right.trend.T)
+    return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = MEAN_VARIANCE + (features.trend * features.trend).sum(1)
+    common = 1.0 + (features.trend * features.trend).sum(1)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
@@ -246,14 +224,14 @@ def log_posterior(
     """
     hyper = prior.values(u)
     z, phi = _scaled(features, hyper, prior)
-    scaled = _squared_distances(z, z).sqrt_().mul_(SQRT5)
+    scaled = _squared_distances(z, z).sqrt_().mul_(math.sqrt(5.0))
     decay = torch.exp(-scaled).mul_(hyper.full[:, None, None])
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
         _common(features, features)
     )
-    covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] + JITTER)
+    covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
     failed = (info != 0) | ~torch.isfinite(factor).all(-1).all(-1)
     if bool(failed.any()):
@@ -266,7 +244,8 @@ def log_posterior(
     at = prior.layout
     gradient = torch.empty_like(u)
     gradient[:, at.full] = (outer * matern).sum((1, 2))
-    gradient[:, at.noise] = hyper.noise * outer.diagonal(dim1=1, dim2=2).sum(-1)
+    own = outer.diagonal(dim1=1, dim2=2) / features.runs
+    gradient[:, at.noise] = hyper.noise * own.sum(-1)
     gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
     d = at.num_parameters
     c = len(prior.z_group)

@@ -17,7 +17,6 @@ NUM_THRESHOLDS = 64
 MIN_DEVIATION = 0.03  # standard deviation of a prediction, in those of the logarithm
 MIN_EXCESS = 0.1  # excess of a failure over the expected threshold, in standard deviations
 MAX_FAILED = 100  # failures to learn from
-UNLIMITED = 1e6  # standard deviations
 BEYOND = 2.0  # standard deviations by which the threshold may exceed the failures
 
 
@@ -65,9 +64,7 @@ class LatentThreshold:
 
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of `m` configurations to stay below the threshold."""
-        return self._log_below(*self.quantity.moments(unit))
-
-    def _log_below(self, mean: Tensor, deviation: Tensor) -> Tensor:
+        mean, deviation = self.quantity.moments(unit)
         z = (self.thresholds[:, None] - mean) / deviation.clamp(min=MIN_DEVIATION)
         weighted = self.log_weights[:, None] + torch.special.log_ndtr(z)
         return torch.logsumexp(weighted, 0).clamp(max=0.0)
@@ -85,7 +82,7 @@ class _OfKind:
     @classmethod
     def fit(cls, quantity: LogGP, succeeded: Array, failed: Array) -> _OfKind:
         if not len(failed):  # no limit is known
-            unlimited = torch.tensor([UNLIMITED], dtype=torch.float64)
+            unlimited = torch.tensor([math.inf], dtype=torch.float64)
             return cls(unlimited, torch.zeros_like(unlimited), failed, unlimited[:0])
         known = quantity.mean(succeeded) if len(succeeded) else quantity.model.y.min()
         least = float(known.max())

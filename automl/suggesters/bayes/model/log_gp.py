@@ -1,4 +1,8 @@
-"""A Gaussian process of the logarithm of a positive quantity, such as seconds or bytes."""
+"""Seconds and bytes: a Gaussian process of the logarithm of a positive quantity.
+
+The cost of a trial, the pace within a deadline, the memory of a trial and the prediction before
+one is dispatched all use it.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from automl.suggesters.bayes.policy import ALL_RULES, Policy
+from search_spaces import Space
+
 from .data import Array
 from .features import FeatureEncoder
 from .fit import GPFitter, settled
 from .gp import Ensemble
 from .node_kinds import AnyNodeEncoder, NodeKinds
 
+MIN_MEASURED = 6  # values that a reliable model learns from
 MAX_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
-NUM_PARTICLES = 4  # hyperparameter vectors; such quantities hardly vary between runs
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,27 @@ class LogGP:
     model: Ensemble
     centre: float
     scale: float
+
+    @staticmethod
+    def fitter(
+        space: Space, measured: frozenset[str], seed: int, policy: Policy = ALL_RULES
+    ) -> GPFitter:
+        """The fitter of a quantity with these aspects, see `aspects`."""
+        # Few hyperparameter vectors: such quantities hardly vary between runs.
+        return GPFitter.of_aspects(space, measured, seed, policy, num_particles=4)
+
+    @classmethod
+    def reliable(cls, fitter: GPFitter, unit: Array, values: Array) -> LogGP | None:
+        """The model of `n` values, NaN if unknown; None if these are too few or it is unreliable.
+
+        It is reliable if leave-one-out predictions explain half of the variance.
+        """
+        known = np.isfinite(values)
+        if int(known.sum()) < MIN_MEASURED:
+            return None
+        found = cls.fit(fitter, unit[known], values[known])
+        y, mean = found.model.y, found.model.leave_one_out()[0].mean(0)
+        return found if bool((y - mean).square().mean() < MAX_UNEXPLAINED * y.var()) else None
 
     @classmethod
     def fit(
@@ -77,11 +105,3 @@ class LogGP:
         """The expected logarithm less one standard deviation, for `m` configurations."""
         mean, deviation = self.moments(unit)
         return np.asarray((mean - deviation).numpy() * self.scale + self.centre)
-
-    @property
-    def reliable(self) -> bool:
-        """Whether leave-one-out predictions explain half of the variance."""
-        mean, _ = self.model.leave_one_out()
-        return bool(
-            (self.model.y - mean.mean(0)).square().mean() < MAX_UNEXPLAINED * self.model.y.var()
-        )

@@ -7,44 +7,28 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from automl.core import Constraint, Goal
 from automl.errors import FAILURE_KINDS
-from automl.suggesters.base import EarlierSweep
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
 from . import aspects
-from .calibration import Calibration, calibrate
 from .data import Array, TrialData
 from .deadline import DeadlineModel
-from .earlier import EarlierSweeps
-from .external import Build, ExternalSurrogate
 from .failures import FailurePosterior
-from .fit import MAX_CONDITIONED, GPFitter, best_and_random, settled
+from .fit import GPFitter, settled
 from .incumbents import Incumbents, violations
-from .log_gp import NUM_PARTICLES, LogGP
-from .metric_posterior import MetricPosterior
-from .sweep_posterior import SweepPosterior
+from .log_gp import LogGP
+from .posterior import MetricPosterior, SweepPosterior
+from .repeated import Repeated
 from .transforms import Transform, excess_scores
 
-MIN_MEASURED = 6  # trials with a measured peak memory
 SHARP = (math.log(0.02), 1.0)  # prior of the log noise variance of success labels
 
 
 class Surrogates:
-    """Fits the surrogates of a sweep, each over the parameters that affect its metric.
-
-    Args:
-        space: of the configurations.
-        goals: at least one.
-        constraints: bounds on metrics.
-        seed: of everything random.
-        build: makes the goals' surrogates instead, see `external`.
-        policy: which rules are on.
-        earlier: sweeps that the goals' surrogates learn from.
-    """
+    """Fits the surrogates of a sweep, each over the parameters that affect its metric."""
 
     def __init__(
         self,
@@ -52,26 +36,14 @@ class Surrogates:
         goals: Sequence[Goal],
         constraints: Sequence[Constraint],
         seed: int,
-        build: Build | None = None,
         policy: Policy = ALL_RULES,
-        earlier: Sequence[EarlierSweep] = (),
     ) -> None:
         self.goals = goals
         self.constraints = constraints
-        self.build = build
         self.policy = policy
         self.incumbents = Incumbents(constraints)
-        self.earlier = [EarlierSweeps(space, goal, earlier, seed) for goal in goals]
         self.goal_fitters = [
-            GPFitter.of_aspects(
-                space,
-                goal.aspects,
-                seed,
-                policy,
-                goal=True,
-                earlier=known.trend if known and policy.earlier_means else None,
-            )
-            for goal, known in zip(goals, self.earlier, strict=True)
+            GPFitter.of_aspects(space, goal.aspects, seed, policy, goal=True) for goal in goals
         ]
         self.deadline = DeadlineModel(space, goals[0], seed, policy)
         self.constraint_fitters = [
@@ -83,9 +55,7 @@ class Surrogates:
             )
             for kind in FAILURE_KINDS
         }
-        self.memory_fitter = GPFitter.of_aspects(
-            space, aspects.MEMORY, seed, policy, num_particles=NUM_PARTICLES
-        )
+        self.memory_fitter = LogGP.fitter(space, aspects.MEMORY, seed, policy)
 
     def possible(self, data: TrialData) -> bool:
         """Whether at least two trials have a value for every goal."""
@@ -93,7 +63,7 @@ class Surrogates:
 
     def fit(self, data: TrialData) -> SweepPosterior:
         """The posterior given all of the data."""
-        if len(self.goals) == 1 and self.build is None and self.deadline.possible(data):
+        if len(self.goals) == 1 and self.deadline.possible(data):
             goals = [self.deadline.fit(data)]
         else:
             order = np.nan_to_num(data.losses, nan=np.inf).min(1) if len(self.goals) > 1 else None
@@ -113,39 +83,24 @@ class Surrogates:
             self.failure_fitters, data.unit, data.kinds, self._quantities(data), data.nodes
         )
 
-    def calibrations(self, data: TrialData) -> list[Calibration]:
-        """How well the surrogate of each goal and constraint predicts."""
-        posterior = self.fit(data)
-        metrics = [goal.metric for goal in self.goals] + [c.metric for c in self.constraints]
-        models = [item.model for item in (*posterior.goals, *posterior.constraints)]
-        return [calibrate(metric, m) for metric, m in zip(metrics, models, strict=False)]
-
     def _goal(
         self, fitter: GPFitter, data: TrialData, column: int, order: Array | None
     ) -> MetricPosterior:
         rows = np.flatnonzero(np.isfinite(data.losses[:, column]))
         losses = data.losses[rows, column]
         transform = Transform.fit(settled(losses), self.policy.knee_transform)
-        if self.build is not None:
-            kept = best_and_random(losses, MAX_CONDITIONED, fitter.seed)
-            built = ExternalSurrogate.fit(
-                self.build,
-                fitter.encoder(data.unit[rows[kept]]),
-                torch.from_numpy(transform(losses[kept])),
-            )
-            return MetricPosterior(fitter.encoder, built, transform, rows[kept])
         order = None if order is None else order[rows]
-        model, used = fitter.fit(data.unit[rows], transform(losses), order)
+        runs = [data.runs[row][:, column] for row in rows.tolist()]
+        repeated = Repeated.of(runs, transform)
+        model, used = fitter.fit(data.unit[rows], transform(losses), order, repeated)
         return MetricPosterior(fitter.encoder, model, transform, rows[used])
 
     def _quantities(self, data: TrialData) -> dict[str, LogGP]:
         """By kind of failure, the quantity that causes it, if enough trials have measured it."""
-        known = np.isfinite(data.memory)
-        measured = "out_of_memory" in data.kinds and int(known.sum()) >= MIN_MEASURED
-        if not measured or not self.policy.memory_threshold:
+        if "out_of_memory" not in data.kinds or not self.policy.memory_threshold:
             return {}
-        memory = LogGP.fit(self.memory_fitter, data.unit[known], data.memory[known])
-        return {"out_of_memory": memory} if memory.reliable else {}
+        memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory)
+        return {} if memory is None else {"out_of_memory": memory}
 
 
 def _constraint(

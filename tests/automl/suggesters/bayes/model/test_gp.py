@@ -7,12 +7,12 @@ import pytest
 import torch
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from automl.suggesters.bayes.model.calibration import calibrate
-from automl.suggesters.bayes.model.export import EnsembleGP, inputs
+from automl.report.calibration import calibrate
 from automl.suggesters.bayes.model.features import FeatureEncoder
 from automl.suggesters.bayes.model.gp import Ensemble, Sampling, sample_hyperparameters
 from automl.suggesters.bayes.model.kernel import log_posterior
 from search_spaces import Choice, Float, Int, Space
+from tests.automl.suggesters.bayes.model.gpytorch_reference import EnsembleGP, inputs
 
 SPACE = Space(
     Float("x", 0.0, 1.0),

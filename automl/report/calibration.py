@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .external import ExternalSurrogate
-from .gp import Ensemble
+from automl.suggesters.bayes.model.gp import Ensemble
 
 MIN_TRIALS = 8  # of fewer trials, calibration says nothing
 SIGNIFICANCE = 0.05
@@ -69,7 +68,7 @@ class Calibration:
         )
 
 
-def calibrate(metric: str, model: Ensemble | ExternalSurrogate) -> Calibration:
+def calibrate(metric: str, model: Ensemble) -> Calibration:
     """Compare each target with the prediction from all others."""
     mean, variance = model.leave_one_out()
     y = model.y

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,35 @@ from numpy.typing import NDArray
 from .data import Array
 from .failures import FailurePosterior
 from .gp import Ensemble
-from .metric_posterior import MetricPosterior
+from .kernel import Features
+from .transforms import Transform
+
+
+@dataclass(frozen=True)
+class MetricPosterior:
+    """The surrogate of one metric.
+
+    Args:
+        encoder: of `m x d` configurations, with the parameters that affect the metric.
+        model: of the transformed values.
+        transform: that was applied; None for a constraint.
+        rows: the trials that the model is conditioned on.
+    """
+
+    encoder: Callable[[Array], Features]
+    model: Ensemble
+    transform: Transform | None
+    rows: NDArray[np.intp]
+
+    def with_pending(self, unit: Array) -> MetricPosterior:
+        """Condition on pending configurations too, at their predicted values."""
+        if not len(unit):
+            return self
+        return replace(self, model=self.model.fantasize(self.encoder(unit)))
+
+    def sketch(self) -> MetricPosterior:
+        """A cheap version with few hyperparameter vectors."""
+        return replace(self, model=self.model.sketch())
 
 
 @dataclass(frozen=True)
@@ -51,10 +79,10 @@ class SweepPosterior:
         """The surrogate's mean of the transformed loss of each of `count` trials.
 
         Returns:
-            `n`, infinite for trials without a loss; None for several goals or another surrogate.
+            `n`, infinite for trials without a loss; None for several goals.
         """
         first = self.goals[0]
-        if len(self.goals) > 1 or not isinstance(first.model, Ensemble):
+        if len(self.goals) > 1:
             return None
         found = np.full(count, np.inf)
         features = first.model.features[slice(0, len(first.rows))]

@@ -1,10 +1,4 @@
-"""The surrogate as a GPyTorch and BoTorch model, to inspect it or use it elsewhere.
-
-    >>> model = EnsembleGP(ensemble)                            # doctest: +SKIP
-    >>> model.posterior(inputs(encoder(unit))).mixture_mean  # doctest: +SKIP
-
-`gp` and `kernel` compute the same in closed form, faster. Tests compare both.
-"""
+"""The surrogate in GPyTorch and BoTorch: the reference of the closed forms in `gp` and `kernel`."""
 
 from typing import Any, cast
 
@@ -19,10 +13,9 @@ from gpytorch.means import Mean
 from gpytorch.models import ExactGP
 from torch import Tensor
 
-from .gp import Ensemble
-from .kernel import (
+from automl.suggesters.bayes.model.gp import Ensemble
+from automl.suggesters.bayes.model.kernel import (
     JITTER,
-    MEAN_VARIANCE,
     Features,
     HyperparameterPrior,
     Hyperparameters,
@@ -58,7 +51,7 @@ class MixedKernel(Kernel):  # type: ignore[misc]
         weight = self.log_additive.exp()[:, None, self.prior.phi_group]
         z1, z2 = x1[..., :c] / length, x2[..., :c] / length
         main = (x1[..., c:f] * weight) @ x2[..., c:f].transpose(-1, -2)
-        common = x1[..., f:-1] @ x2[..., f:-1].transpose(-1, -2) + MEAN_VARIANCE
+        common = x1[..., f:-1] @ x2[..., f:-1].transpose(-1, -2) + 1.0
         difference = z1.unsqueeze(-2) - z2.unsqueeze(-3)
         along1, along2 = self._along(x1), self._along(x2)
         squared = difference.square().sum(-1) + (along1 - along2.transpose(-1, -2)).square()

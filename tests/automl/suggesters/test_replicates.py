@@ -1,0 +1,208 @@
+"""Configurations that run again with another seed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import automl
+from automl.cli import cli
+from automl.core import Trial, TrialState, parse_goals
+from automl.core.replicates import deterministic, due
+from automl.errors import UsageError
+from automl.suggesters.base import Prospect
+from automl.suggesters.bayes.model.data import TrialReader
+from automl.suggesters.bayes.model.fit import GPFitter
+from automl.suggesters.bayes.model.repeated import Repeated
+from automl.suggesters.domain import Domain
+from automl.suggesters.proposer import Proposer
+from automl.suggesters.queue import SuggestionQueue
+from search_spaces import Choice, Float, Space
+
+GOALS = parse_goals("minimize loss")
+SPACE = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
+
+
+def noisy(trial: Any) -> float:
+    noise = np.random.default_rng(trial.seed).normal()
+    return float((trial.params["x"] - 0.6) ** 2 + 0.2 * noise)
+
+
+def swept(store: Path, objective: Any, space: Any = None, **settings: Any) -> automl.Result:
+    space = {"x": (0.0, 1.0)} if space is None else space
+    options = {"dispatcher": "inline", "store": str(store), "progress": False}
+    return automl.sweep(objective, space, "minimize loss", **options, **settings)
+
+
+def done(number: int, x: float, loss: float, replicate_of: int | None = None) -> Trial:
+    params = {"x": x, "y": 0.5}
+    return Trial(number, params, TrialState.COMPLETED, {"loss": loss}, replicate_of=replicate_of)
+
+
+def test_each_configuration_runs_so_many_times_with_different_seeds(tmp_path: Path) -> None:
+    seeds = []
+
+    def objective(trial: Any) -> float:
+        seeds.append(trial.seed)
+        return noisy(trial)
+
+    result = swept(tmp_path, objective, replicates=3, trials=9, suggester="random")
+    assert [t.replicate_of for t in result.trials] == [None, 0, 0, None, 3, 3, None, 6, 6]
+    assert len(set(seeds)) == 9
+    for trial in result.trials:
+        if trial.replicate_of is not None:
+            assert trial.params == result.trials[trial.replicate_of].params
+    words = ["trials", result.name, "--store", str(tmp_path)]
+    rows = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
+    assert [row["replicate_of"] for row in rows[:4]] == [None, 0, 0, None]
+    assert "trial 0 again: " in CliRunner().invoke(cli, words).output
+    again = automl.load(result.name, str(tmp_path))
+    assert [t.replicate_of for t in again.trials[:2]] == [None, 0], "the log has it"
+
+
+def test_a_function_that_ignores_its_seed_is_noticed_and_nothing_more_is_repeated(
+    tmp_path: Path,
+) -> None:
+    result = swept(tmp_path, lambda t: t.params["x"], replicates=3, trials=6, suggester="random")
+    assert [t.replicate_of for t in result.trials] == [None, 0, None, None, None, None]
+    from automl.report.caveats import caveats
+
+    assert any(
+        "trials 0 and 1 have the same loss" in one
+        for one in caveats(result.snapshot, result.snapshot.spec.space)
+    )
+
+
+def test_a_coarse_value_does_not_prove_that_a_function_is_deterministic() -> None:
+    coarse = [done(0, 0.1, 0.5), done(1, 0.2, 0.5), done(2, 0.1, 0.5, 0)]
+    assert deterministic(coarse, GOALS[0]) is None
+    assert deterministic([done(0, 0.1, 0.5), done(1, 0.1, 0.5, 0)], GOALS[0]) == (0, 1)
+    other = [*coarse, done(3, 0.3, 0.7), done(4, 0.3, 0.8, 3)]
+    assert deterministic(other, GOALS[0]) is None, "two runs differ"
+
+
+def test_what_failed_runs_once() -> None:
+    failed = Trial(0, {"x": 0.1, "y": 0.5}, TrialState.FAILED)
+    assert [t.number for t in due([failed, done(1, 0.2, 1.0)], [], 2)] == [1]
+    waiting = Trial(2, {"x": 0.2, "y": 0.5}, replicate_of=1)
+    assert due([failed, done(1, 0.2, 1.0)], [waiting], 2) == []
+
+
+def test_with_noise_auto_repeats_and_a_small_space_is_not_exhausted(tmp_path: Path) -> None:
+    options = {str(i): i / 8 for i in range(8)}
+
+    def objective(trial: Any) -> float:
+        return options[trial.params["k"]] + 0.3 * float(np.random.default_rng(trial.seed).normal())
+
+    space = {"k": list(options)}
+    result = swept(tmp_path, objective, space, replicates="auto", trials=24)
+    again = [t for t in result.trials if t.replicate_of is not None]
+    assert len(result.trials) == 24
+    assert len(again) == 16, "eight configurations run once, the rest are repeated"
+    advice = result.recommended
+    assert advice.runs > 2
+    assert options[advice.params["k"]] <= 0.25
+    none = swept(tmp_path, objective, space, trials=24)
+    assert len(none.trials) == 8
+
+
+def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
+    history = [done(0, 0.1, 1.0), done(1, 0.9, 3.0), done(2, 0.1, 2.0, 0), done(3, 0.1, 3.0, 0)]
+    data = TrialReader(SPACE, GOALS, [])(history)
+    assert data.losses[:, 0].tolist() == [2.0, 3.0]
+    assert [len(runs) for runs in data.runs] == [3, 1]
+    repeated = Repeated.of([runs[:, 0] for runs in data.runs], lambda y: y)
+    assert repeated is not None
+    assert repeated.squares.tolist() == [2.0, 0.0]
+    fitter = GPFitter.of_aspects(SPACE, frozenset({"quality"}), 0)
+    prior = fitter.prior
+    loc, scale = repeated.known(prior).noise
+    assert prior.noise[0] < loc < np.log(2.0), "the runs differ more than was expected"
+    assert scale < prior.noise[1]
+
+
+def test_the_mean_of_runs_gives_the_posterior_of_all_runs() -> None:
+    from automl.suggesters.bayes.model.gp import Ensemble
+
+    fitter = GPFitter.of_aspects(SPACE, frozenset({"quality"}), 0)
+    each = np.array([[0.1, 0.5], [0.1, 0.5], [0.7, 0.2]])
+    features, once = fitter.encoder(each), fitter.encoder(each[1:])
+    u = torch.zeros((1, len(fitter.prior.loc)), dtype=torch.float64)
+    every = Ensemble.condition(features, torch.tensor([1.0, 2.0, 0.5]), fitter.prior, u)
+    from dataclasses import replace
+
+    once = replace(once, runs=torch.tensor([2.0, 1.0]))
+    mean = Ensemble.condition(once, torch.tensor([1.5, 0.5]), fitter.prior, u)
+    at = fitter.encoder(np.array([[0.3, 0.4]]))
+    for ours, others in zip(mean.predict(at), every.predict(at), strict=True):
+        assert float(ours) == pytest.approx(float(others), rel=1e-5)
+
+
+def test_a_sweep_ends_if_its_recommendation_is_settled(tmp_path: Path) -> None:
+    settled = {"until": "settled", "trials": 60}
+    result = swept(tmp_path, noisy, budget=settled)
+    assert len(result.trials) < 60
+    assert "the recommendation is settled" in result.snapshot.reason
+    with pytest.raises(UsageError, match="'settled'"):
+        swept(tmp_path, noisy, budget={"until": "bored"})
+    with pytest.raises(UsageError, match="a budget of settled needs a single goal"):
+        swept(tmp_path, noisy, budget=settled, suggester="random")
+
+
+def test_settled_needs_three_prospects_in_a_row() -> None:
+    make: Any = None
+    queue = SuggestionQueue(Proposer(make, "bayes", Domain(SPACE)))
+    for prospect in (Prospect(1.0, 0.1), Prospect(0.1, 0.1), Prospect(0.15, 0.1)):
+        queue.prospects.append(prospect)
+    assert queue.settled(0.0) is None
+    queue.prospects.append(Prospect(0.19, 0.1))
+    assert queue.settled(0.0) == Prospect(0.19, 0.1)
+    queue.prospects.append(Prospect(0.3, 0.1))
+    assert queue.settled(0.0) is None
+    assert queue.settled(0.5) == Prospect(0.3, 0.1)
+
+
+def test_an_optimizer_repeats_and_says_of_which_trial() -> None:
+    with automl.Optimizer(SPACE, "minimize loss", suggester="random", replicates=2) as optimizer:
+        trials = []
+        for value in (1.0, 2.0, 3.0):
+            trial = optimizer.ask()
+            trials.append(trial)
+            optimizer.tell(trial, value)
+    assert [t.replicate_of for t in trials] == [None, 0, None]
+
+
+@pytest.mark.parametrize("wrong", [0, "often", True, 1.5])
+def test_wrong_replicates_are_refused(tmp_path: Path, wrong: Any) -> None:
+    with pytest.raises(UsageError, match="replicates must be 'auto', 'none', or a whole number"):
+        swept(tmp_path, noisy, replicates=wrong, trials=2)
+
+
+def test_simulated_trials_are_repeated_too() -> None:
+    rng = np.random.default_rng(0)
+
+    def replay(params: Any) -> Any:
+        yield 1.0, {"loss": params["x"] + rng.normal()}
+
+    result = automl.simulate(
+        replay, SPACE, "minimize loss", trials=4, replicates=2, suggester="random"
+    )
+    assert [t.replicate_of for t in result.trials] == [None, 0, None, 2]
+
+
+def test_choices_are_repeated_within_limits_only(tmp_path: Path) -> None:
+    space = Space(Choice("k", ["a", "b", "c"]))
+    result = swept(
+        tmp_path, noisy_choice, space, replicates=2, trials=4, suggester="random", pin={"k": "b"}
+    )
+    assert {t.params["k"] for t in result.trials[1:]} <= {"b"} | {result.trials[0].params["k"]}
+
+
+def noisy_choice(trial: Any) -> float:
+    return float(np.random.default_rng(trial.seed).normal())

@@ -1,0 +1,117 @@
+"""Ray, Ax, Optuna and extras are imported only by what uses them; a message names them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sources import ROOT
+
+# What the main interfaces do without, by the name of its import.
+ABSENT = (
+    "ray", "ax", "optuna", "sqlalchemy", "alembic", "psycopg", "pandas", "plotly", "s3fs", "PIL",
+    "sklearn", "lightning", "transformers", "mlflow", "wandb", "tensorboard", "hydra", "onnx",
+)  # fmt: skip
+SITE = f"""
+import sys
+from importlib.machinery import PathFinder
+
+class Base(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] in {ABSENT!r}:
+            return None
+        return super().find_spec(name, path, target)
+
+sys.meta_path[:] = [Base if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+INLINE = """
+import sys, automl
+space = {"x": (-1.0, 1.0), "kind": ["a", "b"], "n": automl.Int("n", 1, 9)}
+result = automl.sweep(
+    lambda trial: (trial.params["x"] - 0.3) ** 2 + trial.params["n"],
+    space, "minimize loss", trials=12, dispatcher="inline",
+)
+assert len(result.trials) == 12 and result.best.value < 5
+assert result.recommended is not None
+result.save_report("report.html")
+import automl.studio.app
+try:
+    automl.BayesSampler
+except ImportError as error:
+    assert str(error) == "BayesSampler needs optuna: pip install automl-sweep"
+"""
+PROGRAM = """
+import sys
+x = float(sys.argv[1])
+print("loss:", (x - 0.3) ** 2)
+"""
+CONFIG = """
+name: line
+goals: minimize loss
+reports: {loss: 'loss: (\\S+)'}
+space: {x: {low: -1.0, high: 1.0}}
+budget: {trials: 4}
+workers: 2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of files to run; Python finds nothing there of what extras bring."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
+    (tmp_path / "mine.py").write_text(INLINE)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "line.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def run(folder: Path, *words: str, status: int = 0) -> str:
+    """Run Python there; both outputs."""
+    paths = os.pathsep.join((str(folder / "site"), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "RAY_ADDRESS": ""},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_python_interface_and_its_report_need_no_extra(folder: Path) -> None:
+    run(folder, "mine.py")
+    assert (folder / "report.html").stat().st_size > 10_000
+
+
+def test_a_sweep_of_a_command_needs_no_extra(folder: Path) -> None:
+    command = ("--", sys.executable, "program.py", "{x}")
+    run(folder, "-m", "automl", "sweep", "line.yaml", *command)
+    assert "4 of 4" in run(folder, "-m", "automl", "status", "line")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["suggester=tpe"], "the suggester 'tpe' needs optuna: pip install automl-sweep"),
+        (["suggester=ax"], "the suggester 'ax' needs ax: pip install automl-sweep"),
+        (["--dispatcher", "ray"], "the dispatcher 'ray' needs ray: pip install"),
+        (["--ray-address", "auto"], "the dispatcher 'local' uses no Ray cluster"),
+        (
+            ["--store", "postgresql://host/name"],
+            "a store that is a URL needs sqlalchemy: pip install 'automl-sweep[postgres]'",
+        ),
+    ],
+)
+def test_what_needs_an_extra_says_which(folder: Path, words: list[str], message: str) -> None:
+    command = ("--", sys.executable, "program.py", "{x}")
+    told = run(folder, "-m", "automl", "sweep", "line.yaml", *words, *command, status=2)
+    assert message in told
+    assert "Traceback" not in told
+    assert not (folder / ".automl").exists()

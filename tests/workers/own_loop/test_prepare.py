@@ -1,0 +1,252 @@
+"""`trial.prepare`: the same losses under every setting, and one sentence where it cannot act."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from own_loops import Pictures, by_hand, made, own_loop
+from strategies import run_all
+from torch import nn
+
+from search_spaces.errors import UsageError
+from workers.context import Context
+from workers.own_loop.prepare import plan_of
+from workers.protocol import Assignment, Report
+from workers.run import run
+
+UPDATES = 5
+EVERYTHING = bool(os.environ.get("AUTOML_TEST_ALL"))
+LIMITS = {"fp32": 1e-5, "bf16": 2e-2, "fp16": 2e-2}
+
+
+def settings() -> list[dict[str, Any]]:
+    found = [
+        {"kind": "texts", "parallelism": one, "precision": precision, "accumulation": parts}
+        for one, (precision, parts) in itertools.product(
+            ("single", "ddp", "fsdp"), (("fp32", 1), ("fp32", 2), ("bf16", 4))
+        )
+    ]
+    found += [
+        {"kind": "pictures", "parallelism": one, "precision": precision, "accumulation": 2}
+        for one, precision in (("single", "bf16"), ("ddp", "fp32"), ("fsdp", "fp16"))
+    ]
+    further = [
+        {"kind": "texts", "parallelism": "tensor"},
+        {"kind": "texts", "parallelism": "fsdp", "activation_checkpointing": "layers"},
+        {"kind": "texts", "parallelism": "ddp", "optimizer_implementation": "foreach"},
+    ]
+    compiled = [{**one, "compile": "default"} for one in found] if EVERYTHING else []
+    return [{**one, "updates": UPDATES} for one in (*found, *further, *compiled)]
+
+
+def test_the_losses_are_those_of_the_loop_by_hand(tmp_path: Path) -> None:
+    trials = settings()
+    expected = {kind: by_hand(kind, UPDATES) for kind in ("texts", "pictures")}
+    for trial, found in zip(trials, run_all(tmp_path, trials, 2, own_loop), strict=True):
+        assert found["failure"] is None, (trial, found["message"], found["traceback"])
+        assert list(found["loss"]) == [str(step) for step in range(UPDATES)], trial
+        limit = LIMITS[trial.get("precision", "fp32")]
+        assert list(found["loss"].values()) == pytest.approx(expected[trial["kind"]], rel=limit), (
+            trial
+        )
+
+
+def test_a_saved_state_goes_on_under_another_strategy(tmp_path: Path) -> None:
+    common = {"kind": "texts", "updates": UPDATES}
+    pairs = [("fsdp", "single"), ("single", "fsdp"), ("tensor", "ddp")]
+    trials = []
+    for number, (first, second) in enumerate(pairs):
+        both = {**common, "folder": f"pair-{number}"}
+        trials.append({**both, "parallelism": first, "until": 3, "accumulation": 2})
+        trials.append({**both, "parallelism": second, "resume": True})
+    results = run_all(tmp_path, trials, 2, own_loop)
+    expected = by_hand("texts", UPDATES)
+    for first, second in zip(results[::2], results[1::2], strict=True):
+        assert first["failure"] is None, first["traceback"]
+        assert second["failure"] is None, second["traceback"]
+        losses = [*first["loss"].values(), *second["loss"].values()]
+        assert losses == pytest.approx(expected, rel=1e-5)
+
+
+def attempt(folder: Path, train: Any, **params: Any) -> tuple[Any, list[Report]]:
+    reports: list[Report] = []
+    assignment = Assignment("s", 0, 1, params, None, str(folder), seed=1)
+    return run(Context(assignment, reports.append), train), reports
+
+
+REFUSED = [
+    ({"parallelism": "fsdp"}, "parallelism fsdp runs on 2 ranks or more, and this trial has 1"),
+    ({"parallelism": "pipeline"}, "parallelism pipeline is for workloads alone"),
+    ({"precision": "fp8"}, "precision is one of fp32, tf32, bf16, fp16"),
+    ({"compile": True}, "compile is one of off, default, reduce-overhead .* got True"),
+    ({"activation_checkpointing": "layers"}, "activation_checkpointing layers needs the blocks"),
+    ({"accumulation": 16}, "a batch to divide into 16 parts has as many rows, got 8"),
+]
+
+
+@pytest.mark.parametrize(("params", "message"), REFUSED)
+def test_what_cannot_act_is_one_sentence(
+    tmp_path: Path, params: dict[str, Any], message: str
+) -> None:
+    def train(trial: Any) -> None:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = trial.prepare(model, optimizer, [torch.ones(8, 4)])
+        for batch in loader:
+            trial.backward(model(batch).mean())
+
+    outcome, _ = attempt(tmp_path, train, **params)
+    assert outcome.exception == "UsageError"
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(outcome.message)
+
+
+def test_a_batch_norm_that_would_see_other_rows_is_refused(tmp_path: Path) -> None:
+    def train(trial: Any, **options: Any) -> None:
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        trial.prepare(model, **options)
+
+    outcome, _ = attempt(tmp_path, train, accumulation=2)
+    assert "1 normalises over the rows of a batch" in outcome.message
+    allowed = partial(train, local_batch_norm=True)
+    outcome, _ = attempt(tmp_path, allowed, accumulation=2)
+    assert "normalises" not in outcome.message
+    assert attempt(tmp_path, train, accumulation=1)[0].exception != "UsageError"
+
+
+def test_objects_come_back_in_their_order_and_any_may_be_left_out(tmp_path: Path) -> None:
+    found: dict[str, Any] = {}
+
+    def train(trial: Any) -> None:
+        model, _, batches, _ = made("pictures")
+        found["loader"], found["model"] = trial.prepare(batches(3), model)
+        with pytest.raises(UsageError, match="is called once"):
+            trial.prepare(model)
+
+    def alone(trial: Any) -> None:
+        found["alone"] = trial.prepare([torch.arange(8).view(4, 2)])
+        found["parts"] = [part.tolist() for part in found["alone"]]
+
+    attempt(tmp_path, train)
+    attempt(tmp_path, alone, accumulation=2)
+    assert isinstance(found["model"].module, Pictures)
+    assert len(list(found["loader"])) == 3
+    assert len(found["alone"]) == 2
+    assert found["parts"] == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
+
+
+def test_a_loop_that_makes_its_own_microbatches(tmp_path: Path) -> None:
+    """Without a loader, every `accumulation` calls of backward are an update."""
+    weights: list[float] = []
+
+    def train(trial: Any) -> None:
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        model, optimizer, scheduler = trial.prepare(model, optimizer, scheduler)
+        for number in (1.0, 3.0, 5.0, 7.0):
+            optimizer.zero_grad()
+            trial.backward(model(torch.tensor([[number]])).mean())
+            optimizer.step()
+            scheduler.step()
+            weights.append(model.module.weight.item())
+
+    attempt(tmp_path, train, accumulation=2)
+    assert weights == [0.0, -2.0, -2.0, -5.0], "steps of 1 * mean(1, 3), then 0.5 * mean(5, 7)"
+
+
+def test_the_norm_of_gradients_is_clipped_over_the_whole_update(tmp_path: Path) -> None:
+    weights: list[float] = []
+
+    def train(trial: Any) -> None:
+        model = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        batches = [torch.tensor([[3.0], [5.0]])]
+        model, optimizer, loader = trial.prepare(model, optimizer, batches, clip_norm=2.0)
+        for batch in loader:
+            trial.backward(model(batch).mean())
+            optimizer.step()
+        weights.append(model.module.weight.item())
+
+    attempt(tmp_path, train, accumulation=2)
+    assert weights == pytest.approx([-2.0]), "the gradient is 4, its bound 2"
+
+
+def test_a_report_is_the_mean_of_an_update_and_counts_updates(tmp_path: Path) -> None:
+    def train(trial: Any, start: int = 0) -> None:
+        _, loader = trial.prepare(nn.Linear(1, 1), [torch.ones(4, 1)] * 2)
+        for step, _ in enumerate(loader, start):
+            trial.report(step, part=step)
+        trial.report(99, epoch=torch.tensor(7.0))
+
+    for start in (0, 1):
+        _, reports = attempt(tmp_path, lambda trial, at=start: train(trial, at), accumulation=2)
+        assert [report.step for report in reports] == [start, start + 1, 99]
+        means = [report.metrics["part"] for report in reports[:2]]
+        assert means == [start + 0.5, start + 2.5]
+
+
+def test_rows_that_do_not_divide_evenly_count_by_their_number(tmp_path: Path) -> None:
+    gradients: list[float] = []
+
+    def train(trial: Any) -> None:
+        model = nn.Linear(1, 1, bias=False)
+        model, loader = trial.prepare(model, [torch.tensor([[1.0], [2.0], [6.0]])])
+        for batch in loader:
+            trial.backward(model(batch).mean())
+        gradients.append(float(model.module.weight.grad))
+
+    attempt(tmp_path, train, accumulation=2)
+    assert gradients == pytest.approx([3.0])
+
+
+def test_a_loader_draws_the_same_whatever_the_model_draws(tmp_path: Path) -> None:
+    drawn: list[list[int]] = []
+
+    def train(trial: Any) -> None:
+        data = torch.utils.data.TensorDataset(torch.arange(8.0).view(8, 1))
+        loader = torch.utils.data.DataLoader(data, batch_size=4, shuffle=True)
+        model, loader = trial.prepare(nn.Dropout(trial.params["dropout"]), loader)
+        for _ in range(2):
+            for (rows,) in loader:
+                model(rows)
+                drawn.append(rows.flatten().tolist())
+
+    attempt(tmp_path, train, dropout=0.0)
+    attempt(tmp_path, train, dropout=0.5)
+    assert drawn[:4] == drawn[4:]
+    assert drawn[:2] != drawn[2:4], "each epoch has an order of its own"
+
+
+def test_a_tied_weight_is_in_the_state_under_each_name(tmp_path: Path) -> None:
+    names: list[list[str]] = []
+
+    def train(trial: Any) -> None:
+        model = nn.ModuleDict({"a": nn.Embedding(4, 2), "b": nn.Linear(2, 4, bias=False)})
+        model["b"].weight = model["a"].weight
+        prepared = trial.prepare(model)
+        names.append(sorted(prepared.state_dict()))
+        prepared.load_state_dict({"a.weight": torch.ones(4, 2)})
+        assert float(model["b"].weight.detach().sum()) == 8.0
+
+    attempt(tmp_path, train)
+    assert names == [["a.weight", "b.weight"]]
+
+
+def test_blocks_are_found_or_named() -> None:
+    stages = nn.Sequential(*(nn.Sequential(nn.Linear(2, 2), nn.Tanh()) for _ in range(2)))
+    model = nn.ModuleDict({"body": nn.ModuleDict({"h": stages}), "head": nn.Linear(2, 2)})
+    assert plan_of(model, (), {}).layers == ("body.h.0", "body.h.1")
+    assert plan_of(model, "body.h.*.0", {}).layers == ("body.h.0.0", "body.h.1.0")
+    assert plan_of(model, nn.Tanh, {}).layers == ("body.h.0.1", "body.h.1.1")
+    assert plan_of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), (), {}).layers == ()
+    with pytest.raises(UsageError, match=r"names no module of the model, which has body, head"):
+        plan_of(model, ["layer.*"], {})

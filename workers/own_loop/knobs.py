@@ -1,0 +1,184 @@
+"""The knobs of a user's own training loop, and which of them act through `trial.prepare`."""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from search_spaces import Choice, Space
+from search_spaces.errors import UsageError
+from search_spaces.hardware import Hardware, detect
+from search_spaces.knobs import KNOBS, Option
+from search_spaces.knobs.batch import ACCUMULATION
+from search_spaces.knobs.communication import BUCKET_MEGABYTES, REDUCTION
+from search_spaces.knobs.compilation import COMPILE_SCOPE
+from search_spaces.knobs.degrees import SHARD_DEGREE, TENSOR_DEGREE
+from search_spaces.knobs.determinism import DETERMINISTIC
+from search_spaces.knobs.kernels import ATTENTION_BACKEND
+from search_spaces.knobs.memory_budget import ACTIVATION_MEMORY_BUDGET
+from search_spaces.knobs.offload import CPU_OFFLOAD
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.recomputation import CHECKPOINT_EVERY
+from search_spaces.knobs.runtime import (
+    ACTIVATION_CHECKPOINTING,
+    COMPACT_MEMORY,
+    COMPILE,
+    CUDNN_AUTOTUNE,
+    MATMUL_PRECISION,
+    MEMORY_FORMAT,
+    OPTIMIZER_IMPLEMENTATION,
+    THREADS,
+)
+from search_spaces.parameters import Parameter, parameter_from_dict
+from search_spaces.plugins import nearest
+from workers.parallel import STRATEGIES, requirements
+
+CLIP_NORM: Final = Option("clip_norm", "bound on the norm of the gradient; 0 for none", 0.0)
+LOCAL_BATCH_NORM: Final = Option(
+    "local_batch_norm", "whether batch norms may see the rows of a microbatch alone", False
+)
+# What acts through `trial.prepare`; each strategy has options of its own besides.
+PREPARED: Final = (
+    PRECISION,
+    MATMUL_PRECISION,
+    COMPILE,
+    COMPILE_SCOPE,
+    ACTIVATION_MEMORY_BUDGET,
+    ACTIVATION_CHECKPOINTING,
+    CHECKPOINT_EVERY,
+    ACCUMULATION,
+    OPTIMIZER_IMPLEMENTATION,
+    MEMORY_FORMAT,
+    CUDNN_AUTOTUNE,
+    COMPACT_MEMORY,
+    THREADS,
+    ATTENTION_BACKEND,
+    DETERMINISTIC,
+    PARALLELISM,
+    SHARD_DEGREE,
+    TENSOR_DEGREE,
+    BUCKET_MEGABYTES,
+    REDUCTION,
+    CPU_OFFLOAD,
+    CLIP_NORM,
+    LOCAL_BATCH_NORM,
+)
+
+SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
+ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.ranks`
+CALLBACKS: Final = ("LightningCallback", "TransformersCallback")  # they set knobs too
+
+
+def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
+    """Ready-made parameters of these names, with the values that this machine can run.
+
+    Example:
+        >>> space = Space(Float("lr", 1e-4, 0.1, log=True), *knobs("precision", "compile"))
+
+    Args:
+        names: of parameters, as `automl space` prints them, or of a knob for all that are in it.
+        choices: further names, each with the values to try: `parallelism=["single", "tensor"]`, or
+            a mapping as in a configuration. What this machine cannot run is left out.
+
+    Raises:
+        UsageError: a name is unknown, or acts only with another one that is not there.
+        SpaceError: no value is left that this machine can run.
+    """
+    return tuple(resolved([*names, *choices], choices, detect).values())
+
+
+def resolved(
+    names: list[str], choices: Mapping[str, Any], detected: Callable[[], Hardware]
+) -> dict[str, Parameter]:
+    """The parameters that `knobs` returns, by name; see there.
+
+    Args:
+        detected: gives the hardware.
+    """
+    wanted = dict.fromkeys(name for given in names for name in _options_of(given))
+    found: dict[str, Parameter] = {}
+    for name in wanted:
+        knob = next(k for k in map(KNOBS.get, KNOBS.names()) if name in _names(k.options))
+        adjustments: dict[str, Any] = {name: choices.get(name, True)}
+        if name == PARALLELISM.name:
+            strategies = requirements()
+            adjustments = {
+                "strategies": strategies,
+                "plan": ("layers", "tensor"),
+                "slots": ANY_SLOTS,
+                name: choices.get(name, [one for one in SHARED_OUT if one in strategies]),
+            }
+        found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
+    return {name: _alone(found[name], wanted) for name in wanted if name in found}
+
+
+def _names(options: tuple[Option, ...]) -> list[str]:
+    return [option.name for option in options]
+
+
+def _options_of(name: str) -> list[str]:
+    """The parameter of that name, or those of the knob of that name."""
+    options = {k: _names(KNOBS.get(k).options) for k in KNOBS.names()}
+    known = [one for names in options.values() for one in names]
+    if name in known or name in options:
+        return [name] if name in known else options[name]
+    raise UsageError(f"there is no knob {name!r}: {nearest(name, [*known, *options])}")
+
+
+def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
+    """The parameter, whose conditions name parameters that are tuned too."""
+    missing = [parent for parent in parameter.when if parent not in names]
+    acting = {option.name for option in PREPARED}.intersection(missing)
+    if acting:
+        raise UsageError(f"{parameter.name} acts only with {acting.pop()!r}: name that knob too")
+    when = {parent: list(v) for parent, v in parameter.when.items() if parent not in missing}
+    return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
+
+
+def acting_knobs(space: Space) -> list[str]:
+    """The parameters of a space that act through `trial.prepare`: by name, and by their values."""
+    found = []
+    for option in PREPARED:
+        parameter = space.parameters.get(option.name)
+        values = (*option.choices, *option.on_request, *option.untuned) or STRATEGIES.names()
+        if isinstance(parameter, Choice) and {*parameter.choices} <= {*values}:
+            found.append(option.name)
+    return found
+
+
+def without_prepare(space: Space, objective: Any) -> list[str]:
+    """The knobs of a space that a function neither hands to `trial.prepare` nor reads.
+
+    It is read from the code of the function and of those functions of its module that it calls.
+    """
+    named = acting_knobs(space)
+    said = set(_mentioned(objective)) if named else set()
+    if not said or said.intersection(("prepare", *CALLBACKS)):
+        return []
+    return [name for name in named if name not in said]
+
+
+def _mentioned(objective: Any) -> Iterator[str]:
+    """The names and texts in the code of an objective; nothing if it has no code of Python."""
+    function = getattr(objective, "__func__", objective)
+    if not hasattr(function, "__code__"):
+        function = vars(type(objective)).get("__call__")
+    seen: set[Any] = set()
+    waiting = [function]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, FunctionType) or one in seen:
+            continue
+        seen.add(one)
+        for code in _codes(one.__code__):
+            yield from (text for text in code.co_consts if isinstance(text, str))
+            yield from code.co_names
+            near = (one.__globals__.get(name) for name in code.co_names)
+            waiting += [f for f in near if getattr(f, "__module__", None) == one.__module__]
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _codes(constant)

@@ -1,0 +1,355 @@
+"""The trainer's pieces around a training loop of the user's own, and where it is in an update.
+
+The loop computes the same under every setting. The loader's batches are global: each rank computes
+its rows of a batch, in as many parts as `accumulation` says, and each part counts by its rows.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, Final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+
+from search_spaces.errors import UsageError
+from search_spaces.knobs import KNOBS
+from search_spaces.knobs.batch import ACCUMULATION
+from search_spaces.knobs.parallelism import PARALLELISM
+from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.runtime import (
+    COMPACT_MEMORY,
+    COMPILE,
+    CUDNN_AUTOTUNE,
+    MATMUL_PRECISION,
+    OPTIMIZER_IMPLEMENTATION,
+    RECORDS_GRAPHS,
+    THREADS,
+)
+from workers.context import Context
+from workers.data.batch import Batch, BatchShare, num_rows
+from workers.device.precision import HALF, Precision
+from workers.functions.numbers import numbers_of
+from workers.parallel import STRATEGIES
+from workers.parallel.base import ModuleStrategy
+from workers.parallel.mesh import Mesh
+from workers.parallel.transfers import sent
+from workers.protocol import LOGS
+from workers.ranks.process_group import connect, side_group, value_of_rank_0
+from workers.training.optimizers import implementation
+from workers.training.setup import arrange, switches
+from workers.training.step import ClippedStep
+from workers.workload import ParallelPlan
+
+from .knobs import CLIP_NORM
+
+_SWITCHES: Final = (PRECISION, MATMUL_PRECISION, CUDNN_AUTOTUNE, COMPACT_MEMORY, THREADS)
+
+
+class _Planned:
+    """What a strategy asks of a workload: the plan."""
+
+    def __init__(self, plan: ParallelPlan) -> None:
+        self._plan = plan
+
+    def plan(self, model: nn.Module) -> ParallelPlan:
+        """See `Trainable.plan`."""
+        return self._plan
+
+    def weight(self, batch: Batch) -> float:
+        """The loss is a mean over rows."""
+        return float(num_rows(batch))
+
+    def bucketed(self, batch: Batch) -> Batch:
+        """See `Trainable.bucketed`."""
+        return batch
+
+
+class PreparedLoop:
+    """One rank's part in a training loop of the user's own, and where in an update it is.
+
+    Args:
+        context: of the trial.
+        values: of the options that are set.
+        plan: of the model.
+
+    Attributes:
+        updates: of the optimizer so far.
+        microbatches: begun so far, also in earlier attempts if the optimizer's state is restored.
+        last: whether the present microbatch is the last of its update.
+        loads: whether the loader is prepared; else the loop makes its microbatches itself.
+        waiting: whether gradients wait for the optimizer's step.
+    """
+
+    def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
+        self.context = context
+        self.values = values
+        self.device = torch.device(context.device)
+        self.precision = Precision(PRECISION.value(values), self.device)
+        self.accumulation = int(ACCUMULATION.value(values))
+        self._stack = ExitStack()
+        self._enter_switches()
+        _meet(context, self.device)
+        kind: Any = STRATEGIES.get(PARALLELISM.value(values))
+        mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
+        self._source: Any = _Planned(plan)
+        self.strategy: ModuleStrategy = kind(mesh, self._source, self.device, values)
+        self.updates = 0
+        self.microbatches = 0
+        self.waiting = False
+        self.loads = False
+        self._part = (0, self.accumulation)  # of the present update: from 0, and of how many
+        self._over = False  # the present microbatch has had its backward pass
+        self._weight = 1.0 / self.accumulation / self.strategy.batch_degree
+        self._begun = 0  # updates
+        self._reports = _Reports()
+        self._step: Callable[[], Any] = lambda: None
+
+    @property
+    def last(self) -> bool:
+        """See the class."""
+        return self._part[0] == self._part[1] - 1
+
+    def _enter_switches(self) -> None:
+        """Set what the options that are set say; the rest of the process stays as it is."""
+        context, values = self.context, self.values
+        if CUDNN_AUTOTUNE.value(values) and self.device.type == "cuda":
+            context.worker_spent = True  # cuDNN's choices stay in the process
+        if any(option.name in values for option in _SWITCHES):
+            present = {
+                CUDNN_AUTOTUNE.name: torch.backends.cudnn.benchmark,
+                THREADS.name: torch.get_num_threads(),
+            }
+            threads = context.assignment.threads
+            self._stack.enter_context(switches({**present, **values}, threads, self.device))
+        else:
+            for name in KNOBS.names():
+                self._stack.enter_context(KNOBS.get(name)().applied(values))
+
+    def wrap(self, model: nn.Module) -> dict[int, str]:
+        """Let the strategy take the model over, with the weights of rank 0.
+
+        Returns:
+            The names of the parameters that the model had, by their identities.
+        """
+        names = {id(p): name for name, p in model.named_parameters()}
+        model.to(torch.device("cpu") if self._builds_elsewhere else self.device)
+        if self.context.world_size > 1:
+            held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+            with torch.no_grad():
+                for name, whole in sent({name: t.detach() for name, t in held.items()}):
+                    held[name].copy_(whole)
+        arrange(model, self._source.plan(model), self.values)
+        self.strategy.wrap(model)
+        return names
+
+    @property
+    def _builds_elsewhere(self) -> bool:
+        """Whether the strategy moves a model from the CPU to the device, part by part."""
+        return self.strategy.build_device != self.device
+
+    def take(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
+        """Let the optimizer update this rank's parameters, by the kernels that the option names."""
+        own = [p for group in optimizer.param_groups for p in group["params"]]
+        several = self.context.world_size > 1
+        if several and any(id(p) not in names for p in own):
+            raise UsageError("with several ranks an optimizer has parameters of the model only")
+        if several and optimizer.state:
+            raise UsageError("prepare the optimizer before its first step, then restore its state")
+        held = self.strategy.parameters()
+        for group in optimizer.param_groups:
+            group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
+            if OPTIMIZER_IMPLEMENTATION.name in self.values:
+                _use(OPTIMIZER_IMPLEMENTATION.value(self.values), optimizer, group)
+        clip = CLIP_NORM.value(self.values)
+        self._step = optimizer.step
+        if clip or self.precision.scaler:
+            self._step = ClippedStep(self.strategy, optimizer, self.precision, float(clip or 0.0))
+
+    # ------------------------------------------------------------------ within an update
+
+    def microbatches_of(self, batch: Any) -> Iterator[Any]:
+        """This rank's parts of a global batch, on its device.
+
+        Raises:
+            UsageError: the batch cannot be divided.
+        """
+        if isinstance(batch, Mapping) and not isinstance(batch, dict):
+            batch = dict(batch)  # such as the batches of transformers
+        leaves, tree = tree_flatten(batch)
+        rows = {str(i): one for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.ndim}
+        count, index = self.strategy.batch_degree, self.strategy.batch_rank
+        divided = count * self.accumulation
+        if divided == 1 and not rows:
+            self._begin(0, 1, 1.0)
+            yield batch
+            return
+        if divided > 1:
+            _check_rows(leaves, rows, divided, self._begun == 0)
+        share = BatchShare.of(
+            self._source, rows, count=count, index=index, accumulation=self.accumulation
+        )
+        for number, part in enumerate(share.parts):
+            weight = num_rows(part) / share.weight if share.real else 0.0
+            self._begin(number, len(share.parts), weight)
+            moved = part.to(self.device)
+            yield tree_unflatten([moved.get(str(i), one) for i, one in enumerate(leaves)], tree)
+
+    def _begin(self, number: int, count: int, weight: float) -> None:
+        """A microbatch begins."""
+        self._part = (number, count)
+        self._weight = weight
+        self._over = False
+        self.microbatches += 1
+        if number == 0:
+            self._begun += 1
+            self.waiting = False  # if the loop has left an update out, its gradients are cleared
+
+    def _go_on(self) -> None:
+        """Begin the next microbatch of a loop that makes its batches itself."""
+        if self.loads or not (self._over or not self.microbatches):
+            return
+        number = (self._part[0] + 1) % self.accumulation if self.microbatches else 0
+        self._begin(number, self.accumulation, self._weight)
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        """Call the model; outputs in half precision become fp32."""
+        if torch.is_grad_enabled():
+            self._go_on()
+        with self.strategy.synchronised(self.last), self.precision.autocast():
+            output = self.strategy.model(*inputs, **named)
+        return tree_map_only(Tensor, _widened, output) if self.precision.name in HALF else output
+
+    def backward(self, loss: Tensor) -> None:
+        """See `Context.backward`."""
+        self._go_on()
+        factor = self._weight * self.strategy.mean_over()
+        if self.precision.scaler or factor != 1.0:
+            loss = loss * (factor * self.precision.scale)
+        with self.strategy.synchronised(self.last):
+            loss.backward()  # type: ignore[no-untyped-call]
+        self.waiting = self._over = True
+
+    def step(self) -> None:
+        """Update the weights if the last microbatch of an update is done."""
+        if not self.last:
+            return
+        self.strategy.finish_gradients()
+        self._step()
+        self.updates += 1
+        self.waiting = False
+        if COMPILE.value(self.values) in RECORDS_GRAPHS:
+            # The outputs of the last update may be replaced.
+            torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+    # ------------------------------------------------------------------ reports
+
+    def step_of(self, step: int) -> int:
+        """The number of the update, if a step counts microbatches from 0 or from 1.
+
+        So steps of trials with different accumulation compare.
+        """
+        counted = step - self.microbatches
+        return self._begun + counted if self.accumulation > 1 and counted in (-1, 0) else step
+
+    def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
+        """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
+        if self._reports.update not in (None, self._begun):
+            self._send()
+        self._reports.add(self._begun, self.step_of(int(step)), self._weight, numbers_of(metrics))
+        return self._send() if self.last else self.context.stop is None
+
+    def _send(self) -> bool:
+        step, mine = self._reports.take()
+        everywhere: list[Any] = [mine]
+        if self.context.world_size > 1:
+            everywhere *= self.context.world_size
+            dist.all_gather_object(everywhere, mine, group=side_group())
+        means = {}
+        for name in dict.fromkeys(name for one in everywhere for name in one):
+            sums, weights = zip(*(one[name] for one in everywhere if name in one), strict=True)
+            means[name] = sum(sums) / sum(weights)
+        return self.context.send_report(step, means)
+
+    def agreed(self, stop: Any) -> Any:
+        """Rank 0's request to stop, on every rank."""
+        return value_of_rank_0(stop)
+
+    def barrier(self) -> None:
+        """See `Context.barrier`."""
+        if self.context.world_size > 1:
+            dist.barrier(group=side_group())
+
+    def close(self, *, failed: bool) -> None:
+        """The loop has ended: send what waits, and put the process's switches back."""
+        if not failed and self._reports.update is not None:
+            self._send()
+        self._stack.close()
+        self.strategy.close(failed)
+
+
+class _Reports:
+    """The reports of an update that were not sent yet: by name the weighted sum and the weight."""
+
+    def __init__(self) -> None:
+        self.update: int | None = None
+        self._step = 0
+        self._sums: dict[str, tuple[float, float]] = {}
+
+    def add(self, update: int, step: int, weight: float, numbers: Mapping[str, float]) -> None:
+        weight = weight or 1e-300  # an empty share counts only if there is no other
+        self.update, self._step = update, step
+        for name, number in numbers.items():
+            total, weights = self._sums.get(name, (0.0, 0.0))
+            self._sums[name] = (total + weight * number, weights + weight)
+
+    def take(self) -> tuple[int, dict[str, tuple[float, float]]]:
+        found = (self._step, self._sums)
+        self.update, self._sums = None, {}
+        return found
+
+
+def _meet(context: Context, device: torch.device) -> None:
+    """Make the process group of the ranks, unless the user's function has made it."""
+    if context.world_size == 1 or dist.is_initialized():
+        return
+    host = os.environ.get("MASTER_ADDR")
+    address = f"tcp://{host}:{os.environ['MASTER_PORT']}" if host else context.rendezvous
+    traces = str(context.folder / LOGS / "nccl-calls-of-rank-")
+    connect(context.rank, context.world_size, address, device, traces=traces)
+
+
+def _use(name: str, optimizer: Optimizer, group: dict[str, Any]) -> None:
+    flags = implementation(name, isinstance(optimizer, torch.optim.SGD), group["params"])
+    lacking = [flag for flag, wanted in flags.items() if wanted and flag not in group]
+    if lacking:
+        raise UsageError(
+            f"optimizer_implementation {name} needs an optimizer that has it, "
+            f"{type(optimizer).__name__} has not"
+        )
+    group.update({flag: wanted for flag, wanted in flags.items() if flag in group})
+
+
+def _check_rows(
+    leaves: Sequence[Any], rows: Mapping[str, Tensor], divided: int, first: bool
+) -> None:
+    """Raise UsageError if a batch cannot be divided into so many parts."""
+    others = [one for one in leaves if not isinstance(one, Tensor | int | float | bool | None)]
+    if others or not rows:
+        got = type(others[0]).__name__ if others else "none"
+        raise UsageError(f"a batch to divide into {divided} parts is made of tensors, got {got}")
+    sizes = sorted({len(one) for one in rows.values()})
+    if len(sizes) > 1:
+        raise UsageError(
+            f"a batch to divide into {divided} parts has tensors of as many rows, got "
+            f"{' and '.join(map(str, sizes))} rows"
+        )
+    if first and sizes[0] < divided:
+        raise UsageError(f"a batch to divide into {divided} parts has as many rows, got {sizes[0]}")
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
