@@ -173,7 +173,7 @@ def main() -> int:
     if given.table:
         rows = store.read(ROWS)
     else:
-        comparisons = 5000 if given.quick else 40_000
+        comparisons = 5000 if given.quick else 10_000
         rows = [simulate(name, comparisons) for name in SIMULATED]
         rows += [run_commands(name) for name in COMMANDS]
         rows = [{**row, "machine": store.machine()} for row in rows]
