@@ -6,6 +6,7 @@ from typing import Final
 from .action import Action, Operation
 from .agents import AGENTS
 from .care import CARE
+from .comparing import COMPARING
 from .headings import HEADINGS
 from .jobs import JOBS
 from .looking import LOOKING
@@ -17,7 +18,7 @@ from .steering import STEERING
 ACTIONS: Final[Mapping[str, Action]] = {
     action.name: action
     for heading in HEADINGS
-    for action in (*RUNNING, *JOBS, *MACHINE, *LOOKING, *STEERING, *AGENTS, *CARE)
+    for action in (*RUNNING, *COMPARING, *JOBS, *MACHINE, *LOOKING, *STEERING, *AGENTS, *CARE)
     if action.heading == heading
 }
 

@@ -204,4 +204,37 @@ AGENTS: Final = (
         role="agent",
         answer=_RESULT,
     ),
+    Action(
+        "mcp",
+        HEADING,
+        "Serve a store to agents by the Model Context Protocol.",
+        """Serve the sweeps of a store to an agent by the Model Context Protocol (MCP).
+
+        The client starts this program and speaks to it by standard input and output. Its tools
+        list and read sweeps and ask their surrogates; with --allow-write also ask, report_step,
+        tell and fail; with --allow-run too, ab. It needs automl-sweep[mcp].""",
+        (
+            "automl mcp --store runs",
+            "automl mcp --allow-write --allow-run",
+        ),
+        (
+            STORE,
+            Argument(
+                "allow_write",
+                bool,
+                "Let the client change sweeps: get trials, report, tell and fail them.",
+                "--allow-write",
+                default=False,
+            ),
+            Argument(
+                "allow_run",
+                bool,
+                "Let the client run programs of its own on this machine (`ab`); it keeps their "
+                "runs, so it needs --allow-write too.",
+                "--allow-run",
+                default=False,
+            ),
+        ),
+        "automl.cli.mcp.mcp",
+    ),
 )

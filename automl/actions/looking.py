@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import ARTIFACTS, JSON, STORE, SWEEP_OR_NEWEST, TRIAL_OR_BEST, output
+from .arguments import ARTIFACTS, JSON, STORE, SWEEP, SWEEP_OR_NEWEST, TRIAL_OR_BEST, output
 from .headings import CLOSER, EVERY_DAY, TAKE_OUT
 
 SERVING: Final = (
@@ -166,6 +166,25 @@ LOOKING: Final = (
             STORE,
         ),
         "automl.cli.looking.logs",
+    ),
+    Action(
+        "predict",
+        CLOSER,
+        "Predict what a configuration would reach.",
+        """Ask the surrogates of a sweep what another run of a configuration would reach.
+
+        A parameter that is not named has its default. Each metric has a 90% interval, and a doubt
+        if its surrogate predicts trials that were left out badly. `failures` are probabilities.""",
+        ("automl predict nmt learning_rate=3e-3 width=96",),
+        (
+            SWEEP,
+            Argument("settings", metavar="[KEY=VALUE]...", many=True, on="shell"),
+            Argument("params", "params", "By parameter.", required=True, on="http"),
+            STORE,
+            JSON,
+        ),
+        "automl.cli.looking.predict",
+        "read",
     ),
     Action(
         "studio",

@@ -85,7 +85,7 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
     if output != "-":
         _check_new(path)
     for_command(program.arguments, shown)  # refuses a command without numbers before it is run
-    metric = _chosen(_printed(program), goal) if run else None
+    metric = chosen_metric(printed_by(program), goal) if run else None
     text, line = for_command(program.arguments, shown, metric)
     if output == "-":
         click.echo(text, nl=False)
@@ -94,7 +94,7 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
     click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
 
 
-def _printed(program: Program) -> list[PrintedMetric]:
+def printed_by(program: Program) -> list[PrintedMetric]:
     """The metrics that a command prints or reports; says what else is to know."""
     from automl.config.printed_metrics import printed_metrics, reported_metrics
 
@@ -123,7 +123,7 @@ def _printed(program: Program) -> list[PrintedMetric]:
     return found
 
 
-def _chosen(found: list[PrintedMetric], goal: str | None) -> PrintedMetric | None:
+def chosen_metric(found: list[PrintedMetric], goal: str | None) -> PrintedMetric | None:
     """The metric to tune by; None if none is known.
 
     Raises:

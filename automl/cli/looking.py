@@ -260,3 +260,25 @@ def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: s
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
+
+
+def predict(ledger: Ledger, sweep: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Print what the surrogates expect of a configuration."""
+    from automl.config.limits import read_setting
+    from automl.studio.surrogate_process import Answers
+
+    space = ledger.spec(sweep).space
+    params = dict(read_setting(text, space) for text in settings)
+    found = Answers(ledger)({"ask": "predict", "sweep": sweep, "params": params})
+    if as_json:
+        return emit(found)
+    say(configuration(found["params"]))
+    for one in found["metrics"]:
+        low, middle, high = (number(one[name]) for name in ("low", "middle", "high"))
+        doubt = f"; doubtful: {one['doubt']}" if one["doubt"] else ""
+        say(f"{one['metric']} {middle} (90% interval {low} to {high}{doubt})")
+    for kind, share in found["failures"].items():
+        say(f"fails as {kind.replace('_', ' ')} with {share:.0%}")
+    if not found["metrics"]:
+        say(f"{sweep} has too few trials for a surrogate", err=True)
+    return None

@@ -70,7 +70,7 @@ class Assigner:
             store=str(self.files.root),
             data=spec.data,
             fixed=spec.fixed,
-            seed=seed_of(spec.seed, trial.number),
+            seed=seed_of(spec, trial.number),
             num_ranks=shape.ranks,
             ranks_together=shape.together,
             torchrun=spec.ranks != 1,
@@ -95,6 +95,10 @@ class Assigner:
         return TIMEOUT_SECONDS
 
 
-def seed_of(seed: int, number: int) -> int:
-    """The seed of a trial: the same for each attempt, independent of other trials and sweeps."""
-    return int(np.random.SeedSequence([seed % 2**64, number]).generate_state(1)[0])
+def seed_of(spec: SweepSpec, number: int) -> int:
+    """The seed of a trial: the same for each attempt, independent of other sweeps.
+
+    It is independent of other trials too, except of its pair's if the spec is `paired`.
+    """
+    draw = number // 2 if spec.paired else number
+    return int(np.random.SeedSequence([spec.seed % 2**64, draw]).generate_state(1)[0])

@@ -110,6 +110,7 @@ class SweepSpec:
             is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
             location only if the call names it again (`with_location`).
+        paired: whether trials 0 and 1 have the same seed, as do 2 and 3, and so on.
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
     """
@@ -314,6 +315,7 @@ class SweepSpec:
     dispatcher: str = ""
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
+    paired: bool = False
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -366,7 +368,7 @@ class SweepSpec:
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
         optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
-        absent = [name for name in (*optional, "spellings") if not stored[name]]
+        absent = [name for name in (*optional, "spellings", "paired") if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod

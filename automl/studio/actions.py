@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -82,7 +82,7 @@ class StudioActions:
         role = request.state.role
         if role != action.role:
             raise RefusedError(403, f"this needs the token of the {action.role}, not of the {role}")
-        body = _checked(operation.name, await _body(request))
+        body = checked(body_of(operation.name), await _body(request))
         sweep = request.path_params["sweep"]
         if not await asyncio.to_thread(exists, sweep):
             raise RefusedError(404, f"there is no sweep named {sweep!r}")
@@ -133,11 +133,11 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _checked(operation: str, content: bytes) -> dict[str, Any]:
-    """The fields of a body that were given."""
+def checked(schema: type[BaseModel], content: bytes) -> dict[str, Any]:
+    """The fields of a body that were given; raises RefusedError if it breaks the schema."""
     content = content or b"{}"
     try:
-        return body_of(operation).model_validate_json(content).model_dump(exclude_unset=True)
+        return schema.model_validate_json(content).model_dump(exclude_unset=True)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False)
         raise RefusedError(400, _message(problems, content)) from error

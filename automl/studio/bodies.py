@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Final, Literal, get_args
@@ -11,10 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from automl.actions import OPERATIONS
 from automl.actions.action import DONE, Argument
 from automl.actions.arguments import MAX_NAME
+from automl.core.names import MAX_NAME as MAX_SWEEP
 from automl.errors import FAILURE_KINDS
 
 MAX_METRICS: Final = 2000  # in one body
 MAX_CHOICES: Final = 10_000
+MAX_WORDS: Final = 1000  # of a command
+MAX_WORD: Final = 100_000  # characters; Linux takes 128 kB
 _STRICT: Final = ConfigDict(extra="forbid", strict=True)  # no conversion of texts to numbers
 _OPEN: Final = ConfigDict(extra="allow")  # later versions may add fields
 
@@ -22,6 +26,7 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Metric = Finite | Literal["nan", "inf", "-inf"]
 Value = bool | int | float | str | None
 Choice = Value | list[Value]
+Word = Annotated[str, Field(max_length=MAX_WORD)]  # of a command
 Name = Annotated[str, Field(max_length=MAX_NAME)]
 Tag = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^\S+$")]
 Range: Any = create_model(
@@ -39,6 +44,8 @@ _TYPES: Final[dict[Any, Any]] = {
     "params": dict[Name, Choice],
     "limits": dict[Name, Range | Choices | Choice],
     "names": list[Name],
+    "sweep": Annotated[str, Field(max_length=MAX_SWEEP)],
+    "command": Annotated[list[Word], Field(min_length=1, max_length=MAX_WORDS)],
     "tags": Annotated[list[Tag], Field(max_length=100)],
     "failure": Literal[tuple(FAILURE_KINDS)],
 }
@@ -48,8 +55,13 @@ _TYPES: Final[dict[Any, Any]] = {
 def body_of(operation: str) -> type[BaseModel]:
     """The schema of the body of an operation."""
     action, found = OPERATIONS[operation]
-    fields: Any = {one.name: _field(one) for one in action.fields(found)}
-    return create_model(f"{_title(operation)}Body", __config__=_STRICT, **fields)
+    return schema_of(f"{_title(operation)}Body", action.fields(found))
+
+
+def schema_of(title: str, arguments: Iterable[Argument]) -> type[BaseModel]:
+    """The schema of an object of these arguments."""
+    fields: Any = {one.name: _field(one) for one in arguments}
+    return create_model(title, __config__=_STRICT, **fields)
 
 
 @cache

@@ -96,7 +96,7 @@ def _of_workload(
 
     assert spec.workload is not None
     made = WORKLOADS.get(spec.workload)(
-        trial.params, spec.data, spec.fixed, seed=seed_of(spec.seed, trial.number)
+        trial.params, spec.data, spec.fixed, seed=seed_of(spec, trial.number)
     )
     return dict(write(made, folder, target, trial.metrics, found_by))
 

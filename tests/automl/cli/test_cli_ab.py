@@ -1,0 +1,141 @@
+"""`automl ab`: the answer about two programs or two trials, its exit status, and what is kept."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_sweeps import automl, sweep
+
+from automl.core import Noted
+from automl.ledger import Ledger
+
+# Prints a loss with noise of the seed, which pairs share but for a tenth of it.
+PROGRAM = """\
+import os, random, sys
+
+seed = int(os.environ["AUTOML_SEED"])
+common, own = random.Random(seed), random.Random(f"{seed} {OFFSET}")
+print("train_loss = 0.01")
+print("LINE".format(0.5 + OFFSET + 0.05 * common.gauss(0, 1) + 0.005 * own.gauss(0, 1)))
+"""
+
+
+@pytest.fixture
+def programs(folder: Path) -> Path:
+    for name, offset, line in (
+        ("a", "0.0", "loss = {}"),
+        ("better", "-0.1", "loss: {}"),
+        ("slightly", "-0.004", "loss {}"),
+    ):
+        (folder / name).mkdir()
+        text = PROGRAM.replace("OFFSET", offset).replace("LINE", line)
+        (folder / name / "train.py").write_text(text)
+    (folder / "broken.py").write_text("import nothing_of_this_name")
+    return folder
+
+
+def ab(a: str, b: str, *options: str) -> Any:
+    commands = ("--", sys.executable, "-S", a, "--", sys.executable, "-S", b)
+    return automl("ab", "--dispatcher", "inline", "--seed", "1", *options, *commands)
+
+
+def test_better_is_status_0_and_worse_is_10(programs: Path) -> None:
+    done = ab("a/train.py", "better/train.py", "--metric", "loss", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert set(found) == {"answer", "effect", "interval", "runs"}
+    assert found["answer"] == "better"
+    assert found["interval"][0] < 0.1 < found["interval"][1]
+    assert 8 <= found["runs"] <= 12
+    assert "B is better than A by 0.099" in done.stderr
+    back = ab("better/train.py", "a/train.py", "--metric", "loss")
+    assert back.exit_code == 10
+    assert back.stdout.startswith("B is worse than A by ")
+
+
+def test_the_runs_are_kept_in_pairs_of_one_seed(programs: Path) -> None:
+    ab("a/train.py", "better/train.py", "--metric", "loss")
+    with closing(Ledger.open(".automl", readonly=True)) as ledger:
+        trials, spec, state = ledger.trials("ab"), ledger.spec("ab"), ledger.state("ab")
+        notes = [one.message for one in ledger.events("ab") if isinstance(one, Noted)]
+    values = [trial.metrics["loss"] for trial in trials]
+    gains = [a - b for a, b in zip(values[::2], values[1::2], strict=True)]
+    # Noise that the seed does not share would hide that each gain is near 0.1 or -0.1, in turns.
+    assert [round(gain, 1) for gain in gains] == [0.1, -0.1] * (len(gains) // 2) + [0.1] * (
+        len(gains) % 2
+    )
+    assert spec.paired
+    sides = state.environment["ab"]
+    assert sides["A"]["command"] == [sys.executable, "-S", "a/train.py"]
+    assert sides["A"]["folder"] == "a"
+    assert "0.5 + -0.1" in sides["difference"]
+    assert (sides["alpha"], sides["effect"]) == (0.05, 1.0)
+    assert notes[-1].startswith("B is better than A by ")
+
+
+def test_equal_programs_are_no_difference_and_few_runs_tell_nothing(programs: Path) -> None:
+    same = ab("a/train.py", "a/train.py", "--metric", "loss", "--json")
+    assert same.exit_code == 10
+    assert json.loads(same.stdout)["answer"] == "no difference"
+    few = ab("a/train.py", "slightly/train.py", "--metric", "loss", "--runs", "4", "--json")
+    assert few.exit_code == 3
+    assert json.loads(few.stdout)["answer"] == "not known"
+    assert json.loads(few.stdout)["runs"] == 4
+
+
+def test_a_program_that_fails_is_not_better(programs: Path) -> None:
+    done = ab("a/train.py", "broken.py", "--metric", "loss", "--json")
+    assert done.exit_code == 10
+    assert json.loads(done.stdout)["answer"] == "worse"
+    assert "B failed 3 times" in done.stderr
+    other = ab("broken.py", "a/train.py", "--metric", "loss")
+    assert other.exit_code == 3
+    silent = ab("a/train.py", "a/train.py", "--metric", "accuracy")
+    assert silent.exit_code == 3
+    assert "no metric 'accuracy'" in silent.output
+
+
+def test_two_trials_of_a_sweep_run_again_and_go_on(folder: Path) -> None:
+    assert sweep("space.kind=[good]").exit_code == 0
+    trials = json.loads(automl("trials", "toy", "--json").stdout)
+    best = min(trials, key=lambda one: one["metrics"]["loss"])["number"]
+    again = ("ab", "toy", "0", str(best), "--objective", "mine.py:objective")
+    done = automl(*again, "--dispatcher", "inline", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["runs"] == 8  # the objective ignores its seed
+    assert automl(*again, "--dispatcher", "inline").output.endswith(f"kept as toy.ab-0-{best}.\n")
+    assert len(json.loads(automl("trials", f"toy.ab-0-{best}", "--json").stdout)) == 8
+    assert automl("ab", "toy", "1", "1", *again[4:]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--", "python"], "compare two commands"),
+        ([], "compare two commands"),
+        (["--", "python", "--"], "a command is needed after the second --"),
+        (["--", "a", "--", "b", "--", "c"], "got 3 of them"),
+        (["--metric", "x", "--", "python", "--", "python"], "add --minimize or --maximize"),
+        (["--metric", "x y", "--minimize", "--", "python", "--", "python"], "a goal is"),
+        (["--metric", "loss", "--", "no-such", "--", "python"], "there is no program 'no-such'"),
+        (["--metric", "loss", "--alpha", "2", "--", "python", "--", "python"], "alpha is from"),
+        (["--metric", "loss", "--effect", "nan", "--", "python", "--", "python"], "effect is from"),
+        (["--metric", "loss", "--runs", "1", "--", "python", "--", "python"], "1 is not in the"),
+        (["--metric", "loss", "--reports", "(", "--", "python", "--", "python"], "no regular"),
+        (["--metric", "loss", "--", "python", "{x}", "--", "python"], "names no parameter"),
+        (["toy", "0", "1"], "no store"),
+    ],
+)
+def test_wrong_use_is_status_2_and_creates_nothing(
+    folder: Path, words: list[str], said: str
+) -> None:
+    done = automl("ab", *words)
+    assert done.exit_code == 2, done.output
+    assert said in done.output
+    assert "Traceback" not in done.output
+    assert not (folder / ".automl").exists()

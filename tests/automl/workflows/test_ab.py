@@ -1,0 +1,112 @@
+"""Comparisons of pairs: whose runs they are, failures, early ends, and what is recorded."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from automl.core import Goal, Snapshot, Trial, TrialState
+from automl.core.reports import ReportPoint
+from automl.workflows.ab import HopelessRuns, code_of_commands, compared, pairs_of, side_of
+from automl.workflows.paired_test import PairedTest
+
+GOAL = Goal.parse("minimize loss")
+
+
+def trial(number: int, *losses: float, **fields: Any) -> Trial:
+    """A trial that has reported these losses at steps 1, 2, ..."""
+    reports = [ReportPoint(step, {"loss": loss}, 0.0) for step, loss in enumerate(losses, 1)]
+    state = fields.pop("state", TrialState.COMPLETED)
+    metrics = {"loss": losses[-1]} if losses else {}
+    return Trial(number, {}, state, metrics, reports=reports, attempts=1, **fields)
+
+
+def answer(trials: Sequence[Trial]) -> Any:
+    snapshot = Snapshot("ab", "finished", tuple(trials), (GOAL,))
+    return compared(snapshot, PairedTest())
+
+
+def runs(a: Sequence[float], b: Sequence[float]) -> list[Trial]:
+    """Trials of these final losses, by pair."""
+    sides = {"A": iter(a), "B": iter(b)}
+    return [trial(number, next(sides[side_of(number)])) for number in range(2 * len(a))]
+
+
+def failed(number: int) -> Trial:
+    return trial(number, state=TrialState.FAILED, failure="crashed", message="it broke")
+
+
+def test_every_other_pair_begins_with_b() -> None:
+    assert "".join(map(side_of, range(8))) == "ABBAABBA"
+    pairs = pairs_of(runs([1, 2, 3], [4, 5, 6]))
+    assert [(one.a.metrics["loss"], one.b.metrics["loss"]) for one in pairs] == [
+        (1, 4),
+        (2, 5),
+        (3, 6),
+    ]
+
+
+def test_the_effect_is_the_gain_of_b() -> None:
+    found = answer(runs([0.5, 0.6, 0.4, 0.5, 0.5], [0.4, 0.49, 0.31, 0.39, 0.4]))
+    assert found.answer == "better"
+    assert found.effect == pytest.approx(0.102)
+    assert found.interval[0] > 0
+    assert found.to_dict().keys() == {"answer", "effect", "interval", "runs"}
+    assert str(found).startswith("B is better than A by 0.102 in loss (90% interval of the gain: ")
+
+
+def test_failures_of_b_alone_are_never_in_its_favour() -> None:
+    good = runs([0.5, 0.6, 0.4, 0.5, 0.5, 0.5], [0.4, 0.49, 0.31, 0.39, 0.4, 0.4])
+    assert answer(good).answer == "better"
+    assert answer([*good[:9], failed(9), *good[10:]]).answer == "not known"
+    worse = answer([failed(n) if n in (1, 2, 5) else one for n, one in enumerate(good)])
+    assert (worse.answer, worse.reason) == ("worse", "B failed 3 times: it broke")
+    neither = answer([failed(n) if n in (0, 3, 4) else one for n, one in enumerate(good)])
+    assert (neither.answer, neither.reason) == ("not known", "A failed 3 times: it broke")
+
+
+def test_a_run_of_b_is_stopped_if_the_pairs_say_so_and_one_of_a_never() -> None:
+    stopper = HopelessRuns((GOAL,), PairedTest())
+    curve = (0.9, 0.7, 0.5, 0.4)
+
+    def decided(number: int, *losses: float) -> str:
+        worse = [loss + 0.3 + 0.01 * number for loss in curve]
+        known = [trial(n, *(curve if side_of(n) == "A" else worse)) for n in range(number)]
+        running = trial(number, *losses, state=TrialState.RUNNING)
+        return stopper.decide(running, [*known, running]).action
+
+    assert decided(9, 1.2, 1.0) == "stop"  # after half of A's steps
+    assert decided(9, 1.2) == "continue"
+    assert decided(9, 0.8, 0.1) == "continue"  # it is better at this step
+    assert decided(8, 1.2, 1.0) == "continue"  # a run of A
+    assert decided(10, 1.2, 1.0) == "continue"  # A's run with this seed comes later
+
+
+def test_a_stopped_run_is_compared_at_its_last_step() -> None:
+    pair = pairs_of([trial(0, 0.9, 0.7, 0.2), trial(1, 1.0, 0.8, state=TrialState.STOPPED)])[0]
+    assert pair.difference(GOAL) == pytest.approx(-0.1)
+
+
+def test_commit_and_diff_of_each_side_are_recorded(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True)
+
+    for side in "ab":
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "train.py").write_text("rate = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    (tmp_path / "b" / "train.py").write_text("rate = 2\n")
+    commands = {side: ["python", str(tmp_path / side.lower() / "train.py")] for side in "AB"}
+    found = code_of_commands(commands)["ab"]
+    assert found["A"]["command"] == commands["A"]
+    assert len(found["A"]["git_commit"]) == 40
+    assert found["A"]["git_diff"] == ""
+    assert "+rate = 2" in found["B"]["git_diff"]
+    assert "+rate = 2" in found["difference"]
