@@ -64,7 +64,8 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
+    run = f"automl sweep {shown} --dispatcher local -- {line}"
+    click.echo(f"wrote {shown}; check it, then run: {run}")
 
 
 def _printed(program: Program) -> list[PrintedMetric]:
