@@ -77,13 +77,22 @@ RESULT: Final[Mapping[str, str]] = {
     **dict.fromkeys(("trials_dataframe", "get_dataframe"), "`result.to_pandas()`"),
 }
 # Keys of a parameter in a space of plain data, and methods of a `Space`.
-SPACE: Final[Mapping[str, str]] = {
+SPACE: Final[dict[str, str]] = {
     "min": "`low` is the least value",
     "max": "`high` is the largest value",
     "values": "a list of choices: `[16, 32, 64]` or `{'choices': [16, 32, 64]}`",
     "value": "a list of one choice: `[16]`",
     "distribution": "`{'low': 1e-5, 'high': 0.1, 'log': True}` is logarithmic",
     **dict.fromkeys(("suggest_float", "suggest_int", "suggest_categorical", "add"), _SPACE),
+}
+# Keys of a configuration.
+CONFIGURATION: Final[dict[str, str]] = {
+    **dict.fromkeys(("trials", "n_trials", "num_samples", "run_cap"), "`budget: {trials: 50}`"),
+    **dict.fromkeys(("metric", "direction", "objective"), "`goals: minimize loss`"),
+    **dict.fromkeys(("method", "sampler", "search_alg", "algorithm"), "`suggester: bayes`"),
+    **dict.fromkeys(("parameters", "param_space", "search_space"), "`space:` has them"),
+    **dict.fromkeys(("early_terminate", "pruner", "scheduler"), "`stopper: asha`"),
+    **dict.fromkeys(("program", "command"), "the command line says it: `-- python train.py`"),
 }
 
 

@@ -91,7 +91,8 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
+    run = f"automl sweep {shown} --dispatcher local -- {line}"
+    click.echo(f"wrote {shown}; check it, then run: {run}")
 
 
 def printed_by(program: Program) -> list[PrintedMetric]:

@@ -71,7 +71,8 @@ class Resolution:
         self._settle_conditions()
         if not self.tuned and len(self.problems.found) == before:
             reasons = "; ".join(f"{item.parameter}: {item.reason}" for item in self.dropped)
-            self.problems.under(self.root, ("space",), f"nothing is left to tune ({reasons})")
+            text = f"nothing is left to tune ({reasons})" if reasons else "nothing is tuned"
+            self.problems.under(self.root, ("space",), text)
         if len(self.problems.found) > before:
             return None
         try:

@@ -47,6 +47,8 @@ def refused(done: Result, message: str, folder: Path) -> None:
         (CONFIG + "workers: 1:30", "a whole number of at least 1 is needed, got '1:30'"),
         (CONFIG + "workers: 1000000000", "at most 10000 is needed, got 1000000000"),
         (CONFIG + "sead: 1", "did you mean 'seed'?"),
+        (CONFIG + "method: bayes", "toy.yaml:8: method: unknown key; `suggester: bayes`"),
+        (CONFIG.replace("low:", "min:"), "space.x.min: unknown key; `low` is the least value"),
         (CONFIG + "stopper: median-", "unknown stopper"),
         (CONFIG.replace("sobol", "bays"), "did you mean 'bayes'?"),
         (CONFIG.replace("minimize", "min"), "a goal is"),

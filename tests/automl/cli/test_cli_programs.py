@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -62,9 +63,10 @@ def test_from_init_to_the_best_by_what_it_logs_on_stderr(folder: Path) -> None:
 
 
 def test_a_file_that_two_trials_write_is_named_and_a_folder_for_each_helps(folder: Path) -> None:
-    words = ("workers=2", "budget.trials=2", "--", *MODEL, *OPTIONS, "--seconds", "0.2")
+    words = ("workers=2", "budget.trials=6", "--", *MODEL, *OPTIONS, "--seconds", "0.2")
     done = sweep(*words, dispatcher="local")
-    assert "trials 0 and 1 ran at the same time, and 'model.json' has changed" in done.stderr
+    said = r"trials \d and \d ran at the same time, and 'model.json' has changed"
+    assert re.search(said, done.stderr), "the second worker may be late if the machine is busy"
     (folder / "model.json").unlink()
     done = sweep("cwd=trial", *words, dispatcher="local")
     assert "at the same time" not in done.stderr

@@ -51,6 +51,9 @@ def test_what_the_objective_has_started_ends_with_its_worker(driver: Driver, die
     number = driver.submit("child", dies=dies)
     if not dies:
         driver.until(lambda: bool(driver.reports(number)))
+        started = (driver.folder / str(number) / "child").read_text()
+        scores = [int(Path(f"/proc/{one}/oom_score_adj").read_text()) for one in ("self", started)]
+        assert scores[0] < scores[1], "the kernel must not prefer the controller"
         driver.dispatcher.kill(number, 1, "timeout", "too long")
     outcome = driver.finish(number)
     assert outcome.failure == ("crashed" if dies else "timeout")
