@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from search_spaces.other_tools import hinted
 from search_spaces.validation import plain_params, show
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
+from .control.assignments import seed_of
 from .control.beginning import create, read_spec
 from .control.earlier import with_earlier
 from .control.plugins import SuggesterLike
@@ -158,6 +160,8 @@ class Optimizer:
     def ask(self) -> Trial:
         """The configuration to try next, different from those that are being tried.
 
+        The trial has a `seed`, for what is random in its run.
+
         Raises:
             SpaceExhausted: the space has no more configurations.
             AutomlError: the suggester keeps failing.
@@ -166,7 +170,7 @@ class Optimizer:
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
             self._commit()
-            return running
+            return replace(running, seed=seed_of(self._spec.seed, running.number))
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.

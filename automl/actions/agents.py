@@ -95,6 +95,7 @@ AGENTS: Final = (
             "reason": (str | None, "Why there is none."),
             "attempt": (int | None, ""),
             "params": (dict[str, object] | None, ""),
+            "seed": (int | None, "For what is random in the run."),
             "lease_seconds": (float | None, ""),
             "resumed": (bool | None, "Whether an earlier attempt was begun."),
         },

@@ -78,6 +78,7 @@ class Agents:
             "trial": begun.number,
             "attempt": begun.attempts,
             "params": assignment.params,
+            "seed": assignment.seed,
             "lease_seconds": seconds,
             "resumed": assignment.resume,
         }

@@ -40,7 +40,17 @@ ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration
 _UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
-_APART: Final = ("state", "params", "metrics", "details", "reports", "lease", "value", "value_from")
+_APART: Final = (
+    "state",
+    "params",
+    "metrics",
+    "details",
+    "reports",
+    "lease",
+    "seed",
+    "value",
+    "value_from",
+)
 _PLAIN: Final = [field for field in fields(Trial) if field.name not in _APART]
 _DEFAULTS: Final = {field.name: field.default for field in fields(Trial)}
 

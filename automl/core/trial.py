@@ -75,6 +75,7 @@ class Trial:
         metrics: the newest reported values, updated by the returned metrics. The controller adds
             `seconds` and `peak_memory_bytes` if the trial does not report them itself.
         returned: names of the metrics that its newest attempt has returned, not only reported.
+        seed: of the trial, from `Optimizer.ask`; None elsewhere.
         value: what the first goal compares; None if the trial has none, and outside of a `Result`
             or an `Optimizer`, where no goal is known.
         value_from: where the value comes from: "returned", "best report, at step 3", "last report"
@@ -125,6 +126,7 @@ class Trial:
     artifact_bytes: int = 0
     returned: tuple[str, ...] = ()
     replicate_of: int | None = None
+    seed: int | None = field(default=None, compare=False)
     value: float | None = field(default=None, compare=False)
     value_from: str = field(default="", compare=False)
 

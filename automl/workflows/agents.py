@@ -29,8 +29,8 @@ def ask(
     """A trial to run, with a lease on it.
 
     Returns:
-        `trial` (its number), `attempt`, `params`, `lease_seconds`, and `resumed`: whether an
-        earlier attempt was begun. `trial` is None, with a `reason`, if the sweep gives no more.
+        `trial` (its number), `attempt`, `params`, `seed`, `lease_seconds`, and `resumed`: whether
+        an earlier attempt was begun. `trial` is None, with a `reason`, if the sweep gives no more.
 
     Raises:
         UsageError: there is no such sweep, or an argument is wrong.

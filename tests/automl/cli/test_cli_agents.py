@@ -15,6 +15,7 @@ from cli_sweeps import automl
 from click.testing import Result
 from pages import blocks
 
+from automl.control.assignments import seed_of
 from automl.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
@@ -64,6 +65,7 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         "trial": 0,
         "attempt": 1,
         "params": {"x": 0.9, "kind": "good"},
+        "seed": seed_of(0, 0),
         "lease_seconds": 60.0,
         "resumed": False,
     }
