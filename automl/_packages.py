@@ -59,6 +59,9 @@ def _is_program() -> bool:
     return (program.parent if program.stem == "__main__" else program).stem == "automl"
 
 
+if sys.platform == "win32":
+    raise ImportError("automl needs a system such as Linux: on Windows, install it inside of WSL")
+
 # Here, because the errors of this project are in one of those packages.
 try:
     check_not_hidden()

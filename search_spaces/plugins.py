@@ -56,7 +56,11 @@ class Registry(Generic[T]):
         paths = list(spec.submodule_search_locations or ()) if spec else []
         modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
         own = {name.replace("_", self.separator) for name in modules}
-        return sorted(own | {entry.name for entry in _installed(self.group, tuple(sys.path))})
+        return sorted({*own, *self.installed()})
+
+    def installed(self) -> list[str]:
+        """Sorted names of the extensions of installed packages, which are entry points."""
+        return sorted(entry.name for entry in _installed(self.group, tuple(sys.path)))
 
     def require(self, name: str) -> str:
         """The name in its standard spelling, without importing the extension.

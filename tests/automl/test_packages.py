@@ -66,6 +66,14 @@ def test_a_folder_that_is_no_package_hides_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_windows_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    code = f"import sys; sys.path.append({str(ROOT)!r}); sys.platform = 'win32'; import automl"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, **CAPTURED)
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: automl needs a system such as Linux: on Windows, install it inside of WSL"
+    )
+
+
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """A folder of installed packages with ours and another distribution named workers."""
