@@ -35,8 +35,6 @@ class Policy:
 
     # The ensemble's expected improvements are combined by a power mean, not the arithmetic mean.
     power_mean: bool = True
-    # A gain close to trials that tie exactly for the best counts less (plateau.py).
-    plateaus: bool = False
     # The hypervolume's reference point is the worst of all trials, not just beyond the front.
     distant_reference: bool = True
 

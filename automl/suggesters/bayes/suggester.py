@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, ClassVar
@@ -266,14 +266,7 @@ class BayesSuggester(Suggester):
             "cost": self._cost.term(history) if self._cost is not None else None,
             "prior": prior_term(self._prior, len(history)),
         }
-        found = self._fitted(data, **{name: term for name, term in terms.items() if term})
-        if self._policy.plateaus and len(self.goals) == 1:
-            from .acquisition.plateau import plateau_term
-
-            term = plateau_term(self._sampler, found.posterior, data)
-            if term is not None:
-                found = replace(found, terms={**found.terms, "plateau": term})
-        return found
+        return self._fitted(data, **{name: term for name, term in terms.items() if term})
 
     def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
         from .acquisition.acquisition import Acquisition
