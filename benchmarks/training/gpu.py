@@ -35,6 +35,7 @@ STAGES = (
     "machine",
     "knobs",
     "failures",
+    "waits",
     "memory_estimates",
     "losses",
     "named_knobs",

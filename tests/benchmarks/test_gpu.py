@@ -34,6 +34,7 @@ TRIED = {
     "machine": ("hardware",),
     "knobs": ("precision=bf16 attention_layout=packed attention_kernel=sdpa",),
     "failures": ("poisoned context",),
+    "waits": ("updates 5 to 20", "a rank that fails"),
     "memory_estimates": ("16x1024x2000 precision=bf16",),
     "losses": ("fp32", "bf16", "decoding in fp32"),
     "named_knobs": ("as they are", "chunked_loss=True"),

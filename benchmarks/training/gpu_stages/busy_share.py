@@ -1,4 +1,8 @@
-"""The share of the time in which the GPU computes, at the fastest configuration of translation."""
+"""The share of the time in which the GPU computes, at the fastest configuration of translation.
+
+And its MFU (Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311): the operations of the model's
+products an update, divided by those that the GPU can compute in that time.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,9 @@ from workers.workloads.translation import Translation
 MIN_BUSY = 0.9
 WARM = 60  # updates before the profile
 TRACED = 40
+COUNTED = 3  # updates whose operations are counted
+# Products a second in bf16 without sparsity, by a part of the GPU's name (NVIDIA's data sheets).
+PEAK = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "RTX 3090": 71e12}
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
@@ -61,6 +68,7 @@ def measure(target: Target, case: Case) -> Row:
         "checkpoint_seconds": None,
     }
     train_once(target, options, kind=Profiled)
+    operations = flops(target, options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
@@ -72,7 +80,29 @@ def measure(target: Target, case: Case) -> Row:
         "share": covered(spans) / 1e6 / seconds,
         "launches_per_update": len(spans) / traced,
         "seconds_per_update": seconds / traced,
+        "flops_per_update": operations,
+        "mfu": share_of_peak(operations * traced / seconds, _gpu_name(target)),
     }
+
+
+def flops(target: Target, options: Mapping[str, Any]) -> float:
+    """Operations of the products of an update, forward and backward, as torch counts them."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        train_once(target, {**options, "compile": "off", "max_updates": COUNTED})
+    return float(counter.get_total_flops()) / COUNTED
+
+
+def share_of_peak(per_second: float, gpu: str) -> float | None:
+    """The share of what a GPU of this name can compute in bf16; None if that is not known."""
+    return next((per_second / peak for name, peak in PEAK.items() if name in gpu), None)
+
+
+def _gpu_name(target: Target) -> str:
+    import torch
+
+    return torch.cuda.get_device_name() if target.cuda else "none"
 
 
 def _synchronise(target: Target) -> None:
@@ -102,7 +132,8 @@ def line(row: Row) -> str:
     milliseconds = 1000 * row["seconds_per_update"]
     return (
         f"busy {row['share']:.3f} of the time, {row['launches_per_update']:.0f} kernels and "
-        f"{milliseconds:.1f} ms an update, {row['settings']}"
+        f"{milliseconds:.1f} ms an update, {row['flops_per_update']:.3g} operations, "
+        f"MFU {row['mfu'] if row['mfu'] is None else round(row['mfu'], 3)}, {row['settings']}"
     )
 
 

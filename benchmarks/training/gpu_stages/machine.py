@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import platform
 import shutil
 from collections.abc import Mapping
 from importlib import metadata
+from pathlib import Path
+from typing import Any
 
 from benchmarks.common.bounds import Claim, complete
 from benchmarks.training.gpu_stages._case import Case, Row, Rows, Stage, Target
@@ -36,8 +39,20 @@ def measure(target: Target, case: Case) -> Row:
         "python": platform.python_version(),
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
+        "between": between(torch.cuda.device_count()),
         "programs": {name: shutil.which(name) is not None for name in PROGRAMS},
     }
+
+
+def between(count: int) -> Mapping[str, Any]:
+    """Pairs of GPUs that read each other's memory, of all pairs, and free shared memory."""
+    import torch
+
+    pairs = list(itertools.combinations(range(count), 2))
+    reached = [torch.cuda.can_device_access_peer(*pair) for pair in pairs]
+    shared = Path("/dev/shm")
+    free = shutil.disk_usage(shared).free if shared.is_dir() else 0
+    return {"pairs": len(pairs), "p2p": sum(reached), "shared_memory_bytes": free}
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -48,7 +63,12 @@ def line(row: Row) -> str:
     hardware = row["hardware"]
     gpus = ", ".join(gpu["name"] for gpu in hardware["gpus"]) or "no GPU"
     formats = " ".join(hardware["precisions"])
-    return f"{hardware['num_cpus']} cores, {gpus}, {formats}, {' '.join(hardware['backends'])}"
+    between = row["between"]
+    return (
+        f"{hardware['num_cpus']} cores, {gpus}, {formats}, {' '.join(hardware['backends'])}, "
+        f"P2P of {between['p2p']} of {between['pairs']} pairs, "
+        f"{between['shared_memory_bytes'] / 1e9:.1f} GB of shared memory"
+    )
 
 
 STAGE = Stage("hardware, versions, what detect() finds", cases, measure, claims, line)

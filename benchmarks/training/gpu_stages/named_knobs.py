@@ -24,9 +24,17 @@ TRIED: tuple[dict[str, Any], ...] = (
     {"compile": "default", "compile_scope": "layers"},
     {"compile": "default", "activation_memory_budget": 0.5},
     {"compile": "max-autotune"},
+    {"attention_kernel": "flex"},
     {"compile": "cudagraphs"},
 )
-OTHER_RULES: tuple[dict[str, Any], ...] = ({"optimizer": "adafactor"}, {"optimizer": "muon"})
+OTHER_RULES: tuple[dict[str, Any], ...] = (
+    {"optimizer": "adafactor"},
+    {"optimizer": "muon"},
+    {"moment_precision": "bf16"},
+    {"width": 1024},  # float8 leaves smaller layers as they are
+    {"width": 1024, "float8": "rowwise"},
+    {"width": 1024, "float8": "rowwise", "compile": "default"},
+)
 ON_CPU = ("attention_backend=math", "chunked_loss=True", "deterministic=True")
 
 
