@@ -14,7 +14,7 @@ from torch.nn import functional
 import automl
 from automl import Float, Space
 
-WIDTH, HEADS, BLOCKS, LENGTH = 64, 4, 2, 64
+WIDTH, HEADS, BLOCKS, LENGTH = 64, 4, 2, 32
 TEXT = "".join(f"{a} times {b} is {a * b}. " for a in range(40) for b in range(40))
 CHARACTERS = sorted(set(TEXT))
 CODES = torch.tensor([CHARACTERS.index(one) for one in TEXT])
@@ -57,7 +57,9 @@ class Gpt(nn.Module):
         x = self.characters(text[:, :-1]) + self.places.weight
         for block in self.blocks:
             x = block(x)
-        return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), text[:, 1:].flatten())
+        return functional.cross_entropy(
+            self.head(self.norm(x)).flatten(0, 1), text[:, 1:].flatten()
+        )
 
 
 def batches(count: int) -> Iterator[Tensor]:
@@ -84,7 +86,7 @@ def train(trial: Any, updates: int) -> None:
 
 def main(
     trials: int = 12,
-    updates: int = 200,
+    updates: int = 100,
     knobs: tuple[str, ...] = ("precision", "compile", "accumulation", "parallelism"),
     dispatcher: str = "auto",
 ) -> automl.Result:
