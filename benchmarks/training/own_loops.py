@@ -146,10 +146,10 @@ def made(loop: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[int], A
     return model, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9), image_batches
 
 
-def by_hand(loop: str, updates: int) -> Iterator[float]:
-    """The losses of the loop as its user has written it."""
+def by_hand(loop: str, updates: int, trial: Context | None = None) -> Iterator[float]:
+    """The losses of the loop as its user has written it; they are reported if there is a trial."""
     model, optimizer, batches = made(loop)
-    for batch in batches(updates):
+    for step, batch in enumerate(batches(updates)):
         if loop == "gpt":
             loss = model(batch)
         else:
@@ -157,6 +157,8 @@ def by_hand(loop: str, updates: int) -> Iterator[float]:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if trial is not None:
+            trial.report(step, loss=loss)
         yield loss.item()
 
 
@@ -247,14 +249,16 @@ def measure(loop: str, quick: bool) -> Iterator[dict[str, Any]]:
 def cost(loop: str, updates: int) -> float:
     """How much longer an update takes with `trial.prepare`, as a part of the hand-written one.
 
+    Both report each update.
     Both loops take turns, an update at a time, so that the load of the machine is the same for
     both. The medians of their processor time are compared.
     """
     with tempfile.TemporaryDirectory() as folder:
         fixed = {"loop": loop, "updates": updates}
-        context = Context(Assignment("own", 0, 1, {}, None, folder, seed=SEED, fixed=fixed))
+        assignment = Assignment("own", 0, 1, {}, None, folder, seed=SEED, fixed=fixed)
+        plain, context = Context(assignment), Context(assignment)
         context.preparing = prepare
-        loops: list[Iterator[Any]] = [by_hand(loop, updates), with_prepare(context)]
+        loops: list[Iterator[Any]] = [by_hand(loop, updates, plain), with_prepare(context)]
         seconds: list[list[float]] = [[], []]
         for number in range(updates):
             for index in (0, 1) if number % 2 else (1, 0):
@@ -262,8 +266,8 @@ def cost(loop: str, updates: int) -> float:
                 next(loops[index])
                 seconds[index].append(time.process_time() - begun)
         context.loop.close(failed=False)
-    plain, ours = (median(one[WARM_UP:]) for one in seconds)
-    return ours / plain - 1
+    theirs, ours = (median(one[WARM_UP:]) for one in seconds)
+    return ours / theirs - 1
 
 
 def claims(rows: list[dict[str, Any]], costs: dict[str, float]) -> list[Claim]:
