@@ -15,6 +15,7 @@ OPTIONS = {
     "ask_and_tell": {},
     "distributed_function": {"dispatcher": "local"},
     "embedding_server": {"dispatcher": "local"},
+    "gpt_loop": {"dispatcher": "inline", "updates": 4, "knobs": ("precision", "accumulation")},
 }
 NEEDS = {  # if a library is not installed, its example is left out
     "finetune_transformer": "transformers",

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,12 +33,14 @@ from benchmarks.common.bounds import Claim, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
 from benchmarks.training.forked import run_gang, warm
 from workers.context import Context
+from workers.own_loop.prepare import prepare
 from workers.protocol import Assignment, Report
 from workers.run import run
 
 LIMITS = {"fp32": 1e-5, "bf16": 2e-2}
 COST = 0.03
 SEED = 1
+WARM_UP = 10  # updates that are not timed
 WIDTH, HEADS, LENGTH, WORDS = 64, 4, 32, 96
 Setting = dict[str, Any]
 
@@ -143,10 +146,10 @@ def made(loop: str) -> tuple[nn.Module, torch.optim.Optimizer, Callable[[int], A
     return model, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9), image_batches
 
 
-def by_hand(loop: str, updates: int) -> Iterator[float]:
-    """The losses of the loop as its user has written it."""
+def by_hand(loop: str, updates: int, trial: Context | None = None) -> Iterator[float]:
+    """The losses of the loop as its user has written it; they are reported if there is a trial."""
     model, optimizer, batches = made(loop)
-    for batch in batches(updates):
+    for step, batch in enumerate(batches(updates)):
         if loop == "gpt":
             loss = model(batch)
         else:
@@ -154,11 +157,19 @@ def by_hand(loop: str, updates: int) -> Iterator[float]:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+        if trial is not None:
+            trial.report(step, loss=loss)
         yield loss.item()
 
 
 def prepared(trial: Context) -> None:
     """The same loop with `trial.prepare`."""
+    for _ in with_prepare(trial):
+        pass
+
+
+def with_prepare(trial: Context) -> Iterator[None]:
+    """The same loop, which pauses after each microbatch."""
     loop, updates = trial.assignment.fixed["loop"], trial.assignment.fixed["updates"]
     model, optimizer, batches = made(loop)
     model, optimizer, loader = trial.prepare(model, optimizer, batches(updates))
@@ -171,6 +182,7 @@ def prepared(trial: Context) -> None:
         optimizer.step()
         optimizer.zero_grad()
         trial.report(step, loss=loss)
+        yield
 
 
 def settings(quick: bool) -> list[Setting]:
@@ -199,8 +211,6 @@ def losses(loop: str, trials: list[Setting], updates: int, ranks: int) -> list[d
 
 def in_turn(context: Context) -> None:
     """Do one rank's part of all trials."""
-    from dataclasses import replace
-
     results = []
     for index, params in enumerate(context.assignment.fixed["trials"]):
         reports: list[Report] = []
@@ -236,33 +246,28 @@ def measure(loop: str, quick: bool) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def cost(loop: str, updates: int, rounds: int) -> float:
+def cost(loop: str, updates: int) -> float:
     """How much longer an update takes with `trial.prepare`, as a part of the hand-written one.
 
-    Both take turns, so that the machine's load is the same for both; the median of the rounds.
+    Both report each update.
+    Both loops take turns, an update at a time, so that the load of the machine is the same for
+    both. The medians of their processor time are compared.
     """
-    ratios = []
-    for _ in range(rounds):
-        begun = time.process_time()
-        for _ in by_hand(loop, updates):
-            pass
-        plain = time.process_time() - begun
-        with tempfile.TemporaryDirectory() as folder:
-            fixed = {"loop": loop, "updates": updates}
-            context = Context(Assignment("own", 0, 1, {}, None, folder, seed=SEED, fixed=fixed))
-            context.preparing = preparing(context)
-            begun = time.process_time()
-            prepared(context)
-            ratios.append((time.process_time() - begun) / plain - 1)
-            context.loop.close(failed=False)
-    return median(ratios)
-
-
-def preparing(context: Context) -> Any:
-    """What `workers.run` gives a context, whose own measurements are not part of the loop."""
-    from workers.own_loop.prepare import prepare
-
-    return prepare
+    with tempfile.TemporaryDirectory() as folder:
+        fixed = {"loop": loop, "updates": updates}
+        assignment = Assignment("own", 0, 1, {}, None, folder, seed=SEED, fixed=fixed)
+        plain, context = Context(assignment), Context(assignment)
+        context.preparing = prepare
+        loops: list[Iterator[Any]] = [by_hand(loop, updates, plain), with_prepare(context)]
+        seconds: list[list[float]] = [[], []]
+        for number in range(updates):
+            for index in (0, 1) if number % 2 else (1, 0):
+                begun = time.process_time()
+                next(loops[index])
+                seconds[index].append(time.process_time() - begun)
+        context.loop.close(failed=False)
+    theirs, ours = (median(one[WARM_UP:]) for one in seconds)
+    return ours / theirs - 1
 
 
 def claims(rows: list[dict[str, Any]], costs: dict[str, float]) -> list[Claim]:
@@ -294,8 +299,7 @@ def main() -> int:
             rows.append(row)
             found = f"{row['difference']:.1e}" if "difference" in row else row["failure"]
             print(f"{words(row):45} {found}", flush=True)
-    rounds = 3 if given.quick else 9
-    costs = {loop: cost(loop, 40, rounds) for loop in ("gpt", "images")}
+    costs = {loop: cost(loop, 200 if given.quick else 1000) for loop in ("gpt", "images")}
     for loop, value in costs.items():
         print(f"{loop}: an update takes {value:+.1%} beside the hand-written loop")
     return conclude(claims(rows, costs)) if given.check else 0

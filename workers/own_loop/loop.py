@@ -105,6 +105,7 @@ class PreparedLoop:
         self._over = False  # the present microbatch has had its backward pass
         self._weight = 1.0 / self.accumulation / self.strategy.batch_degree
         self._begun = 0  # updates
+        self._records = COMPILE.value(values) in RECORDS_GRAPHS
         self._reports = _Reports()
         self._step: Callable[[], Any] = lambda: None
 
@@ -179,16 +180,15 @@ class PreparedLoop:
         """
         if isinstance(batch, Mapping) and not isinstance(batch, dict):
             batch = dict(batch)  # such as the batches of transformers
-        leaves, tree = tree_flatten(batch)
-        rows = {str(i): one for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.ndim}
         count, index = self.strategy.batch_degree, self.strategy.batch_rank
         divided = count * self.accumulation
-        if divided == 1 and not rows:
+        if divided == 1:
             self._begin(0, 1, 1.0)
-            yield batch
+            yield tree_map_only(Tensor, self._moved, batch)
             return
-        if divided > 1:
-            _check_rows(leaves, rows, divided, self._begun == 0)
+        leaves, tree = tree_flatten(batch)
+        rows = {str(i): one for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.ndim}
+        _check_rows(leaves, rows, divided, self._begun == 0)
         share = BatchShare.of(
             self._source, rows, count=count, index=index, accumulation=self.accumulation
         )
@@ -197,6 +197,9 @@ class PreparedLoop:
             self._begin(number, len(share.parts), weight)
             moved = part.to(self.device)
             yield tree_unflatten([moved.get(str(i), one) for i, one in enumerate(leaves)], tree)
+
+    def _moved(self, tensor: Tensor) -> Tensor:
+        return tensor.to(self.device, non_blocking=True)
 
     def _begin(self, number: int, count: int, weight: float) -> None:
         """A microbatch begins."""
@@ -241,7 +244,7 @@ class PreparedLoop:
         self._step()
         self.updates += 1
         self.waiting = False
-        if COMPILE.value(self.values) in RECORDS_GRAPHS:
+        if self._records:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
 

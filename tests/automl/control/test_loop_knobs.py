@@ -1,0 +1,108 @@
+"""`automl.knobs`: parameters by name, what acts through `prepare`, the ranks of a strategy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objectives import make_spec
+
+import automl
+from automl import config
+from automl.control.preflight import lines_about_knobs
+from automl.core.ranks import follow_strategy
+from automl.errors import ConfigError, UsageError
+from search_spaces import Choice, Float, Space
+
+RATE = Float("lr", 0.1, 1.0)
+
+
+def test_knobs_are_parameters_by_name_with_the_values_that_are_wanted() -> None:
+    found = automl.knobs("accumulation", "learning_rate", parallelism=["single", "tensor"])
+    assert [p.name for p in found] == ["accumulation", "learning_rate", "parallelism"]
+    assert found[2].choices == ("single", "tensor")
+    assert automl.knobs(accumulation=[1, 8])[0].choices == (1, 8)
+    (strategy,) = automl.knobs("parallelism")
+    assert strategy.choices == ("single", "ddp", "fsdp")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("precison",), "there is no knob 'precison': .*precision"),
+        (("checkpoint_every",), "checkpoint_every acts only with 'activation_checkpointing'"),
+    ],
+)
+def test_a_wrong_name_is_refused(names: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        automl.knobs(*names)
+
+
+def test_ranks_follow_from_the_strategy_within_the_slots() -> None:
+    spec = make_spec(space=Space(RATE, *automl.knobs("parallelism")))
+    found, line = follow_strategy(spec, 5)
+    assert (found.ranks, line) == ("ranks", "")
+    ranks = found.space.parameters["ranks"]
+    assert isinstance(ranks, Choice)
+    assert ranks.choices == (2, 4)
+    assert ranks.when == {"parallelism": ("ddp", "fsdp")}
+    alone, line = follow_strategy(spec, 1)
+    assert (alone.ranks, alone.space.parameters["parallelism"].choices) == (1, ("single",))
+    assert line == "parallelism: ddp, fsdp left out, they need 2 slots and there is 1"
+    spread = make_spec(space=Space(RATE, Choice("parallelism", ["ddp", "fsdp"])))
+    with pytest.raises(UsageError, match="parallelism ddp needs 2 slots, there is 1"):
+        follow_strategy(spread, 1)
+
+
+def test_what_only_looks_like_the_knob_is_left_alone() -> None:
+    own = make_spec(space=Space(RATE, Choice("parallelism", ["none", "threads"])))
+    assert follow_strategy(own, 4) == (own, "")
+    chosen = make_spec(space=Space(RATE, *automl.knobs("parallelism")), ranks=2)
+    assert follow_strategy(chosen, 4) == (chosen, "")
+
+
+def calls(trial: Any) -> None:
+    helps(trial)
+
+
+def helps(trial: Any) -> None:
+    trial.prepare()
+
+
+def reads(trial: Any) -> Any:
+    return trial.params["precision"], trial.params["accumulation"]
+
+
+def ignores(trial: Any) -> Any:
+    return trial.params["lr"]
+
+
+def test_a_knob_that_nothing_applies_is_said_before_the_first_trial() -> None:
+    spec = make_spec(space=Space(RATE, *automl.knobs("precision", "accumulation")))
+    assert lines_about_knobs(spec, ignores) == [
+        "precision, accumulation: act only if the function calls trial.prepare, or reads the value"
+    ]
+    assert lines_about_knobs(spec, calls) == lines_about_knobs(spec, reads) == []
+    own = make_spec(space=Space(RATE, Choice("compile", [True, False])))
+    assert lines_about_knobs(own, ignores) == [], "the user's own parameter of that name"
+
+
+CONFIG = """
+goals: minimize loss
+space: {lr: {low: 0.1, high: 1.0}, compile: {choices: ["yes", "no"]}, NAME: auto}
+budget: {trials: 3}
+workers: 2
+"""
+
+
+def test_a_knob_has_the_same_name_in_a_configuration(tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text(CONFIG.replace("NAME", "parallelism"))
+    spec = config.load(file, objective=True).spec
+    assert list(spec.space.parameters) == ["lr", "compile", "parallelism", "ranks"]
+    assert spec.ranks == "ranks"
+    assert spec.space.parameters["compile"].choices == ("yes", "no"), "the user's own"
+    file.write_text(CONFIG.replace("NAME", "accumulaton"))
+    with pytest.raises(ConfigError, match="unknown knob"):
+        config.load(file, objective=True)
