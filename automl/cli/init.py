@@ -91,8 +91,8 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    run = f"automl sweep {shown} --dispatcher local -- {line}"
-    click.echo(f"wrote {shown}; check it, then run: {run}")
+    sweep = f"automl sweep {shown} --dispatcher local -- {line}"
+    click.echo(f"wrote {shown}; check it, then run: {sweep}")
 
 
 def printed_by(program: Program) -> list[PrintedMetric]:

@@ -65,7 +65,7 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         "trial": 0,
         "attempt": 1,
         "params": {"x": 0.9, "kind": "good"},
-        "seed": seed_of(0, 0),
+        "seed": seed_of(Ledger.open(Path(".automl")).spec("toy"), 0),
         "lease_seconds": 60.0,
         "resumed": False,
     }
