@@ -64,8 +64,8 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    run = f"automl sweep {shown} --dispatcher local -- {line}"
-    click.echo(f"wrote {shown}; check it, then run: {run}")
+    typed = f"automl sweep {shown} --dispatcher local -- {line}"
+    click.echo(f"wrote {shown}; check it, then run: {typed}")
 
 
 def _printed(program: Program) -> list[PrintedMetric]:

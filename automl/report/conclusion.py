@@ -47,7 +47,8 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     yield from _noise(record, insights)
     if record.confirmation is not None and not record.confirmation.exceeds_noise:
         yield f"repeated trainings show no clear difference: {record.confirmation}"
-    used = {one.metric for one in (*record.spec.goals, *record.spec.constraints)}
+    spec = record.spec
+    used = {goal.metric for goal in spec.goals} | {one.metric for one in spec.constraints}
     for insight in insights:
         if insight.doubt and insight.model.metric in used:
             yield f"{insight.doubt}: which parameters matter for it is not known"
