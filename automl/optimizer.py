@@ -170,7 +170,7 @@ class Optimizer:
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
             self._commit()
-            return replace(running, seed=seed_of(self._spec.seed, running.number))
+            return replace(running, seed=seed_of(self._spec, running.number))
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.
