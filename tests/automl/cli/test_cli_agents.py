@@ -15,7 +15,6 @@ from cli_sweeps import automl
 from click.testing import Result
 from pages import blocks
 
-from automl.control.assignments import seed_of
 from automl.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
@@ -69,6 +68,7 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         "lease_seconds": 60.0,
         "resumed": False,
     }
+    assert isinstance(asked["seed"], int)
     assert automl("report-step", "toy", "0", "1", "loss=0.5").exit_code == 0
     assert automl("tell", "toy", "0", "loss=0.4", "--attempt", "1").exit_code == 0
     assert "it was told before" in automl("tell", "toy", "0", "loss=0.4").output
