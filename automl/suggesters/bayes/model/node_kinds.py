@@ -41,8 +41,8 @@ class NodeKinds:
     def indicators(self) -> Array:
         """`n x k`, 1 for the kind of each trial; k is 0 if all are alike."""
         names = self.names if len(self.names) > 1 else []
-        same: NDArray[np.bool_] = self.of_trials[:, None] == np.array(names, dtype=np.str_)
-        return same.astype(np.float64)
+        same = self.of_trials[:, None] == np.array(names, dtype=np.str_)
+        return np.asarray(same, dtype=np.float64)
 
     def groups(self) -> Iterator[tuple[float, NDArray[np.bool_]]]:
         """Of each kind, its share of the trials, and which trials these are."""
