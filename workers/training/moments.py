@@ -24,6 +24,8 @@ def in_bf16(kind: type[Optimizer]) -> type[Optimizer]:
     """
 
     class Narrow(kind):  # type: ignore[valid-type,misc]
+        param_groups: list[dict[str, Any]]
+
         def step(self, closure: Any = None) -> None:
             whole = self.param_groups
             try:
