@@ -45,3 +45,11 @@ def test_a_pipeline_records_no_graphs(tmp_path):
     strategy = kind(Mesh(0, 2, **kind.degrees(2, values)), workload, CPU, values)
     with pytest.raises(UsageError, match="cannot compute the microbatches of a pipeline"):
         strategy.wrap(workload.build_model())
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES.names() if name != "single"])
+def test_no_gpu_holds_the_whole_model_at_first(name):
+    kind = STRATEGIES.get(name)
+    mesh = Mesh(1, 4, **kind.degrees(4, {}))
+    strategy = kind(mesh, Toy({}, {}, {}), torch.device("cuda", 0), {})
+    assert (strategy.build_device.type == "cuda") == kind.replicated

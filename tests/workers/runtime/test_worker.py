@@ -11,7 +11,9 @@ from functools import partial
 import pytest
 import torch
 from fake_gpu import FakeCuda
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from workers.device.gpu import multiply
 from workers.device.held_memory import HeldMemory
 from workers.protocol import Assignment, Outcome
 from workers.runtime import worker as worker_module
@@ -90,3 +92,20 @@ def test_to_compile_is_not_to_hang(monkeypatch):
 def in_thread(worker: Worker) -> float:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(worker.take, 0.0).result()[1].idle_seconds
+
+
+class Products(TorchDispatchMode):
+    """Counts the products that torch computes."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += func is torch.ops.aten.mm.default
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_thread_of_backward_multiplies_before_a_trial_too():
+    """Each thread that multiplies has a workspace of cuBLAS."""
+    with Products() as products:
+        multiply(torch, "cpu")
+    assert products.count == 3  # one forward, and one for each factor's gradient
