@@ -110,7 +110,7 @@ def check_loop(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
     if spec.workload is None and not spec.command and acting_knobs(spec.space):
         if objective is None or not calls_prepare(objective):
             return
-        from workers.own_loop.rehearsal import refused
+        from .rehearsal import refused
 
         if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):
             raise UsageError(sentence)

@@ -218,8 +218,10 @@ class PreparedLoop:
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Call the model; outputs in half precision become fp32."""
-        if torch.is_grad_enabled():
+        if not self.loads and torch.is_grad_enabled():
             self._go_on()
+        if self.precision.name not in HALF and self.context.world_size == 1:
+            return self.strategy.model(*inputs, **named)
         with self.strategy.synchronised(self.last), self.precision.autocast():
             output = self.strategy.model(*inputs, **named)
         return tree_map_only(Tensor, _widened, output) if self.precision.name in HALF else output
@@ -258,6 +260,8 @@ class PreparedLoop:
 
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
+        if self.accumulation == 1 and self.context.world_size == 1:
+            return self.context.send_report(step, metrics)
         if self._reports.update not in (None, self._begun):
             self._send()
         self._reports.add(self._begun, self.step_of(int(step)), self._weight, numbers_of(metrics))

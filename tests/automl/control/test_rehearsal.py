@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from workers.own_loop.rehearsal import refused, rehearse, settings_of
 
 import automl
+from automl.control.rehearsal import refused, rehearse, settings_of
 from search_spaces import Choice, Space
 from workers.context import Context
 from workers.protocol import Assignment
