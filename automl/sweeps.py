@@ -13,7 +13,7 @@ from workers.protocol import Metric
 
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import check_not_importing, check_spec, lines_about_knobs
+from .control.preflight import check_loop, check_not_importing, check_spec, lines_about_knobs
 from .core import (
     Budget,
     Constraint,
@@ -183,6 +183,7 @@ def sweep(
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
+        check_loop(spec, objective)
         from .control.wiring import conduct
         from .result import Result
         from .trackers.live import tracked

@@ -33,7 +33,7 @@ def sweep(
     loaded = _load(config, overrides, patterns, program, options)
     typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import lines_about_knobs
+    from automl.control.preflight import check_loop, lines_about_knobs
 
     for note in [*loaded.notes, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
@@ -42,6 +42,7 @@ def sweep(
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
+    check_loop(loaded.spec, objective)
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 

@@ -17,7 +17,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, without_prepare
+from workers.own_loop.knobs import acting_knobs, calls_prepare, without_prepare
 
 from .plugins import Plugins
 
@@ -101,6 +101,20 @@ def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -
     act = "acts" if len(names) == 1 else "act"
     line = f"{', '.join(names)}: {act} only if {who} trial.prepare{import_it}, or reads the value"
     return [line] if names else []
+
+
+def check_loop(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
+    """Raise UsageError if a knob of the space cannot act on the loop of a function.
+
+    The function runs once up to `trial.prepare`, in a process of its own.
+    """
+    if spec.workload is None and not spec.command and acting_knobs(spec.space):
+        if objective is None or not calls_prepare(objective):
+            return
+        from .rehearsal import refused
+
+        if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):
+            raise UsageError(sentence)
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

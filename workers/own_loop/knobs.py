@@ -1,6 +1,7 @@
 """The knobs of a user's own training loop, and which of them act through `trial.prepare`."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, Final
 
@@ -141,7 +142,11 @@ def acting_knobs(space: Space) -> list[str]:
     for option in PREPARED:
         parameter = space.parameters.get(option.name)
         values = (*option.choices, *option.on_request, *option.untuned) or STRATEGIES.names()
-        if isinstance(parameter, Choice) and {*parameter.choices} <= {*values}:
+        numbers = {type(value) for value in values} <= {int, float}
+        known = {type(value) for value in values} if numbers else {*values}
+        if isinstance(parameter, Choice) and known.issuperset(
+            type(choice) if numbers else choice for choice in parameter.choices
+        ):
             found.append(option.name)
     return found
 
@@ -158,8 +163,15 @@ def without_prepare(space: Space, objective: Any) -> list[str]:
     return [name for name in named if name not in said]
 
 
+def calls_prepare(objective: Any) -> bool:
+    """Whether the code of a function names `prepare`; see `without_prepare`."""
+    return "prepare" in _mentioned(objective)
+
+
 def _mentioned(objective: Any) -> Iterator[str]:
     """The names and texts in the code of an objective; nothing if it has no code of Python."""
+    while isinstance(objective, partial):
+        objective = objective.func
     function = getattr(objective, "__func__", objective)
     if not hasattr(function, "__code__"):
         function = vars(type(objective)).get("__call__")

@@ -5,7 +5,7 @@ its rows of a batch, in as many parts as `accumulation` says, and each part coun
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unflatten
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
@@ -186,9 +186,7 @@ class PreparedLoop:
             self._begin(0, 1, 1.0)
             yield tree_map_only(Tensor, self._moved, batch)
             return
-        leaves, tree = tree_flatten(batch)
-        rows = {str(i): one for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.ndim}
-        _check_rows(leaves, rows, divided, self._begun == 0)
+        leaves, tree, rows = divisible(batch, divided, least=1 if self._begun else divided)
         share = BatchShare.of(
             self._source, rows, count=count, index=index, accumulation=self.accumulation
         )
@@ -220,8 +218,10 @@ class PreparedLoop:
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Call the model; outputs in half precision become fp32."""
-        if torch.is_grad_enabled():
+        if not self.loads and torch.is_grad_enabled():
             self._go_on()
+        if self.precision.name not in HALF and self.context.world_size == 1:
+            return self.strategy.model(*inputs, **named)
         with self.strategy.synchronised(self.last), self.precision.autocast():
             output = self.strategy.model(*inputs, **named)
         return tree_map_only(Tensor, _widened, output) if self.precision.name in HALF else output
@@ -260,6 +260,8 @@ class PreparedLoop:
 
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
+        if self.accumulation == 1 and self.context.world_size == 1:
+            return self.context.send_report(step, metrics)
         if self._reports.update not in (None, self._begun):
             self._send()
         self._reports.add(self._begun, self.step_of(int(step)), self._weight, numbers_of(metrics))
@@ -336,22 +338,28 @@ def _use(name: str, optimizer: Optimizer, group: dict[str, Any]) -> None:
     group.update({flag: wanted for flag, wanted in flags.items() if flag in group})
 
 
-def _check_rows(
-    leaves: Sequence[Any], rows: Mapping[str, Tensor], divided: int, first: bool
-) -> None:
-    """Raise UsageError if a batch cannot be divided into so many parts."""
+def divisible(
+    batch: Any, divided: int, least: int
+) -> tuple[list[Any], TreeSpec, dict[str, Tensor]]:
+    """The leaves of a batch, its structure, and the tensors that have rows, by their numbers.
+
+    Raises:
+        UsageError: it cannot be divided into so many parts, or has fewer than `least` rows.
+    """
+    leaves, tree = tree_flatten(batch)
+    rows = {str(i): one for i, one in enumerate(leaves) if isinstance(one, Tensor) and one.ndim}
     others = [one for one in leaves if not isinstance(one, Tensor | int | float | bool | None)]
+    words = f"a batch to divide into {divided} parts"
     if others or not rows:
         got = type(others[0]).__name__ if others else "none"
-        raise UsageError(f"a batch to divide into {divided} parts is made of tensors, got {got}")
+        raise UsageError(f"{words} is made of tensors, got {got}")
     sizes = sorted({len(one) for one in rows.values()})
     if len(sizes) > 1:
-        raise UsageError(
-            f"a batch to divide into {divided} parts has tensors of as many rows, got "
-            f"{' and '.join(map(str, sizes))} rows"
-        )
-    if first and sizes[0] < divided:
-        raise UsageError(f"a batch to divide into {divided} parts has as many rows, got {sizes[0]}")
+        got = " and ".join(map(str, sizes))
+        raise UsageError(f"{words} has tensors of as many rows, got {got} rows")
+    if sizes[0] < least:
+        raise UsageError(f"{words} has as many rows, got {sizes[0]}")
+    return leaves, tree, rows
 
 
 def _widened(tensor: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from cli_sweeps import automl
 from click.testing import Result
 from pages import blocks
 
+from automl.control.assignments import seed_of
 from automl.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]

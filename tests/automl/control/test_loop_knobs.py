@@ -103,6 +103,6 @@ def test_a_knob_has_the_same_name_in_a_configuration(tmp_path: Path) -> None:
     assert list(spec.space.parameters) == ["lr", "compile", "parallelism", "ranks"]
     assert spec.ranks == "ranks"
     assert spec.space.parameters["compile"].choices == ("yes", "no"), "the user's own"
-    file.write_text(CONFIG.replace("NAME", "acc"))
+    file.write_text(CONFIG.replace("NAME", "accumulations"))
     with pytest.raises(ConfigError, match="unknown knob"):
         config.load(file, objective=True)
