@@ -38,7 +38,6 @@ ROWS: Final = store.RESULTS / "install.jsonl"
 OURS: Final = "automl-sweep"
 CONTESTANTS: Final = {
     OURS: "import automl",
-    f"{OURS}[ray]": "import automl, ray",
     "optuna": "import optuna",
     "ax-platform": "from ax import Client",
 }
