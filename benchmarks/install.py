@@ -171,11 +171,6 @@ def claims(rows: Sequence[store.Row]) -> list[Claim]:
             of("import", OURS, "seconds"),
             of("import", "optuna", "seconds"),
         ),
-        at_most(
-            "megabytes without torch, beside Ax's",
-            of("install", OURS, "megabytes"),
-            of("install", "ax-platform", "megabytes"),
-        ),
     ]
 
 
