@@ -184,7 +184,8 @@ class PreparedLoop:
         divided = count * self.accumulation
         if divided == 1:
             self._begin(0, 1, 1.0)
-            yield tree_map_only(Tensor, self._moved, batch)
+            on_cpu = self.device.type == "cpu"
+            yield batch if on_cpu else tree_map_only(Tensor, self._moved, batch)
             return
         leaves, tree, rows = divisible(batch, divided, least=1 if self._begun else divided)
         share = BatchShare.of(
