@@ -53,8 +53,9 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:
-    """The JSON object of `automl status`."""
+    """The JSON object of `automl status`; what the next trial promises, once that is known."""
     best = snapshot.best
+    promised = {"expected_gain": snapshot.gain, "recommendation_error": snapshot.error}
     return {
         "sweep": snapshot.sweep,
         "state": snapshot.state,
@@ -64,8 +65,7 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
         "best": _trial_object(snapshot, best) if best else None,
         "seconds": snapshot.seconds,
         "workers": snapshot.num_slots,
-        "expected_gain": snapshot.gain,
-        "recommendation_error": snapshot.error,
+        **{name: value for name, value in promised.items() if value is not None},
     }
 
 
