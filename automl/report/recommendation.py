@@ -92,12 +92,7 @@ def advised(record: Record, model: MetricModel | None) -> Recommendation:
     best = record.snapshot.best
     assert best is not None, "a trial has succeeded"
     trial = best if model is None else expected_best(record, model)
-    key = record.space.key(trial.params)
-    same = [
-        (t.number, value)
-        for t, value in record.scored()
-        if record.space.legal(t.params) and record.space.key(t.params) == key
-    ]
+    same = [(t.number, value) for t, value in record.scored() if t.params == trial.params]
     if model is None:
         mean, interval = float(np.mean([value for _, value in same])), None
     else:

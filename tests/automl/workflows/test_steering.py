@@ -134,7 +134,7 @@ def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({}, "a budget has trials, time, worker_time, target, gain, got nothing"),
+        ({}, "a budget has trials, time, worker_time, target, gain, until, got nothing"),
         ({"hours": 3}, "a budget has .*, got hours"),
         ({"trials": 0}, "trials of a budget must be a whole number of at least 1"),
         ({"time": "soon"}, "a duration is like .*, got 'soon'"),
