@@ -18,7 +18,6 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import gzip
 import io
 import itertools
-import sys
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +31,7 @@ from sklearn import datasets, ensemble, kernel_approximation, linear_model, neur
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.common.options import parser
 from benchmarks.noise.networks import (
     Examples,
     accuracies,
@@ -314,11 +314,14 @@ def write(part: str, name: str, table: NoiseTable) -> None:
 
 def main() -> None:
     """Make the tables of a part, or some of them."""
-    part, *names = sys.argv[1:] or ["develop"]
+    arguments = parser(__doc__)
+    arguments.add_argument("part", choices=("develop", "sealed"))
+    arguments.add_argument("names", nargs="*", help="of tables; by default all of the part")
+    given = arguments.parse_args()
     torch.set_num_threads(1)
-    tables = develop() if part == "develop" else sealed()
-    for name in names or tables:
-        write(part, name, tables[name])
+    tables = develop() if given.part == "develop" else sealed()
+    for name in given.names or tables:
+        write(given.part, name, tables[name])
 
 
 if __name__ == "__main__":
