@@ -212,7 +212,8 @@ def test_with_a_gpu_the_verdict_is_its_status(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA Fake")
     fake.script = {"translation": {"share": 0.91, "settings": {}, "launches_per_update": 1.0,
-                                   "seconds_per_update": 0.1}}  # fmt: skip
+                                   "seconds_per_update": 0.1, "flops_per_update": 1e9,
+                                   "mfu": None}}  # fmt: skip
     assert gpu.main(["busy_share", "--quick", "--check"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "HELD: all 2"
     fake.script["translation"] = {**fake.script["translation"], "share": 0.5}

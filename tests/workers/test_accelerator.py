@@ -18,10 +18,10 @@ from workers.workloads import WORKLOADS
 MORE = "AUTOML_TEST_ALL" in os.environ
 GPU = Gpu("fake", 80 * 2**30, (9, 0), bf16=True)
 MACHINE = Hardware(2, 2**34, (GPU,), ("fp32", "bf16", "fp16"), ("gloo", "nccl"), slots=1)
-# The fake device compiles nothing.
+# The fake device compiles nothing, and a trace keeps its sizes as constants.
 WITHOUT: Mapping[str, frozenset[Any]] = {
     "compile": frozenset({"default", "reduce-overhead", "max-autotune", "cudagraphs"}),
-    "graph": frozenset({"compiled"}),
+    "graph": frozenset({"compiled", "traced"}),
 }
 # What only a configuration adds, on top of one of the sampled configurations.
 NAMED: Mapping[str, list[dict[str, Any]]] = {

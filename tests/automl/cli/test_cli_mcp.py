@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,8 @@ def served(flags: list[str], talk: Callable[[Call], Awaitable[None]]) -> set[str
             await talk(call)
             return names
 
-    return asyncio.run(session())
+    with ThreadPoolExecutor(1) as thread:  # this one may have a loop, left by a browser's tests
+        return thread.submit(asyncio.run, session()).result()
 
 
 def log(folder: Path) -> bytes:

@@ -138,9 +138,8 @@ def test_workers_that_cannot_start_end_the_sweep_with_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "lib/python" in path][:2])
-    dispatcher = LocalDispatcher(
-        "driver", 1, Resources(), objective=print
-    )  # from no module of ours
+    monkeypatch.setattr("workers.runtime.pickling._importable", lambda name: True)
+    dispatcher = LocalDispatcher("driver", 1, Resources(), objective=print)
     events: list[object] = []
 
     def poll() -> None:
