@@ -40,7 +40,7 @@ TASKS: Final = {
     "memory": "4. Configurations that do not fit in memory",
 }
 TOOLS: Final = {  # the distribution and the name of each, and how many seeds
-    "automl": ("automl", "automl", 10),
+    "automl": ("automl-sweep", "automl", 10),
     "optuna": ("optuna", "Optuna", 10),
     "ax": ("ax-platform", "Ax", 3),
     "ray": ("ray", "Ray Tune", 10),
