@@ -32,7 +32,7 @@ from .lease import new_lease
 from .lock import FileLock
 from .records import BEGINNING, Place, Row, chained, decoded, is_sound, seal
 from .schema import as_dict, insert, select, write_empty
-from .sqlite_files import BESIDE, check_files, connect, connect_own
+from .sqlite_files import BESIDE, MAX_SCHEMA_WORK, check_files, connect, connect_own
 from .store_errors import BACKUP, existing_backups, translated
 
 _MAX_STEP: Final = 1 << 40  # records that are skipped at once in search of a sound page
@@ -116,6 +116,8 @@ def _collect(source: Path, found: _Sound) -> None:
                 with suppress(FileNotFoundError):
                     shutil.copyfile(f"{source}{end}", f"{image}{end}")
             with suppress(sqlite3.Error), closing(sqlite3.connect(image)) as connection:
+                # Ends the reading of a schema that is far too large.
+                connection.set_progress_handler(lambda: True, MAX_SCHEMA_WORK)
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             if not own_page:
                 _replace_first_page(image, empty)
