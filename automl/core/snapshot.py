@@ -131,7 +131,8 @@ class Snapshot:
         if self.trials:
             return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
-        return spec is not None and spec.workload is None and not spec.command
+        own = spec is not None and spec.workload is None and not spec.command
+        return own and not self.reason  # a controller that has ended says why
 
     @property
     def changed(self) -> list[Trial]:

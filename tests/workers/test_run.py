@@ -171,6 +171,37 @@ def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, 
     assert "there is no room on the disk: OSError" in outcome.message
 
 
+@pytest.mark.parametrize(
+    ("text", "cause", "kind"),
+    [
+        ("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534", None, "no room"),
+        ("I/O error: No space left on device (os error 28)", None, "no room"),
+        ("cannot save", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no room"),
+        ("[enforce fail at inline_container.cc:197] . failed finding central directory", None, ""),
+        ("cannot save", PermissionError(errno.EACCES, os.strerror(errno.EACCES)), ""),
+    ],
+)
+def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind):
+    def objective(context):
+        raise RuntimeError(text) from cause
+
+    runner.objective = objective
+    outcome = runner()
+    assert outcome.failure == ("preempted" if kind else "crashed")
+    assert ("no room on the disk" in outcome.message) is bool(kind)
+
+
+def test_the_traceback_has_what_an_error_was_raised_for(runner):
+    def objective(context):
+        try:
+            return {}["absent"]
+        except KeyError as error:
+            raise ValueError("no such layer") from error
+
+    runner.objective = objective
+    assert "KeyError: 'absent'\n\nThe above exception was" in runner().details["traceback"]
+
+
 def test_memory_is_measured_above_what_was_there_before(runner):
     kept = torch.ones(10_000_000)
 

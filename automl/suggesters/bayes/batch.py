@@ -22,8 +22,6 @@ from .model.data import Array
 from .model.features import FeatureEncoder
 from .model.posterior import SweepPosterior
 
-MANY: Final = 8  # more suggestions at once are a batch
-MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
 MIN_LEFT: Final = 1e-12  # part of the variance that is left
 POOL: Final = 2000  # least number of candidates, and most pending trials that are avoided
 
