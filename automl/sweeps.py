@@ -224,6 +224,7 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
+                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -316,6 +317,7 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
+            objective=objective,
         )
 
 
