@@ -327,6 +327,10 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
+        if assignment.probe:
+            from .functions.speed import SpeedProbe
+
+            objective = SpeedProbe(objective, assignment.probe)
         try:
             result = call_with_fallback(context, objective)
             _leave_loop(context, failed=False)
