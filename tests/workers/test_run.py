@@ -219,6 +219,17 @@ def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
     assert not list(runner.folder.glob("automl-meeting*"))
 
 
+def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
+    runner.objective = speak
+    with pytest.raises(KeyboardInterrupt):
+        runner(ranks=2, stop_requested=interrupt)
+    assert not list(runner.folder.glob("automl-meeting*"))
+
+
 def speak(context):
     print("hello from", context.rank)
 
