@@ -13,6 +13,7 @@ from fake_accelerator import trained
 
 from search_spaces import Space
 from search_spaces.hardware import Gpu, Hardware
+from workers.parallel import STRATEGIES
 from workers.workloads import WORKLOADS
 
 MORE = "AUTOML_TEST_ALL" in os.environ
@@ -99,6 +100,72 @@ def test_every_workload_and_knob_trains_on_the_device(tmp_path):
     given = [case for name in names for case in cases(name)]
     assert len(given) > 2 * len(names)
     assert problems(trained(tmp_path, given), given) == []
+
+
+# The layers of the toy are enough for four stages, two a rank.
+STRATEGY_OPTIMIZERS: tuple[Mapping[str, Any], ...] = (
+    {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    {"optimizer": "sgd", "optimizer_implementation": "foreach"},
+)
+STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
+    "ddp": [{"optimizer_sharding": True}, {"static_graph": True}, {"accumulation": 2}],
+    "fsdp": [
+        {"reshard_after_forward": False},
+        {"precision": "bf16", "reduction_precision": "half"},
+        {"cpu_offload": True},
+        {"accumulation": 2},
+        {"activation_checkpointing": "layers"},
+        {"moment_precision": "bf16"},
+    ],
+    "tensor": [{"sequence_parallel": True}, {"precision": "bf16"}],
+    "pipeline": [{"schedule": "gpipe"}, {"precision": "fp16"}, {"schedule": "zbvzerobubble"}],
+    "embedding_server": [{"precision": "bf16"}, {"max_norm": 0.1}],
+}
+
+
+def strategy_cases(ranks: int) -> list[dict[str, Any]]:
+    names = [n for n in STRATEGIES.names() if STRATEGIES.get(n).needs.min_ranks == ranks]
+    found = [
+        {"parallelism": name, **optimizer, **knobs}
+        for name in names
+        for optimizer in STRATEGY_OPTIMIZERS[: 2 if MORE else 1]
+        for knobs in [{}, *(STRATEGY_KNOBS.get(name, []) if MORE else [])]
+    ]
+    fixed = {"evaluate_updates": 1, "backend": "cpu:gloo,fakegpu:gloo"}
+    return [
+        {"workload": None, "params": params, "fixed": fixed, "resume": len(params) == 3}
+        for params in found
+    ]
+
+
+@pytest.mark.parametrize("ranks", [2, 4] if MORE else [2])
+def test_every_strategy_trains_on_the_device(tmp_path, ranks):
+    """As `single` does there."""
+    given = strategy_cases(ranks)
+    alone = [
+        {
+            **case,
+            "params": {**case["params"], "parallelism": "single"},
+            "fixed": {"evaluate_updates": 1},
+        }
+        for case in given
+    ]
+    expected = trained(tmp_path / "alone", alone)
+    found = trained(tmp_path / "ranks", given, ranks=ranks)
+    wrong = []
+    for index, case in enumerate(given):
+        params = case["params"]
+        mine = found[index * ranks : (index + 1) * ranks]
+        failures = [one["message"] for one in mine if one["failure"]]
+        # The server keeps its embeddings in main memory, and offloaded parts lie there.
+        served = "embedding." if params["parallelism"] == "embedding_server" else "no name"
+        strays = [s for one in mine for s in one["strays"] if served not in s]
+        near = pytest.approx(
+            expected[index]["losses"], rel=1e-5 if params.get("precision") is None else 2e-2
+        )
+        if failures or mine[0]["losses"] != near or (strays and not params.get("cpu_offload")):
+            wrong.append((params, failures, mine[0]["losses"], expected[index], strays))
+    assert not wrong, wrong
 
 
 FAULTS = {
