@@ -257,8 +257,8 @@ def trained(
         process.stdin.write(json.dumps(cases))
         process.stdin.close()
         process.stdin = None
-    for process in started:
-        _, errors = process.communicate()
+    for process in reversed(started):
+        _, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors[-4000:]
     found = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(ranks)]
     return [one for same in zip(*found, strict=True) for one in same]
