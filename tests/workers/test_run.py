@@ -250,6 +250,24 @@ def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
     assert not list(runner.folder.glob("automl-meeting*"))
 
 
+def wait_for_a_third(context):
+    torch.distributed.init_process_group(
+        "gloo", init_method=context.rendezvous, rank=context.rank, world_size=3
+    )
+
+
+def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
+    def interrupt():
+        if list(runner.folder.glob("automl-meeting*")):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
+    runner.objective = wait_for_a_third
+    with pytest.raises(KeyboardInterrupt):
+        runner(ranks=2, stop_requested=interrupt)
+    assert not list(runner.folder.glob("automl-meeting*"))
+
+
 def speak(context):
     print("hello from", context.rank)
 
