@@ -22,6 +22,7 @@ from .kernel import (
     cross,
     diagonal,
     log_posterior,
+    prior_mean,
 )
 
 MAX_SKETCHED = 3  # hyperparameter vectors of a sketch
@@ -74,7 +75,31 @@ def sample_hyperparameters(
         value = torch.where(accept, new_value, value)
         gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
+        if bool(prior.scale[prior.layout.trend]):
+            u, value, gradient = _switched(u, value, gradient, features, y, prior, generator)
     return u
+
+
+def _switched(
+    u: Tensor,
+    value: Tensor,
+    gradient: Tensor,
+    features: Features,
+    y: Tensor,
+    prior: HyperparameterPrior,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Each vector with the trend switched on or off, if that is as likely (Metropolis)."""
+    new = u.clone()
+    new[:, prior.layout.trend] *= -1.0
+    new_value, new_gradient = log_posterior(new, features, y, prior)
+    uniform = torch.rand(len(u), generator=generator, dtype=torch.float64)
+    accept = uniform.log() < new_value - value
+    return (
+        torch.where(accept[:, None], new, u),
+        torch.where(accept, new_value, value),
+        torch.where(accept[:, None], new_gradient, gradient),
+    )
 
 
 def _ascend(
@@ -135,7 +160,7 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        residual = (y - features.mean).expand(len(u), -1)
+        residual = y - prior_mean(features, hyper)
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
@@ -165,7 +190,7 @@ class Ensemble:
         parts = []
         for part in chunks(candidates):
             k = cross(part, self.features, self.hyper, self.prior)
-            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + part.mean)
+            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper))
         return torch.cat(parts, 1).mean(0)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +204,7 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at = own - (white_column * white_column).sum(-1)
-        mean_at = (column * self.alpha).sum(-1) + self.features.mean[index]
+        mean_at = (column * self.alpha).sum(-1) + self.hyper.trend * self.features.mean[index]
         means = []
         variances = []
         for part in chunks(candidates):
@@ -207,7 +232,7 @@ class Ensemble:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))
         variance = diagonal(part, self.hyper, self.prior) - (white * white).sum(-1)
-        mean = (k @ self.alpha[:, :, None])[:, :, 0] + part.mean
+        mean = (k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper)
         return mean, variance.clamp_(min=1e-14), k, white
 
 

@@ -64,10 +64,10 @@ class Features:
 
 @dataclass(frozen=True)
 class HyperparameterLayout:
-    """Where each hyperparameter stands in a vector of `p = 3 + 2 d + k` numbers.
+    """Where each hyperparameter stands in a vector of `p = 4 + 2 d + k` numbers.
 
-    Each attribute is the index or the slice of the hyperparameter of that name. All but the
-    direction are logarithms of positive numbers; they are `positive`.
+    Each attribute is the index or the slice of the hyperparameter of that name. All but the trend
+    and the direction are logarithms of positive numbers; they are `positive`.
 
     Args:
         num_parameters: d, each has a lengthscale and an additive variance.
@@ -77,26 +77,27 @@ class HyperparameterLayout:
     full: ClassVar[int] = 0  # variance of the kernel over all parameters
     noise: ClassVar[int] = 1  # variance
     pair: ClassVar[int] = 2  # variance of the pairwise interactions
+    trend: ClassVar[int] = 3  # whether there is a trend: the sign
 
     @property
     def length(self) -> slice:
         """Lengthscales, d."""
-        return slice(3, 3 + self.num_parameters)
+        return slice(4, 4 + self.num_parameters)
 
     @property
     def additive(self) -> slice:
         """Variances of the main effects, d."""
-        return slice(3 + self.num_parameters, 3 + 2 * self.num_parameters)
+        return slice(4 + self.num_parameters, 4 + 2 * self.num_parameters)
 
     @property
     def positive(self) -> slice:
         """All but the direction."""
-        return slice(0, 3 + 2 * self.num_parameters)
+        return slice(0, 4 + 2 * self.num_parameters)
 
     @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
-        return slice(3 + 2 * self.num_parameters, None)
+        return slice(4 + 2 * self.num_parameters, None)
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ class HyperparameterPrior:
             full=value[:, at.full],
             noise=value[:, at.noise],
             pair=value[:, at.pair],
+            trend=(u[:, at.trend] * self.scale[at.trend] >= 0).double(),
             length=value[:, at.length],
             additive=value[:, at.additive],
             direction=self.scale[at.direction] * weights * weights.abs(),
@@ -158,13 +160,14 @@ class HyperparameterPrior:
 class Hyperparameters:
     """A batch of `s` hyperparameter vectors.
 
-    `full`, `noise` and `pair` are `s`, `length` and `additive` are `s x d`, `direction` is
-    `s x k`.
+    `full`, `noise`, `pair` and `trend` (1 or 0) are `s`, `length` and `additive` are `s x d`,
+    `direction` is `s x k`.
     """
 
     full: Tensor
     noise: Tensor
     pair: Tensor
+    trend: Tensor
     length: Tensor
     additive: Tensor
     direction: Tensor
@@ -195,20 +198,25 @@ def cross(
     z_right, phi_right = _scaled(right, hyper, prior)
     scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
-    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
+    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right, hyper))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
     return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
 
 
-def _common(left: Features, right: Features) -> Tensor:
-    """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
-    return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
+def _common(left: Features, right: Features, hyper: Hyperparameters) -> Tensor:
+    """`s x n x m` covariances of the constant and the trend."""
+    return hyper.trend[:, None, None] * (left.trend @ right.trend.T) + 1.0
+
+
+def prior_mean(features: Features, hyper: Hyperparameters) -> Tensor:
+    """The mean function, `s x n`."""
+    return hyper.trend[:, None] * features.mean
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = 1.0 + (features.trend * features.trend).sum(1)
+    common = 1.0 + hyper.trend[:, None] * (features.trend * features.trend).sum(1)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
@@ -229,7 +237,7 @@ def log_posterior(
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
-        _common(features, features)
+        _common(features, features, hyper)
     )
     covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
@@ -237,8 +245,8 @@ def log_posterior(
     if bool(failed.any()):
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
-    residual = y - features.mean
-    alpha = inverse @ residual
+    residual = y - prior_mean(features, hyper)
+    alpha = (inverse @ residual[:, :, None])[:, :, 0]
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
     at = prior.layout
@@ -247,6 +255,7 @@ def log_posterior(
     own = outer.diagonal(dim1=1, dim2=2) / features.runs
     gradient[:, at.noise] = hyper.noise * own.sum(-1)
     gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
+    gradient[:, at.trend] = 0.0
     d = at.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)
