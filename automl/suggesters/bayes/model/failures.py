@@ -17,7 +17,6 @@ from .fit import GPFitter, settled
 from .gp import Ensemble
 from .latent_threshold import LatentThreshold
 from .log_gp import LogGP
-from .node_kinds import NodeKinds
 
 BLUR = 0.25  # variance of labels beyond the regression's; fitted to the fate of chosen candidates
 
@@ -82,7 +81,7 @@ class FailurePosterior:
         unit: Array,
         kinds: NDArray[np.str_],
         quantities: Mapping[str, LogGP],
-        nodes: NodeKinds,
+        nodes: NDArray[np.str_],
     ) -> FailurePosterior:
         """Learn from `n` trials.
 
@@ -91,14 +90,14 @@ class FailurePosterior:
             unit: `n x d` configurations.
             kinds: `n`, the kind of failure, "" for a success.
             quantities: by kind of failure, the quantity that causes it above a threshold.
-            nodes: the kind of node of each trial; thresholds are those of nodes.
+            nodes: `n`, the kind of node of each trial; thresholds are those of nodes.
         """
         parts: list[FailureClassifier | LatentThreshold] = []
         for kind in sorted(set(kinds.tolist()) - {""}):
             if kind in quantities and (kinds == "").any():
                 groups = [
-                    (share, unit[rows & (kinds == "")], unit[rows & (kinds == kind)])
-                    for share, rows in nodes.groups()
+                    (float(rows.mean()), unit[rows & (kinds == "")], unit[rows & (kinds == kind)])
+                    for rows in (nodes == name for name in np.unique(nodes))
                 ]
                 parts.append(LatentThreshold.fit(quantities[kind], groups))
             else:

@@ -75,7 +75,7 @@ def sample_hyperparameters(
         value = torch.where(accept, new_value, value)
         gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
-        if bool(prior.scale[prior.layout.trend]):
+        if bool(prior.scale[prior.TREND]):
             u, value, gradient = _switched(u, value, gradient, features, y, prior, generator)
     return u
 
@@ -91,7 +91,7 @@ def _switched(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Each vector with the trend switched on or off, if that is as likely (Metropolis)."""
     new = u.clone()
-    new[:, prior.layout.trend] *= -1.0
+    new[:, prior.TREND] *= -1.0
     new_value, new_gradient = log_posterior(new, features, y, prior)
     uniform = torch.rand(len(u), generator=generator, dtype=torch.float64)
     accept = uniform.log() < new_value - value

@@ -59,16 +59,15 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     ours = value + 0.5 * vectors.square().sum(-1) - 0.5 * len(y) * np.log(2 * np.pi)
     torch.testing.assert_close(likelihood * len(y), ours, atol=1e-6, rtol=1e-6)
     (likelihood.sum() * len(y)).backward()
-    at = PRIOR.layout
     learned = (gradient + vectors) / PRIOR.scale
     torch.testing.assert_close(
-        model.covar_module.log_length.grad, learned[:, at.length], atol=1e-6, rtol=1e-6
+        model.covar_module.log_length.grad, learned[:, PRIOR.length], atol=1e-6, rtol=1e-6
     )
     torch.testing.assert_close(
-        model.covar_module.log_additive.grad, learned[:, at.additive], atol=1e-6, rtol=1e-6
+        model.covar_module.log_additive.grad, learned[:, PRIOR.additive], atol=1e-6, rtol=1e-6
     )
-    direction = model.covar_module.direction.grad * 2.0 * vectors[:, at.direction].abs()
-    torch.testing.assert_close(direction, learned[:, at.direction], atol=1e-6, rtol=1e-6)
+    direction = model.covar_module.direction.grad * 2.0 * vectors[:, PRIOR.direction].abs()
+    torch.testing.assert_close(direction, learned[:, PRIOR.direction], atol=1e-6, rtol=1e-6)
 
 
 def test_prediction_equals_gpytorch(vectors):
