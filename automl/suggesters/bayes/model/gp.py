@@ -26,6 +26,7 @@ from .kernel import (
 )
 
 MAX_SKETCHED = 3  # hyperparameter vectors of a sketch
+Chains = tuple[Tensor, Tensor, Tensor]  # hyperparameters, log posterior and its gradient
 CHUNK = 64  # candidates at once: their covariances stay in the processor's cache
 
 
@@ -71,34 +72,25 @@ def sample_hyperparameters(
             momentum = momentum + 0.5 * step[:, None] * new_gradient
         gain = new_value - 0.5 * (momentum * momentum).sum(-1) - energy
         accept = uniform.log() < torch.nan_to_num(gain, nan=-math.inf)
-        u = torch.where(accept[:, None], new, u)
-        value = torch.where(accept, new_value, value)
-        gradient = torch.where(accept[:, None], new_gradient, gradient)
+        chains = _chosen(accept, (new, new_value, new_gradient), (u, value, gradient))
         step = torch.where(accept, step * 1.2, step * 0.5)
-        if bool(prior.scale[prior.TREND]):
-            u, value, gradient = _switched(u, value, gradient, features, y, prior, generator)
+        if bool(prior.scale[prior.TREND]):  # with the trend switched on or off, if that is likely
+            new = chains[0].clone()
+            new[:, prior.TREND] *= -1.0
+            proposed = (new, *log_posterior(new, features, y, prior))
+            uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
+            chains = _chosen(uniform.log() < proposed[1] - chains[1], proposed, chains)
+        u, value, gradient = chains
     return u
 
 
-def _switched(
-    u: Tensor,
-    value: Tensor,
-    gradient: Tensor,
-    features: Features,
-    y: Tensor,
-    prior: HyperparameterPrior,
-    generator: torch.Generator,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Each vector with the trend switched on or off, if that is as likely (Metropolis)."""
-    new = u.clone()
-    new[:, prior.TREND] *= -1.0
-    new_value, new_gradient = log_posterior(new, features, y, prior)
-    uniform = torch.rand(len(u), generator=generator, dtype=torch.float64)
-    accept = uniform.log() < new_value - value
+def _chosen(accept: Tensor, new: Chains, old: Chains) -> Chains:
+    """The new vectors, values and gradients of the chains that accept them (`s`)."""
+    rows = accept[:, None]
     return (
-        torch.where(accept[:, None], new, u),
-        torch.where(accept, new_value, value),
-        torch.where(accept[:, None], new_gradient, gradient),
+        torch.where(rows, new[0], old[0]),
+        torch.where(accept, new[1], old[1]),
+        torch.where(rows, new[2], old[2]),
     )
 
 
@@ -164,8 +156,9 @@ class Ensemble:
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
-    def part(self, count: int) -> Ensemble:
-        """The first `count` hyperparameter vectors only: cheaper and less exact."""
+    def sketch(self) -> Ensemble:
+        """A cheap version with at most three vectors, to pre-select candidates."""
+        count = min(MAX_SKETCHED, (len(self.u) + 1) // 2)
         hyper = Hyperparameters(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
         return replace(
             self,
@@ -175,10 +168,6 @@ class Ensemble:
             whiten=self.whiten[:count],
             alpha=self.alpha[:count],
         )
-
-    def sketch(self) -> Ensemble:
-        """A cheap version with at most three vectors, to pre-select candidates."""
-        return self.part(min(MAX_SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""

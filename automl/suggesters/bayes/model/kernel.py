@@ -14,9 +14,8 @@ such as rate and batch size often compensate each other, and good ones form a na
 A is the additive part, one main effect for each parameter. Its square has all pairwise interactions
 (Duvenaud et al., "Additive Gaussian processes", 2011). Both extrapolate from few trials.
 
-All other hyperparameters are logarithms of positive numbers with a normal prior. They are kept
-standardised, `u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) for
-every space. w is a multiple of u |u|, which is mostly near 0.
+Hyperparameters are kept standardised, `u = (log value - prior mean) / prior scale`, so that the
+prior of `u` is N(0, I) for every space. w is a multiple of u |u|, which is mostly near 0.
 """
 
 from __future__ import annotations

@@ -169,11 +169,11 @@ def test_duplicated_rows_with_tiny_noise_are_conditioned_on(vectors):
     assert (variance > 0).all()
 
 
-def test_part_of_an_ensemble_predicts_as_its_vectors_do(vectors):
+def test_a_sketch_of_an_ensemble_predicts_as_its_vectors_do(vectors):
     features, y = data(12)
     candidates = data(5, seed=3)[0]
     whole = Ensemble.condition(features, y, PRIOR, vectors)
     mean, variance = whole.predict(candidates)
-    few_mean, few_variance = whole.part(2).predict(candidates)
+    few_mean, few_variance = whole.sketch().predict(candidates)
     torch.testing.assert_close(few_mean, mean[:2])
     torch.testing.assert_close(few_variance, variance[:2])
