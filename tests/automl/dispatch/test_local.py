@@ -110,7 +110,8 @@ def test_a_controller_killed_with_9_takes_its_workers_along(tmp_path: Path) -> N
         "        time.sleep(0.05)\n"
         "    return {'loss': 1.0}\n\n"
         "automl.sweep(objective, Space(Float('x', 0, 1)), 'minimize loss', trials=4, workers=2,\n"
-        f"             ranks=2, suggester='random', dispatcher='local', store={str(tmp_path / 'store')!r})\n"
+        "             ranks=2, suggester='random', dispatcher='local',\n"
+        f"             store={str(tmp_path / 'store')!r})\n"
     )
     temporary = tmp_path / "temporary"
     temporary.mkdir()
