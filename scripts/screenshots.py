@@ -7,6 +7,7 @@ of the other pages, the report and optuna-dashboard. It takes about 15 minutes, 
 
     --store FOLDER      keep the sweeps; if nmt is there already, only what comes afterwards
     --width 390         as a phone shows it
+    KEY=VALUE           changes of the configuration of nmt
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from automl.studio.server import StudioServer  # noqa: E402
 from scripts.studio_states import keep  # noqa: E402
 
 SWEEP = "nmt"
-OTHERS = ("sentiment", "image_classification")
-LIVE = {f"/sweeps/{SWEEP}": "sweep"}
+OTHERS = {"sentiment": "sentiment", "images": "image_classification"}  # with their files
+LIVE = {f"/sweeps/{SWEEP}": ("sweep", 1000)}  # with the height of the window
 STUDIO = {
-    "/": "sweeps",
-    f"/sweeps/{SWEEP}/trials": "trials",
-    f"/sweeps/{SWEEP}/understand": "understand",
+    "/": ("sweeps", 420),
+    f"/sweeps/{SWEEP}/trials": ("trials", 820),
+    f"/sweeps/{SWEEP}/understand": ("understand", 1000),
 }
 REPORT = {"dependence": "report-dependence"}
 TOKEN = Path.home() / ".ray" / "auth_token"
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
     parser.add_argument("--dispatcher", default="ray", choices=("ray", "local"))
     parser.add_argument("--trials", type=int, default=20, help="of nmt, within the time it has")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE")
     given = parser.parse_args()
     path = install()
     if path is None:
@@ -66,12 +68,12 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, browser(path) as running:
         store = given.store or Path(folder) / ".automl"
-        window = {"viewport": {"width": given.width, "height": 1000}}
-        page = running.new_page(**window)
-        if not store.exists():
-            for name in OTHERS:
-                sweep(name, store, given.dispatcher, 6).wait(timeout=600)
-            process = sweep(SWEEP, store, given.dispatcher, given.trials)
+        page = running.new_page(viewport={"width": given.width, "height": 1000})
+        if SWEEP not in (known := names(store)):
+            common = ("--store", store, "--dispatcher", given.dispatcher)
+            for name in OTHERS.keys() - known:
+                sweep(OTHERS[name], *common, "--trials", 6).wait(timeout=600)
+            process = sweep(SWEEP, *given.changes, *common, "--trials", given.trials)
             try:
                 with contextlib.closing(wait(store, given.trials // 2)) as ledger:
                     ray_dashboard(running, ledger.snapshot(SWEEP).dashboard, given.out)
@@ -84,17 +86,25 @@ def main() -> None:
             studio(page, ledger, store, STUDIO, given.out)
             report(page, ledger, Path(folder), given.out)
             with optuna_dashboard(ledger) as address:
-                page.goto(f"{address}/dashboard/studies/0")
+                page.goto(address)
                 page.wait_for_selector(".main-svg", timeout=60_000)
                 time.sleep(2)
                 keep(page, given.out / "optuna-dashboard.png")
 
 
-def sweep(name: str, store: Path, dispatcher: str, trials: int) -> subprocess.Popen[bytes]:
+def names(store: Path) -> list[str]:
+    """The sweeps of a store, which need not exist."""
+    if not store.exists():
+        return []
+    with contextlib.closing(Ledger.open(store, readonly=True)) as ledger:
+        return [info.name for info in ledger.sweeps()]
+
+
+def sweep(name: str, *words: object) -> subprocess.Popen[bytes]:
     """Start the sweep of a configuration."""
-    config = ROOT / "configs" / f"{name}.yaml"
-    words = ["sweep", config, "--store", store, "--dispatcher", dispatcher, "--trials", trials]
-    return subprocess.Popen([sys.executable, "-m", "automl", *map(str, words)], cwd=ROOT)
+    config = str(ROOT / "configs" / f"{name}.yaml")
+    command = [sys.executable, "-m", "automl", "sweep", config, *map(str, words)]
+    return subprocess.Popen(command, cwd=ROOT)
 
 
 def wait(store: Path, num_ended: int) -> Ledger:
@@ -109,10 +119,13 @@ def wait(store: Path, num_ended: int) -> Ledger:
     raise SystemExit("the sweep did not get going")
 
 
-def studio(page: Any, ledger: Ledger, store: Path, pages: dict[str, str], out: Path) -> None:
-    """Pages of the studio; the trials in the dark theme, two figures with selected trials."""
+def studio(
+    page: Any, ledger: Ledger, store: Path, pages: dict[str, tuple[str, int]], out: Path
+) -> None:
+    """Pages of the studio; the trials in the dark theme."""
     with StudioServer(ledger, store=str(store)).in_thread() as server:
-        for path, name in pages.items():
+        for path, (name, height) in pages.items():
+            page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
             page.emulate_media(color_scheme="dark" if name == "trials" else "light")
             page.goto(server.address(path))
             page.wait_for_selector("body[data-ready]")
@@ -121,6 +134,11 @@ def studio(page: Any, ledger: Ledger, store: Path, pages: dict[str, str], out: P
                 page.wait_for_selector(".contours[data-axes] figure, .empty", timeout=300_000)
             page.wait_for_timeout(1000)
             keep(page, out / f"studio-{name}.png")
+            if name == "understand":
+                page.fill(".picked input", "learning_rate > 0.004")
+                page.locator(".contours").scroll_into_view_if_needed()
+                page.wait_for_timeout(1000)
+                keep(page, out / "studio-select.png")
         page.emulate_media(color_scheme="light")
 
 
@@ -147,6 +165,7 @@ def report(page: Any, ledger: Ledger, folder: Path, out: Path) -> None:
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
     keep(page, out / "report.png")
+    page.add_style_tag(content=".picked { position: static !important; }")  # not over a figure
     for key, name in REPORT.items():
         keep(page.locator(f"#{key}"), out / f"{name}.png")
 
@@ -172,16 +191,17 @@ class _Silent(WSGIRequestHandler):
 
 @contextlib.contextmanager
 def optuna_dashboard(ledger: Ledger) -> Iterator[str]:
+    """The page of the sweep there."""
     from optuna_dashboard import wsgi
 
     from automl.integrations.optuna_storage import LedgerStorage
 
-    server = make_server(
-        "127.0.0.1", 0, wsgi(LedgerStorage(Path(ledger.name).parent)), handler_class=_Silent
-    )
+    storage = LedgerStorage(Path(ledger.name).parent)
+    server = make_server("127.0.0.1", 0, wsgi(storage), handler_class=_Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        study = storage.get_study_id_from_name(SWEEP)
+        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/{study}"
     finally:
         server.shutdown()
 
