@@ -252,14 +252,18 @@ def trained(
         )
         for rank in range(ranks)
     ]
-    for process in started:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(cases))
-        process.stdin.close()
-        process.stdin = None
-    for process in reversed(started):
-        _, errors = process.communicate(timeout=600)
-        assert process.returncode == 0, errors[-4000:]
+    try:
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(cases))
+            process.stdin.close()
+            process.stdin = None
+        for process in reversed(started):
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors[-4000:]
+    finally:
+        for process in started:
+            process.kill()
     found = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(ranks)]
     return [one for same in zip(*found, strict=True) for one in same]
 
