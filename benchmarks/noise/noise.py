@@ -46,6 +46,7 @@ from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import NUM_ERRORS, NUM_GAINS
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.suggesters.fingerprint import fingerprint
@@ -297,19 +298,15 @@ def claims(rows: Sequence[Row], listed: Sequence[RecordedTable], part: str) -> l
 
 
 def measure(options: argparse.Namespace, listed: Sequence[RecordedTable]) -> None:
-    """Measure the missing runs, seed by seed, so that an interrupted measurement is balanced."""
-    known = store.load(options.rows, *KEYS)
-    started = time.perf_counter()
-    for seed in range(options.seeds):
-        for table in listed:
-            for name in options.contestants:
-                if (table.name, table.grid, name, seed, code_of(name)) in known:
-                    continue
-                if time.perf_counter() - started > 60 * options.minutes:
-                    return
-                row = run(name, table, seed)
-                store.append(options.rows, row)
-                print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
+    """Measure the missing runs."""
+
+    def key(name: str, table: RecordedTable, seed: int) -> tuple[Any, ...]:
+        return table.name, table.grid, name, seed, code_of(name)
+
+    for name, table, seed in missing(options, listed, KEYS, key):
+        row = run(name, table, seed)
+        store.append(options.rows, row)
+        print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
 
 
 def judge(options: argparse.Namespace, listed: Mapping[str, RecordedTable]) -> None:
