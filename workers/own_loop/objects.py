@@ -162,6 +162,7 @@ class PreparedLoader:
             with self._drawing():
                 batch = next(batches, _END)
             if batch is _END:
+                self._loop.ended_untrained = not self._loop.trained
                 return
             if self._loop._begun == 0 and self._loop.strategy.batch_degree > 1:
                 _check_same(batch)
