@@ -74,7 +74,7 @@ def sample_hyperparameters(
         accept = uniform.log() < torch.nan_to_num(gain, nan=-math.inf)
         chains = _chosen(accept, (new, new_value, new_gradient), (u, value, gradient))
         step = torch.where(accept, step * 1.2, step * 0.5)
-        if bool(prior.scale[prior.TREND]):  # with the trend switched on or off, if that is likely
+        if prior.learned_trend:  # with the trend switched on or off, if that is likely
             new = chains[0].clone()
             new[:, prior.TREND] *= -1.0
             proposed = (new, *log_posterior(new, features, y, prior))
@@ -152,14 +152,15 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        residual = y - prior_mean(features, hyper)
+        residual = (y - prior_mean(features, hyper)).expand(len(u), -1)
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
     def sketch(self) -> Ensemble:
         """A cheap version with at most three vectors, to pre-select candidates."""
         count = min(MAX_SKETCHED, (len(self.u) + 1) // 2)
-        hyper = Hyperparameters(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
+        parts = (getattr(self.hyper, f.name) for f in fields(self.hyper))
+        hyper = Hyperparameters(*(None if part is None else part[:count] for part in parts))
         return replace(
             self,
             y=self.y[:count] if self.y.dim() > 1 else self.y,
@@ -193,7 +194,9 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at = own - (white_column * white_column).sum(-1)
-        mean_at = (column * self.alpha).sum(-1) + self.hyper.trend * self.features.mean[index]
+        mean_at = (column * self.alpha).sum(-1) + prior_mean(self.features, self.hyper).expand(
+            len(index), -1
+        )[torch.arange(len(index)), index]
         means = []
         variances = []
         for part in chunks(candidates):

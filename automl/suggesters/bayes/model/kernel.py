@@ -65,8 +65,9 @@ class Features:
 class HyperparameterPrior:
     """Normal priors of the hyperparameters, and the parameter of each column.
 
-    A vector has `p = 4 + 2 d + k` numbers. `FULL` to `TREND`, `length`, `additive` and `direction`
-    say where each stands. All but the trend and the direction are logarithms.
+    A vector has `p = 3 + 2 d + k` numbers. `FULL` to `PAIR`, `length`, `additive` and `direction`
+    say where each stands. All but the direction are logarithms. If it is learned whether there is a
+    trend, one more number follows, whose sign says so.
 
     Args:
         loc: `p`, means.
@@ -75,6 +76,7 @@ class HyperparameterPrior:
         phi_group: `f`, the parameter of each basis function.
         num_parameters: d, each has a lengthscale and a variance of its main effect.
         numbers: `k`, the columns of z that the direction combines.
+        learned_trend: whether it is learned that there is a trend.
     """
 
     loc: Tensor
@@ -83,25 +85,27 @@ class HyperparameterPrior:
     phi_group: Tensor
     num_parameters: int
     numbers: Tensor
+    learned_trend: bool
     FULL: ClassVar[int] = 0  # variance of the kernel over all parameters
     NOISE: ClassVar[int] = 1  # variance
     PAIR: ClassVar[int] = 2  # variance of the pairwise interactions
-    TREND: ClassVar[int] = 3  # there is a trend unless this is negative
+    TREND: ClassVar[int] = -1
 
     @property
     def length(self) -> slice:
         """Lengthscales, d."""
-        return slice(4, 4 + self.num_parameters)
+        return slice(3, 3 + self.num_parameters)
 
     @property
     def additive(self) -> slice:
         """Variances of the main effects, d."""
-        return slice(4 + self.num_parameters, 4 + 2 * self.num_parameters)
+        return slice(3 + self.num_parameters, 3 + 2 * self.num_parameters)
 
     @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
-        return slice(4 + 2 * self.num_parameters, None)
+        first = 3 + 2 * self.num_parameters
+        return slice(first, first + len(self.numbers))
 
     @property
     def noise(self) -> tuple[float, float]:
@@ -117,7 +121,7 @@ class HyperparameterPrior:
             full=value[:, self.FULL],
             noise=value[:, self.NOISE],
             pair=value[:, self.PAIR],
-            trend=(u[:, self.TREND] * self.scale[self.TREND] >= 0).double(),
+            trend=(u[:, self.TREND] >= 0).double() if self.learned_trend else None,
             length=value[:, self.length],
             additive=value[:, self.additive],
             direction=self.scale[self.direction] * weights * weights.abs(),
@@ -149,7 +153,7 @@ class Hyperparameters:
     full: Tensor
     noise: Tensor
     pair: Tensor
-    trend: Tensor
+    trend: Tensor | None
     length: Tensor
     additive: Tensor
     direction: Tensor
@@ -186,19 +190,22 @@ def cross(
 
 
 def _common(left: Features, right: Features, hyper: Hyperparameters) -> Tensor:
-    """`s x n x m` covariances of the constant and the trend."""
+    """Covariances of the constant and the trend, `n x m` or `s x n x m`."""
+    if hyper.trend is None:
+        return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
     return hyper.trend[:, None, None] * (left.trend @ right.trend.T) + 1.0
 
 
 def prior_mean(features: Features, hyper: Hyperparameters) -> Tensor:
-    """The mean function, `s x n`."""
-    return hyper.trend[:, None] * features.mean
+    """The mean function, `n` or `s x n`."""
+    return features.mean if hyper.trend is None else hyper.trend[:, None] * features.mean
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = 1.0 + hyper.trend[:, None] * (features.trend * features.trend).sum(1)
+    common = (features.trend * features.trend).sum(1)
+    common = 1.0 + (common if hyper.trend is None else hyper.trend[:, None] * common)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
@@ -228,15 +235,14 @@ def log_posterior(
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
     residual = y - prior_mean(features, hyper)
-    alpha = (inverse @ residual[:, :, None])[:, :, 0]
+    alpha = inverse @ residual if residual.dim() == 1 else (inverse @ residual[:, :, None])[:, :, 0]
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
-    gradient = torch.empty_like(u)
+    gradient = torch.zeros_like(u)
     gradient[:, prior.FULL] = (outer * matern).sum((1, 2))
     own = outer.diagonal(dim1=1, dim2=2) / features.runs
     gradient[:, prior.NOISE] = hyper.noise * own.sum(-1)
     gradient[:, prior.PAIR] = hyper.pair * (outer * main.square()).sum((1, 2))
-    gradient[:, prior.TREND] = 0.0
     d = prior.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)
