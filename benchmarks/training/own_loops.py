@@ -295,19 +295,20 @@ def main() -> int:
     parser.add_argument("--loops", nargs="+", default=list(LOOPS), choices=list(LOOPS))
     given = parser.parse_args()
     warm()
-    rows = store.read(ROWS) if given.table else []
+    rows = [] if given.quick else store.read(ROWS)
     for loop in [] if given.table else given.loops:
-        rows += measure(loop, given.quick)
+        found = list(measure(loop, given.quick))
         if loop in TIMED:
-            rows.append({"loop": loop, "cost": cost(loop, 200 if given.quick else 1000)})
-    if not given.table and not given.quick:
-        kept = [row for row in store.read(ROWS) if row["loop"] not in given.loops]
-        rows = [*kept, *({**row, "machine": store.machine()} for row in rows)]
-        store.write(ROWS, rows)
+            found.append({"loop": loop, "cost": cost(loop, 200 if given.quick else 1000)})
+        machine = store.machine()
+        rows = [row for row in rows if row["loop"] != loop]
+        rows += [{**row, "machine": machine} for row in found]
+        if not given.quick:
+            store.write(ROWS, rows)
     trained = [row for row in rows if "cost" not in row]
     for row in trained:
-        found = f"{row['difference']:.1e}" if "difference" in row else row["failure"]
-        print(f"{words(row):45} {found}")
+        said = f"{row['difference']:.1e}" if "difference" in row else row["failure"]
+        print(f"{words(row):45} {said}")
     costs = {row["loop"]: row["cost"] for row in rows if "cost" in row}
     for loop, value in costs.items():
         print(f"{loop}: an update takes {value:+.1%} beside the hand-written loop")
