@@ -65,6 +65,7 @@ def sweep(
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
+    probes: str = SweepSpec.probes,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -170,6 +171,7 @@ def sweep(
         knowledge=knowledge,
         transfer=transfer,
         replicates=replicates,
+        probes=probes,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
@@ -182,6 +184,7 @@ def sweep(
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
+        ledger.kept_open(),
     ):
         check_loop(spec, objective)
         from .control.wiring import conduct
@@ -222,6 +225,7 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
+                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -314,6 +318,7 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
+            objective=objective,
         )
 
 

@@ -356,7 +356,11 @@ def claims(rows: Sequence[Row], listed: Sequence[Judged], names: Sequence[str]) 
 
 def measure(options: argparse.Namespace, listed: Sequence[Judged]) -> None:
     """Measure the missing runs."""
-    for name, problem, seed in missing(options, listed, KEYS, fingerprint):
+
+    def key(name: str, problem: Judged, seed: int) -> tuple[Any, ...]:
+        return problem.name, name, seed, fingerprint(name)
+
+    for name, problem, seed in missing(options, listed, KEYS, key):
         row = run(name, problem, seed)
         store.append(options.rows, row)
         print(f"{name:30s} {problem.name:28s} {seed} {row['score'][-1]:.4f}", flush=True)

@@ -20,8 +20,6 @@ from .acquisition.acquisition import Acquisition
 from .candidates import CandidateSampler
 from .model.data import Array
 
-MANY: Final = 8  # more suggestions at once are a batch
-MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
 MIN_LEFT: Final = 1e-12  # part of the variance that is left
 POOL: Final = 2000  # least number of candidates, and most pending trials that are avoided
 
