@@ -66,8 +66,7 @@ class HyperparameterPrior:
     """Normal priors of the hyperparameters, and the parameter of each column.
 
     A vector has `p = 3 + 2 d + k` numbers. `FULL` to `PAIR`, `length`, `additive` and `direction`
-    say where each stands. All but the direction are logarithms. If it is learned whether there is a
-    trend, one more number follows, whose sign says so.
+    say where each stands. All but the direction are logarithms.
 
     Args:
         loc: `p`, means.
@@ -76,7 +75,6 @@ class HyperparameterPrior:
         phi_group: `f`, the parameter of each basis function.
         num_parameters: d, each has a lengthscale and a variance of its main effect.
         numbers: `k`, the columns of z that the direction combines.
-        learned_trend: whether it is learned that there is a trend.
     """
 
     loc: Tensor
@@ -85,11 +83,9 @@ class HyperparameterPrior:
     phi_group: Tensor
     num_parameters: int
     numbers: Tensor
-    learned_trend: bool
     FULL: ClassVar[int] = 0  # variance of the kernel over all parameters
     NOISE: ClassVar[int] = 1  # variance
     PAIR: ClassVar[int] = 2  # variance of the pairwise interactions
-    TREND: ClassVar[int] = -1
 
     @property
     def length(self) -> slice:
@@ -104,8 +100,7 @@ class HyperparameterPrior:
     @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
-        first = 3 + 2 * self.num_parameters
-        return slice(first, first + len(self.numbers))
+        return slice(3 + 2 * self.num_parameters, None)
 
     @property
     def noise(self) -> tuple[float, float]:
@@ -121,7 +116,6 @@ class HyperparameterPrior:
             full=value[:, self.FULL],
             noise=value[:, self.NOISE],
             pair=value[:, self.PAIR],
-            trend=(u[:, self.TREND] >= 0).double() if self.learned_trend else None,
             length=value[:, self.length],
             additive=value[:, self.additive],
             direction=self.scale[self.direction] * weights * weights.abs(),
@@ -146,14 +140,13 @@ class HyperparameterPrior:
 class Hyperparameters:
     """A batch of `s` hyperparameter vectors.
 
-    `full`, `noise`, `pair` and `trend` (1 or 0) are `s`, `length` and `additive` are `s x d`,
-    `direction` is `s x k`.
+    `full`, `noise` and `pair` are `s`, `length` and `additive` are `s x d`, `direction` is
+    `s x k`.
     """
 
     full: Tensor
     noise: Tensor
     pair: Tensor
-    trend: Tensor | None
     length: Tensor
     additive: Tensor
     direction: Tensor
@@ -184,28 +177,20 @@ def cross(
     z_right, phi_right = _scaled(right, hyper, prior)
     scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
-    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right, hyper))
+    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
     return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
 
 
-def _common(left: Features, right: Features, hyper: Hyperparameters) -> Tensor:
-    """Covariances of the constant and the trend, `n x m` or `s x n x m`."""
-    if hyper.trend is None:
-        return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
-    return hyper.trend[:, None, None] * (left.trend @ right.trend.T) + 1.0
-
-
-def prior_mean(features: Features, hyper: Hyperparameters) -> Tensor:
-    """The mean function, `n` or `s x n`."""
-    return features.mean if hyper.trend is None else hyper.trend[:, None] * features.mean
+def _common(left: Features, right: Features) -> Tensor:
+    """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
+    return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = (features.trend * features.trend).sum(1)
-    common = 1.0 + (common if hyper.trend is None else hyper.trend[:, None] * common)
+    common = 1.0 + (features.trend * features.trend).sum(1)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
@@ -226,7 +211,7 @@ def log_posterior(
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
-        _common(features, features, hyper)
+        _common(features, features)
     )
     covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
@@ -234,11 +219,11 @@ def log_posterior(
     if bool(failed.any()):
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
-    residual = y - prior_mean(features, hyper)
-    alpha = inverse @ residual if residual.dim() == 1 else (inverse @ residual[:, :, None])[:, :, 0]
+    residual = y - features.mean
+    alpha = inverse @ residual
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
-    gradient = torch.zeros_like(u)
+    gradient = torch.empty_like(u)
     gradient[:, prior.FULL] = (outer * matern).sum((1, 2))
     own = outer.diagonal(dim1=1, dim2=2) / features.runs
     gradient[:, prior.NOISE] = hyper.noise * own.sum(-1)
