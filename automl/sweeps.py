@@ -184,6 +184,7 @@ def sweep(
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
+        ledger.kept_open(),
     ):
         check_loop(spec, objective)
         from .control.wiring import conduct

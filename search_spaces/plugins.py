@@ -52,11 +52,7 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Sorted names of all extensions, without importing them."""
-        spec = util.find_spec(self.package)
-        paths = list(spec.submodule_search_locations or ()) if spec else []
-        modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
-        own = {name.replace("_", self.separator) for name in modules}
-        return sorted({*own, *self.installed()})
+        return sorted({*self._own(), *self.installed()})
 
     def installed(self) -> list[str]:
         """Sorted names of the extensions of installed packages, which are entry points."""
@@ -68,9 +64,11 @@ class Registry(Generic[T]):
         Raises:
             UsageError: there is no extension of that name.
         """
-        names = self.names()
         if not isinstance(name, str):
             raise UsageError(f"a {self.noun} is named by a text, got {show(name)}")
+        if name in self._own():
+            return name
+        names = self.names()
         if name not in names:
             name = name.replace("-", self.separator).replace("_", self.separator)
         if name not in names:
@@ -91,10 +89,18 @@ class Registry(Generic[T]):
             raise UsageError(needs(f"the {self.noun} {name!r}", package))
         return found
 
+    def _own(self) -> set[str]:
+        """The names of those in the folder: they need no search for installed packages."""
+        spec = util.find_spec(self.package)
+        paths = list(spec.submodule_search_locations or ()) if spec else []
+        modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
+        return {name.replace("_", self.separator) for name in modules}
+
     def _load(self, name: str) -> type[T]:
-        for entry in _installed(self.group, tuple(sys.path)):
-            if entry.name == name:
-                return cast(type[T], entry.load())
+        if name not in self._own():
+            for entry in _installed(self.group, tuple(sys.path)):
+                if entry.name == name:
+                    return cast(type[T], entry.load())
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
         base_module, base_name = self.base.split(":")
         base: type[T] = getattr(importlib.import_module(base_module), base_name)

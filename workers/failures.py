@@ -3,6 +3,7 @@
 Every text that a worker sends has its limit here.
 """
 
+import errno
 import reprlib
 import sys
 import traceback
@@ -13,6 +14,7 @@ from search_spaces.errors import TrialFailure
 MAX_MESSAGE: Final = 4096  # characters of a message
 MAX_LINE: Final = 300  # of an error in one line
 MAX_TRACEBACK: Final = 20_000
+MAX_CAUSES: Final = 10  # errors behind an error that are looked at
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
 _CALLERS: Final = ("workers.run", "workers.artifacts.fallback")  # of an objective
 MEMORY_WORDS = (
@@ -23,6 +25,12 @@ MEMORY_WORDS = (
     "unable to find an engine",  # cuDNN, if no algorithm has room for its workspace
     "not enough memory",
     "bad_alloc",
+)
+DISK_WORDS = (
+    "no space left on device",
+    "disk quota exceeded",
+    "pytorchstreamwriter failed writing",
+    "unexpected pos ",  # torch.save, which hides the cause
 )
 
 
@@ -88,6 +96,19 @@ def is_torch_out_of_memory(error: BaseException) -> bool:
     text = text_of(error).lower() if isinstance(error, RuntimeError) else ""
     of_gpu = any(word in text for word in ("cuda", "cublas", "cudnn", "nccl", "hip"))
     return of_gpu and any(word in text for word in MEMORY_WORDS)
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised for, says that there is no room on a disk."""
+    for _ in range(MAX_CAUSES):
+        if error is None or isinstance(error, TrialFailure):
+            break
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        if any(word in text_of(error).lower() for word in DISK_WORDS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def described(value: Any) -> str:

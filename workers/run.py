@@ -3,7 +3,6 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
-import errno
 import json
 import math
 import os
@@ -19,7 +18,14 @@ from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
 
 from .context import Context, Stopped
-from .failures import MAX_NAME, described, failure_of, is_torch_out_of_memory, traceback_of
+from .failures import (
+    MAX_NAME,
+    described,
+    failure_of,
+    is_disk_full,
+    is_torch_out_of_memory,
+    traceback_of,
+)
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Ending, Outcome, lost
 
@@ -85,7 +91,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if is_disk_full(error):
             no_room = message
     finally:
         context.close()

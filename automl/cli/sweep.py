@@ -47,7 +47,7 @@ def sweep(
     from automl.workflows.beginning import Beginning, begin
 
     earlier = Beginning((*loaded.prior, *sources))
-    with closing(Ledger.open(loaded.store, create=True)) as ledger:
+    with closing(Ledger.open(loaded.store, create=True)) as ledger, ledger.kept_open():
         spec = begin(
             ledger,
             loaded.spec,

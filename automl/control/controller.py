@@ -83,7 +83,7 @@ class Controller:
             self._shutdown.finish()
         except BaseException as error:
             state = "failed" if isinstance(error, Exception) else "interrupted"
-            self._shutdown.abandon(state, str(error))
+            self._shutdown.abandon(state, str(error) or state)
             raise
         finally:
             if dispatcher is not None:

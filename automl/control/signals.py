@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -23,6 +25,7 @@ class StopSignals:
         self._interrupts = interrupts
         self._previous: dict[signal.Signals, Any] = {}
         self.count = 0
+        self._raises = False
 
     def __enter__(self) -> StopSignals:
         self.install()
@@ -45,7 +48,16 @@ class StopSignals:
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous.setdefault(number, signal.signal(number, self._on_signal))
 
+    @contextmanager
+    def raising(self) -> Iterator[None]:
+        """Inside, the first signal raises KeyboardInterrupt: no trial runs yet."""
+        self._raises = True
+        try:
+            yield
+        finally:
+            self._raises = False
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
-        if self.count == 2 and self._interrupts:
+        if self._raises or (self.count == 2 and self._interrupts):
             raise KeyboardInterrupt

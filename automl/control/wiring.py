@@ -80,13 +80,15 @@ def conduct(
         ):
 
             def start_dispatcher() -> Dispatcher:
-                dispatcher = start()
+                with signals.raising():  # to wait for room on a cluster may take a minute
+                    dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
                 if text := tell_unshared(spec, ledger.files(spec.name), dispatcher):
                     writer.note("artifacts", text)
                 return dispatcher
 
             return controller.run(start_dispatcher)
+        ledger.release(spec.name)  # else the sweep would seem to run
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
         raise StoreFailure(str(error)) from error

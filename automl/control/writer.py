@@ -28,7 +28,7 @@ from automl.core import (
     Trial,
     TrialState,
 )
-from automl.core.text import json_data
+from automl.core.plain_data import json_data
 from automl.core.trial import AgentLease
 from automl.errors import AutomlError
 from automl.ledger import SweepLedger, SweepRecorder

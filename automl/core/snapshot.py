@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import ranking
 from .budget import Budget
 from .events import Begun, Ended, Moved, SweepEvent, TrialEvent
 from .goals import Constraint, Goal
 from .spec import SweepSpec
+from .state import SweepState
 from .trial import AGENT, Trial, TrialState
-
-if TYPE_CHECKING:  # `state` needs the texts, which need `Snapshot`
-    from .state import SweepState
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,8 @@ class Snapshot:
         if self.trials:
             return self.trials[-1].worker.startswith(AGENT)
         spec = self.spec
-        return spec is not None and spec.workload is None and not spec.command
+        own = spec is not None and spec.workload is None and not spec.command
+        return own and not self.reason  # a controller that has ended says why
 
     @property
     def changed(self) -> list[Trial]:

@@ -30,10 +30,10 @@ from .events import (
     fold,
 )
 from .marks import MARK, Marks, add_marks
+from .plain_data import json_data
 from .probes import PROBE, begun, ended
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
-from .text import json_data
 from .trial import AgentLease, Trial, TrialState, without_held
 from .trial_index import TrialIndex
 

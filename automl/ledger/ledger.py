@@ -6,6 +6,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -112,6 +113,15 @@ class Ledger:
             self.release(name)
         self._head.close()
         self._database.close()
+
+    @contextmanager
+    def kept_open(self) -> Iterator[None]:
+        """Keep a connection to a file: closing SQLite's last one takes longer than a commit."""
+        with ExitStack() as stack:
+            if self._lockable:
+                with translated(self.name):
+                    stack.enter_context(closing(self._database.connect()))
+            yield
 
     # reading
 

@@ -83,6 +83,7 @@ def create_tables(connection: Connection) -> None:
 def write_empty(draft: Path) -> None:
     """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
     with closing(connect_own(draft)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")  # nobody reads a draft before it is flushed
         connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
         with connection.transaction(write=True):
             create_tables(connection)

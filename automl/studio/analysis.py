@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import UsageError
 
 from .child import ChildProcess

@@ -21,7 +21,7 @@ from automl.core import (
     Trial,
     ranking,
 )
-from automl.core.text import origin_of, thinned
+from automl.core.text import origin_of, thinned, violation
 from automl.errors import StoreError, UsageError
 from workers.protocol import LOGS, log_name
 
@@ -55,6 +55,7 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
         "values_from": [
             ranking.origin(trial, goal, view.snapshot.constraints) for goal in view.snapshot.goals
         ],
+        "violation": violation(trial, view.snapshot),
         "source": trial.source,
         "marks": view.marks(number),
         "started": trial.started,

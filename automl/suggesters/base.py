@@ -126,6 +126,10 @@ class Suggester(ABC):
             Configurations that differ from each other and from the pending ones.
         """
 
+    def warm(self) -> None:
+        """Import what only later suggestions need; called while trials run and nobody waits."""
+        return
+
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """Expected improvement of the goal by a trial, times its probability of success.
 

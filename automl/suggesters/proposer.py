@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
@@ -163,6 +164,11 @@ class Proposer:
         seconds = time.perf_counter() - begun
         exhausted = not proposals
         return ProposalBatch(proposals, seconds, exhausted=exhausted, gain=gain, prospect=prospect)
+
+    def warm(self) -> None:
+        """See `Suggester.warm`. An error comes again when the suggester is asked."""
+        with suppress(Exception):
+            self._suggester(self.name).warm()
 
     def restrict(self, domain: Domain) -> None:
         """Propose within this domain from the next call on; may be called from any thread."""

@@ -300,3 +300,5 @@ class BackgroundSuggestionQueue(SuggestionQueue):
                 answer = error
             with self._condition:
                 self._answer = answer
+            if request[1]:  # trials run
+                self._proposer.warm()

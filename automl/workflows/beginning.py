@@ -96,8 +96,9 @@ def begin(
             named = isinstance(source, str | os.PathLike)
             tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))
         _go_on(ledger, spec, beginning)
-        spec = _with_budget(ledger, spec, beginning)
-        ledger.change_spec(name, spec)
+        if beginning.prior:
+            spec = _with_budget(ledger, spec, beginning)
+            ledger.change_spec(name, spec)
     except Exception:
         ledger.delete(name)
         raise
@@ -127,6 +128,8 @@ def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
         new = [params for params in new if space.key(params) != space.key(default)]
     if new:
         enqueue(ledger, spec.name, new)
+    if not limits:
+        return
     before = updated_limits([ledger.state(spec.name).limits])
     if any(before.get(name) != limit for name, limit in limits.items()):
         content = {name: limit.to_dict() for name, limit in limits.items()}

@@ -171,6 +171,37 @@ def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, 
     assert "there is no room on the disk: OSError" in outcome.message
 
 
+@pytest.mark.parametrize(
+    ("text", "cause", "kind"),
+    [
+        ("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534", None, "no room"),
+        ("I/O error: No space left on device (os error 28)", None, "no room"),
+        ("cannot save", OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "no room"),
+        ("[enforce fail at inline_container.cc:197] . failed finding central directory", None, ""),
+        ("cannot save", PermissionError(errno.EACCES, os.strerror(errno.EACCES)), ""),
+    ],
+)
+def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind):
+    def objective(context):
+        raise RuntimeError(text) from cause
+
+    runner.objective = objective
+    outcome = runner()
+    assert outcome.failure == ("preempted" if kind else "crashed")
+    assert ("no room on the disk" in outcome.message) is bool(kind)
+
+
+def test_the_traceback_has_what_an_error_was_raised_for(runner):
+    def objective(context):
+        try:
+            return {}["absent"]
+        except KeyError as error:
+            raise ValueError("no such layer") from error
+
+    runner.objective = objective
+    assert "KeyError: 'absent'\n\nThe above exception was" in runner().details["traceback"]
+
+
 def test_memory_is_measured_above_what_was_there_before(runner):
     kept = torch.ones(10_000_000)
 
@@ -216,6 +247,24 @@ def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
     assert outcome.failure == "crashed"
     assert outcome.message.startswith("rank 1: the worker (process ")
     assert outcome.message.endswith(") was killed by signal 9 (SIGKILL)")
+    assert not list(runner.folder.glob("automl-meeting*"))
+
+
+def wait_for_a_third(context):
+    torch.distributed.init_process_group(
+        "gloo", init_method=context.rendezvous, rank=context.rank, world_size=3
+    )
+
+
+def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
+    def interrupt():
+        if list(runner.folder.glob("automl-meeting*")):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
+    runner.objective = wait_for_a_third
+    with pytest.raises(KeyboardInterrupt):
+        runner(ranks=2, stop_requested=interrupt)
     assert not list(runner.folder.glob("automl-meeting*"))
 
 

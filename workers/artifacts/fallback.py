@@ -45,7 +45,9 @@ def call_with_fallback(context: Context, objective: Callable[[Context], Any]) ->
                 raise
             if context.stop_requested() is not None or (place := next(older, "")) == "":
                 _put_back(context.files)
-                raise first from None
+                if error is first:
+                    raise
+                raise first from first.__cause__
             context.message = f"{place}, because its checkpoint fails: {one_line(first)}"
             print(f"automl: {context.message}", file=sys.stderr)
             context.look_again()

@@ -16,7 +16,7 @@ import psutil
 
 from search_spaces.errors import StoreError, TrialFailure
 from workers.device.peak_memory import ChildProcesses
-from workers.failures import MEMORY_WORDS
+from workers.failures import DISK_WORDS, MEMORY_WORDS
 from workers.protocol import StopRequest
 from workers.runtime.gang import oom_kills
 
@@ -368,6 +368,8 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
         return CommandFailed("preempted", f"{words} from outside", errors)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
+    if any(word in errors.lower() for word in DISK_WORDS):
+        return CommandFailed("preempted", f"there is no room on the disk: {words}", errors)
     about_memory = any(word in errors.lower() for word in _MEMORY_ERRORS)
     return CommandFailed("out_of_memory" if about_memory else "crashed", words, errors)
 

@@ -141,12 +141,12 @@ def acting_knobs(space: Space) -> list[str]:
     found = []
     for option in PREPARED:
         parameter = space.parameters.get(option.name)
+        if not isinstance(parameter, Choice):
+            continue
         values = (*option.choices, *option.on_request, *option.untuned) or STRATEGIES.names()
         numbers = {type(value) for value in values} <= {int, float}
         known = {type(value) for value in values} if numbers else {*values}
-        if isinstance(parameter, Choice) and known.issuperset(
-            type(choice) if numbers else choice for choice in parameter.choices
-        ):
+        if known.issuperset(type(one) if numbers else one for one in parameter.choices):
             found.append(option.name)
     return found
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import IO, Any, Final
 
 import cloudpickle
@@ -151,6 +151,15 @@ def _property(function: Callable[[Any], Any], name: str) -> Any:
     return found
 
 
+def _reduce_code(code: CodeType) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """As cloudpickle does, which forgets the file: tracebacks would not name it."""
+    return _code, (code.co_filename, *cloudpickle.CloudPickler.dispatch_table[CodeType](code))
+
+
+def _code(file: str, make: Callable[..., CodeType], arguments: tuple[Any, ...]) -> CodeType:
+    return make(*arguments).replace(co_filename=file)
+
+
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """Takes cached functions and properties of a script too, and modules without a name to import.
 
@@ -162,6 +171,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
         {
             functools._lru_cache_wrapper: _reduce_cached,
             functools.cached_property: lambda cached: (_property, (cached.func, cached.attrname)),
+            CodeType: _reduce_code,
         }
     )
 

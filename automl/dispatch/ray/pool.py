@@ -247,6 +247,12 @@ class WorkerPool:
         what = "room on the cluster for" if self._new.issuperset(slow) else "the start of"
         return f"waits for {what} worker {some}, {longest:.0f} s so far"
 
+    def others(self) -> str:
+        """The sweeps that have workers on the cluster, in words; "" if there are none."""
+        named = ray.util.list_named_actors(all_namespaces=True)
+        sweeps = {str(one["name"]).partition(" worker ")[0] for one in named} - {self._sweep}
+        return f"; it has workers of {', '.join(sorted(sweeps)[:3])}" if sweeps else ""
+
     def close(self) -> None:
         """End the workers."""
         for reservation in list(self.reservations):

@@ -1,5 +1,6 @@
 """How many workers a sweep has on a cluster: more while trials wait, fewer if they are idle."""
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -12,6 +13,8 @@ from automl.errors import UsageError
 from . import timeouts
 from .pool import WorkerPool
 from .reservation import Reservation, choose, free_room, needs
+
+_LOG = logging.getLogger(__name__)
 
 
 class PoolSize:
@@ -149,10 +152,21 @@ class PoolSize:
     # ------------------------------------------------------------------ the start
 
     def _wait_for_room(self) -> None:
-        deadline = time.monotonic() + timeouts.PLACEMENT_SECONDS
+        begun, warned = time.monotonic(), False
         pool = self._pool
         pool.look(at_once=True)
-        while len(pool.free) < self._total() and time.monotonic() < deadline:
+        while (
+            len(pool.free) < self._total()
+            and (waited := time.monotonic() - begun) < timeouts.PLACEMENT_SECONDS
+        ):
+            if not warned and waited > timeouts.ROOM_SECONDS:
+                warned = True
+                _LOG.warning(
+                    "waits at most %.0f s for room on the Ray cluster: it has room for %d of %d "
+                    "workers of %s%s",
+                    *(timeouts.PLACEMENT_SECONDS, len(pool.free), self._total()),
+                    *(needs(self._resources), pool.others()),
+                )
             time.sleep(0.01)
             pool.look(at_once=True)
         found, wanted = len(pool.free), self._total()

@@ -4,6 +4,7 @@ from typing import Final
 
 CONNECT_SECONDS: Final = 5.0  # for a first answer of the address of a running cluster
 PLACEMENT_SECONDS: Final = 60.0  # for Ray to reserve all slots, if their number is fixed
+ROOM_SECONDS: Final = 3.0  # of them, after which the sweep says for what it waits
 GRANT_POLL_SECONDS: Final = 0.2  # between two looks at reservations that are not granted
 REGROUP_SECONDS: Final = 10.0  # that a gang waits before idle slots are reserved anew for it
 IDLE_SECONDS: Final = 30.0  # after that an elastic sweep gives a slot back that no trial needs

@@ -24,7 +24,7 @@ from automl.report.plotting import (
 from automl.report.record import Record
 
 MANY = 1500
-SPREAD = 50.0  # of values, from which an axis is logarithmic
+SPREAD = 20.0  # of values, from which an axis is logarithmic
 SAMPLES = 4096  # for the hypervolume of more than two goals
 
 

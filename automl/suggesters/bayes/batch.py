@@ -19,11 +19,8 @@ from workers.protocol import Params
 from .acquisition.acquisition import Acquisition
 from .candidates import CandidateSampler
 from .model.data import Array
-from .model.features import FeatureEncoder
-from .model.posterior import SweepPosterior
+from .model.posterior import MetricPosterior
 
-MANY: Final = 8  # more suggestions at once are a batch
-MAX_PENDING: Final = 200  # beside more pending trials, every suggestion is a batch
 MIN_LEFT: Final = 1e-12  # part of the variance that is left
 POOL: Final = 2000  # least number of candidates, and most pending trials that are avoided
 
@@ -56,7 +53,7 @@ def suggest_batch(
         avoided = pending
         if len(pending) > POOL:
             avoided = pending[rng.permutation(len(pending))[:POOL]]
-        remaining = RemainingVariance(sampler, acquisition.posterior)
+        remaining = RemainingVariance(acquisition.posterior.goals[0])
         found = _spread(sampler, pool, score, remaining, avoided, taken, count)
     elif sampler.prior:
         pool = sampler.everywhere(rng, 4 * count, prior_share=1.0)
@@ -73,15 +70,9 @@ class RemainingVariance:
     rho is the correlation of the first goal, in the part of the kernel with all parameters.
     """
 
-    def __init__(self, sampler: CandidateSampler, posterior: SweepPosterior) -> None:
-        goal = posterior.goals[0]
-        self._encoder = FeatureEncoder(sampler.space)
-        self._length = torch.full(
-            (1,), 0.5 * math.sqrt(max(len(sampler.parameters), 1)), dtype=torch.float64
-        )
-        if isinstance(goal.encoder, FeatureEncoder):
-            self._encoder = goal.encoder
-            self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
+    def __init__(self, goal: MetricPosterior) -> None:
+        self._encoder = goal.encoder
+        self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
 
     def embed(self, unit: Array) -> Tensor:
         """Configurations `m x d` as `m x c`, in lengthscales."""

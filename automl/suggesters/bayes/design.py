@@ -60,7 +60,7 @@ class InitialDesign:
         self,
         data: TrialData,
         pending: Array,
-        failures: FailurePosterior,
+        failures: FailurePosterior | None,
         rng: np.random.Generator,
     ) -> Array:
         """Candidates, the best first.
@@ -68,7 +68,7 @@ class InitialDesign:
         Args:
             data: of the trials so far.
             pending: `w x d`, pending configurations.
-            failures: predicts the probability of success.
+            failures: predicts the probability of success; None if no trial has failed.
         """
         known = np.concatenate([data.unit, pending])
         if len(known) < len(self.earlier[: self.size]):
@@ -76,7 +76,9 @@ class InitialDesign:
         points = self.sampler.everywhere(rng, POOL, prior_share=1.0)
         if not len(known):
             return points
-        certainty = CERTAINTY * failures.log_probability(points).numpy()
+        certainty = np.zeros(len(points))
+        if failures is not None:
+            certainty = CERTAINTY * failures.log_probability(points).numpy()
         repeated = self.overlap(points, known) - self.sampler.prior.log_density(points)
         return points[np.argsort(-(certainty - repeated), kind="stable")]
 

@@ -28,7 +28,6 @@ from .candidates import CandidateSampler
 from .design import NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     STALLED_EVERY,
-    ForcedOption,
     best_with_each_option,
     forced_option,
     rows_with,
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from .acquisition.cost import CostModel
     from .model.surrogates import Surrogates
 
+MANY = 8  # more suggestions at once are a batch
+MAX_PENDING = 200  # beside more pending trials, every suggestion is a batch
 STALLED = 6  # trials without progress
 ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
 DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
@@ -125,41 +126,58 @@ class BayesSuggester(Suggester):
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
         """See `Suggester.suggest`."""
-        if count == 1 and not (history or pending):
-            middle = self._middle(np.random.default_rng([self.seed, 0, 0, 0]))
-            if middle is not None:
-                return [middle]
-        from .batch import MANY, MAX_PENDING, suggest_batch
+        legal = self._reader.legal(history)
+        waiting = self._reader.legal(pending)
+        data = self._reader(legal)
+        taken = self.trial_keys(legal, waiting)
+        configurations = [trial.params for trial in waiting]
+        seeds = [self.seed, len(history), len(pending)]
+        batch = count > MANY or len(waiting) > MAX_PENDING
+        designed = self._design.goes_on(data, len(waiting) + count - 1)
+        if designed and not batch and not data.failed.any():
+            return self._suggest_each(data, history, configurations, taken, count, seeds)
+        from .batch import suggest_batch
 
         with one_thread():
-            legal = self._reader.legal(history)
-            waiting = self._reader.legal(pending)
-            data = self._reader(legal)
-            configurations = [trial.params for trial in waiting]
-            taken = self.trial_keys(legal, waiting)
-            acquisition = self._acquisition(data, len(waiting), history)
-            if count > MANY or len(waiting) > MAX_PENDING:
-                return suggest_batch(
-                    self._sampler,
-                    acquisition,
-                    data.unit[self._surrogates.incumbents.best_rows(data)],
-                    self.space.encode(configurations),
-                    taken,
-                    count,
-                    np.random.default_rng([self.seed, len(history), len(pending)]),
-                )
-            found: list[Params] = []
-            for i in range(count):
-                rng = np.random.default_rng([self.seed, len(history), len(pending), i])
-                if acquisition is None and i:
-                    acquisition = self._acquisition(data, len(waiting) + i, history)
-                ahead = self.space.encode([*configurations, *found])
-                params = self._suggest_one(data, acquisition, ahead, taken, rng)
-                if params is None:
-                    break
-                found.append(params)
-                taken.add(self.space.key(params))
-            return found
+            if not batch:
+                return self._suggest_each(data, history, configurations, taken, count, seeds)
+            return suggest_batch(
+                self._sampler,
+                self._acquisition(data, len(waiting), history),
+                data.unit[self._surrogates.incumbents.best_rows(data)],
+                self.space.encode(configurations),
+                taken,
+                count,
+                np.random.default_rng(seeds),
+            )
+
+    def _suggest_each(
+        self,
+        data: TrialData,
+        history: Sequence[Trial],
+        pending: list[Params],
+        taken: set[Hashable],
+        count: int,
+        seeds: list[int],
+    ) -> list[Params]:
+        """One configuration after the other. A design without failures does not need torch."""
+        found: list[Params] = []
+        acquisition = None
+        for i in range(count):
+            if acquisition is None:
+                acquisition = self._acquisition(data, len(pending) + i, history)
+            ahead = self.space.encode([*pending, *found])
+            rng = np.random.default_rng([*seeds, i])
+            params = self._suggest_one(data, acquisition, ahead, taken, rng)
+            if params is None:
+                break
+            found.append(params)
+            taken.add(self.space.key(params))
+        return found
+
+    def warm(self) -> None:
+        """See `Suggester.warm`."""
+        from . import batch  # noqa: F401
 
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
@@ -258,10 +276,10 @@ class BayesSuggester(Suggester):
         self, data: TrialData, num_pending: int, history: Sequence[Trial]
     ) -> Acquisition | None:
         """The acquisition with all of its terms; None during the initial design."""
-        from .acquisition.user_prior import prior_term
-
         if self._design.goes_on(data, num_pending) or not self._surrogates.possible(data):
             return None
+        from .acquisition.user_prior import prior_term
+
         terms = {
             "cost": self._cost.term(history) if self._cost is not None else None,
             "prior": prior_term(self._prior, len(history)),
@@ -308,7 +326,7 @@ class BayesSuggester(Suggester):
 
     def _forced(
         self,
-        option: ForcedOption,
+        option: tuple[int, float],
         data: TrialData,
         acquisition: Acquisition,
         best: Array,
@@ -318,16 +336,15 @@ class BayesSuggester(Suggester):
         """A promising configuration with this option, and few other values of its failures."""
         import torch
 
-        held = (option.column, option.value)
-        failures = data.unit[rows_with(data.unit, *held)]
+        failures = data.unit[rows_with(data.unit, *option)]
         accepting = acquisition.accepting(ACCEPTED)
 
         def score(unit: Array) -> Tensor:
             shared = torch.from_numpy(self._design.overlap(unit, failures))
             return accepting(unit) - DIFFERENT * shared
 
-        others = best_with_each_option(self._sampler, data, option.column)
-        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, held)
+        others = best_with_each_option(self._sampler, data, option[0])
+        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, option)
 
     def _designed(
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
@@ -336,7 +353,8 @@ class BayesSuggester(Suggester):
         middle = None if taken else self._middle(rng)
         if middle is not None:
             return middle
-        pool = self._design.pool(data, pending, self._surrogates.failures(data), rng)
+        failures = self._surrogates.failures(data) if data.failed.any() else None
+        pool = self._design.pool(data, pending, failures, rng)
         return self._optimizer.first_new(pool, taken, rng)
 
     def _middle(self, rng: np.random.Generator) -> Params | None:

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from objectives import make_spec, patient, quick, run_inline, states
 
+from automl.control.wiring import conduct
+from automl.core import text
 from automl.core.budget import Budget
 from automl.core.events import Command, Noted
 from automl.core.trial import Trial
+from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS
 from automl.stopping.base import Decision, Stopper
@@ -131,6 +134,17 @@ def test_the_second_signal_ends_a_trial_that_does_not_stop(ledger: Ledger) -> No
 
     snapshot = run_inline(ledger, make_spec(trials=3), objective)
     assert (snapshot.state, states(snapshot)) == ("interrupted", ["interrupted"])
+
+
+def test_a_signal_ends_the_wait_for_workers(ledger: Ledger) -> None:
+    def start() -> Any:
+        interrupt()
+        raise AssertionError("the wait goes on")
+
+    ledger.create_sweep(make_spec(trials=3))
+    snapshot = conduct(make_spec(trials=3), ledger, InlineDispatcher, start)
+    assert (text.sweep_state(snapshot), states(snapshot)) == ("interrupted", ["waiting"])
+    assert run_inline(ledger, make_spec(trials=3), resume=True).state == "finished"
 
 
 def test_the_signal_handlers_are_restored(ledger: Ledger) -> None:

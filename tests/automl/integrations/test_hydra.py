@@ -71,7 +71,7 @@ def trials(folder: Path) -> Any:
 
 
 def test_jobs_run_as_trials_and_report(tmp_path: Path) -> None:
-    done = run(tmp_path, "++kind=a,b", "hydra.sweeper.trials=4")
+    done = run(tmp_path, "+hydra.sweeper.params.kind=[a,b]", "hydra.sweeper.trials=4")
     assert done.returncode == 0, done.stderr
     found = trials(tmp_path)
     assert [trial.state for trial in found] == ["completed"] * 4

@@ -80,6 +80,12 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     ]
 
 
+def test_what_a_sweep_waits_for_is_a_line_once() -> None:
+    waits = "waits for 1 core held by sweep 'other', process 7"
+    shown = replace(snapshot(), waits_for=waits, seconds=1.0)
+    assert plain(shown, shown) == [f"[     1s] {waits}"]
+
+
 def test_the_view_follows_whether_there_is_a_terminal() -> None:
     piped = Console(file=io.StringIO(), width=100)
     with view(piped) as show:

@@ -403,6 +403,10 @@ def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: 
         assert [line.split(":")[0] for line in listed] == [f"Trial {number}" for number in front]
         go(page, client, "/sweeps/toy/trials?filter=state%20%3D%20infeasible")
         page.wait_for_selector(f"text={count} of 24 trials")
+        trials = client.get("/api/sweeps/toy/trials")
+        large = [t["number"] for t in trials if t["metrics"].get("size", 0) > 1000]
+        go(page, client, f"/sweeps/toy/trials/{large[0]}")
+        assert page.inner_text(".headline").startswith("infeasible: size")
 
 
 def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:

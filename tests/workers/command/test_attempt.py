@@ -145,6 +145,7 @@ with open(os.environ["AUTOML_REPORTS"], "ab") as file:
         ("print('what happened'); sys.exit(2)", "crashed", "exit status 2: what happened"),
         ("os.kill(os.getpid(), 11)", "crashed", "was killed by signal 11 (SIGSEGV)"),
         ("os.kill(os.getpid(), 9)", "preempted", "killed by signal 9 (SIGKILL) from outside"),
+        ("raise OSError(28, os.strerror(28))", "preempted", "there is no room on the disk: the co"),
         ("bytearray(10**15)", "out_of_memory", "exit status 1: MemoryError"),
         ("raise RuntimeError('CUDA out of memory. Tried')", "out_of_memory", "Tried"),
         ("pass", "missing_metric", "reported no metric 'loss'; these were reported: none"),

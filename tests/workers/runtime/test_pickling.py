@@ -189,6 +189,19 @@ def test_what_an_objective_imports_is_known_before_it_is_called() -> None:
     assert Script.of_this_process(careful).imports == [], "the variable counts at the import"
 
 
+def test_a_traceback_names_the_file_of_the_objective() -> None:
+    def objective(trial: object) -> object:
+        return [part() for part in (lambda: 1 / 0,)]
+
+    file = io.BytesIO()
+    write_objective(objective, file)
+    with pytest.raises(ZeroDivisionError) as caught:
+        read_objective(file.getvalue()).objective(None)
+    assert [entry.path for entry in caught.traceback[1:]] == [Path(__file__)] * len(
+        caught.traceback[1:]
+    )
+
+
 class Holder:
     def __init__(self, held: object) -> None:
         self.held = {"deep": [held]}

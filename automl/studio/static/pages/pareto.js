@@ -22,7 +22,7 @@ export function paretoCharts(open, selection = null) {
       const points = table.rows.map((row) => [table.value(row, i), table.value(row, j), row]).filter(([x, y]) => typeof x === "number" && typeof y === "number");
       const axis = (goal, k) => {
         const range = robust(points.map((point) => point[k]), goal.maximize ? -1 : 1);
-        return { range, log: range[0] > 0 && range[1] / range[0] > 50, format: (value) => metric(goal.metric, value) };
+        return { range, log: range[0] > 0 && range[1] / range[0] > 20, format: (value) => metric(goal.metric, value) };
       };
       charts.get(`${i} ${j}`).set({
         label: `${b.metric} against ${a.metric} of every trial; ${front.size} trials are on the Pareto front`,

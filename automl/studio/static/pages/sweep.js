@@ -30,7 +30,7 @@ export async function sweepPage(frame, name) {
   const place = Object.fromEntries(["head", "marked", "result", "warnings", "running", "failures", "steered", "done", "about"].map((key) => [key, h("div", { class: key })]));
   const progressed = section("Progress", { class: "panel progressed" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; drawChart(); }), chart.node);
   const members = h("ul", { class: "members" });
-  const frontier = section("Pareto front", { class: "panel" }, pareto.node, members);
+  const frontier = section("Pareto front", { class: "panel frontier" }, pareto.node, members);
   const busy = section("Workers", { class: "panel" }, workers.node);
 
   function drawChart() {

@@ -13,7 +13,7 @@ from torch import Tensor
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Choice, Space
 
-from .kernel import Features, HyperparameterLayout, HyperparameterPrior
+from .kernel import Features, HyperparameterPrior
 
 Array = NDArray[np.float64]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
@@ -121,15 +121,25 @@ class FeatureEncoder:
         numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
         pairs = self.policy.pair_kernel
+        learned = self.goal and self.policy.trend and self.policy.learned_trend
         means = _full([0.0, math.log(5e-3), 0.0 if pairs else -math.inf])  # full, noise, pair
         scales = _full([1.0, 2.5, 2.0 if pairs else 0.0, *[1.0] * d, *[2.0] * d])
         return HyperparameterPrior(
-            loc=torch.cat([means, length.double(), additive, torch.zeros_like(weights)]),
-            scale=torch.cat([scales, weights]),
+            loc=torch.cat(
+                [
+                    means,
+                    length.double(),
+                    additive,
+                    torch.zeros_like(weights),
+                    _full([0.0] * learned),
+                ]
+            ),
+            scale=torch.cat([scales, weights, _full([1.0] * learned)]),
             z_group=torch.tensor(z_group),
             phi_group=torch.tensor(phi_group),
-            layout=HyperparameterLayout(d),
+            num_parameters=d,
             numbers=torch.tensor(numbers, dtype=torch.long),
+            learned_trend=learned,
         )
 
 

@@ -22,9 +22,11 @@ from .kernel import (
     cross,
     diagonal,
     log_posterior,
+    prior_mean,
 )
 
 MAX_SKETCHED = 3  # hyperparameter vectors of a sketch
+Chains = tuple[Tensor, Tensor, Tensor]  # hyperparameters, log posterior and its gradient
 CHUNK = 64  # candidates at once: their covariances stay in the processor's cache
 
 
@@ -70,11 +72,26 @@ def sample_hyperparameters(
             momentum = momentum + 0.5 * step[:, None] * new_gradient
         gain = new_value - 0.5 * (momentum * momentum).sum(-1) - energy
         accept = uniform.log() < torch.nan_to_num(gain, nan=-math.inf)
-        u = torch.where(accept[:, None], new, u)
-        value = torch.where(accept, new_value, value)
-        gradient = torch.where(accept[:, None], new_gradient, gradient)
+        chains = _chosen(accept, (new, new_value, new_gradient), (u, value, gradient))
         step = torch.where(accept, step * 1.2, step * 0.5)
+        if prior.learned_trend:  # with the trend switched on or off, if that is likely
+            new = chains[0].clone()
+            new[:, prior.TREND] *= -1.0
+            proposed = (new, *log_posterior(new, features, y, prior))
+            uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
+            chains = _chosen(uniform.log() < proposed[1] - chains[1], proposed, chains)
+        u, value, gradient = chains
     return u
+
+
+def _chosen(accept: Tensor, new: Chains, old: Chains) -> Chains:
+    """The new vectors, values and gradients of the chains that accept them (`s`)."""
+    rows = accept[:, None]
+    return (
+        torch.where(rows, new[0], old[0]),
+        torch.where(accept, new[1], old[1]),
+        torch.where(rows, new[2], old[2]),
+    )
 
 
 def _ascend(
@@ -135,13 +152,15 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        residual = (y - features.mean).expand(len(u), -1)
+        residual = (y - prior_mean(features, hyper)).expand(len(u), -1)
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
-    def part(self, count: int) -> Ensemble:
-        """The first `count` hyperparameter vectors only: cheaper and less exact."""
-        hyper = Hyperparameters(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
+    def sketch(self) -> Ensemble:
+        """A cheap version with at most three vectors, to pre-select candidates."""
+        count = min(MAX_SKETCHED, (len(self.u) + 1) // 2)
+        parts = (getattr(self.hyper, f.name) for f in fields(self.hyper))
+        hyper = Hyperparameters(*(None if part is None else part[:count] for part in parts))
         return replace(
             self,
             y=self.y[:count] if self.y.dim() > 1 else self.y,
@@ -150,10 +169,6 @@ class Ensemble:
             whiten=self.whiten[:count],
             alpha=self.alpha[:count],
         )
-
-    def sketch(self) -> Ensemble:
-        """A cheap version with at most three vectors, to pre-select candidates."""
-        return self.part(min(MAX_SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""
@@ -165,7 +180,7 @@ class Ensemble:
         parts = []
         for part in chunks(candidates):
             k = cross(part, self.features, self.hyper, self.prior)
-            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + part.mean)
+            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper))
         return torch.cat(parts, 1).mean(0)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,7 +194,9 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at = own - (white_column * white_column).sum(-1)
-        mean_at = (column * self.alpha).sum(-1) + self.features.mean[index]
+        mean_at = (column * self.alpha).sum(-1) + prior_mean(self.features, self.hyper).expand(
+            len(index), -1
+        )[torch.arange(len(index)), index]
         means = []
         variances = []
         for part in chunks(candidates):
@@ -207,7 +224,7 @@ class Ensemble:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))
         variance = diagonal(part, self.hyper, self.prior) - (white * white).sum(-1)
-        mean = (k @ self.alpha[:, :, None])[:, :, 0] + part.mean
+        mean = (k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper)
         return mean, variance.clamp_(min=1e-14), k, white
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -12,6 +17,7 @@ from automl.suggesters import SUGGESTERS
 from automl.suggesters.bayes import BayesSuggester
 from search_spaces import Choice, Float, Int, Space
 
+ROOT = Path(__file__).parents[4]
 SPACE = Space(
     Float("lr", 1e-5, 1.0, log=True),
     Int("layers", 1, 8),
@@ -106,3 +112,24 @@ def test_a_constrained_front_extends_to_its_feasible_end():
         error = width**-0.5 + 0.05 * (np.log10(trial.params["rate"]) + 3) ** 2
         optimizer.tell(trial, {"error": error, "size": width, "memory": width * batch})
     assert max(trial.params["width"] for trial in optimizer.pareto) > 80
+
+
+def test_the_initial_design_imports_no_torch(tmp_path: Path) -> None:
+    """So the first trials of a sweep do not wait for it."""
+    script = (
+        "import sys, automl\n"
+        "def objective(trial):\n"
+        "    print('torch' in sys.modules)\n"
+        "    return trial.params['x']\n"
+        "automl.sweep(objective, {'x': (0.0, 1.0)}, 'minimize loss', trials=6, seed=0,\n"
+        "             dispatcher='inline', store='runs', progress=False)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["False"] * 5 + ["True"]
