@@ -1,8 +1,9 @@
 """Recorded trainings of real networks with several seeds a configuration, as users tune them.
 
 Numbers are continuous or integer ranges, and the nearest recorded value is looked up; or, as a
-grid, they are the recorded values in their order. An evaluation is the loss of one seed. A configuration is judged by the mean over all of its seeds. The tables are
-CSV files in `tables/` of the folder of shared data; they are no part of this project.
+grid, they are the recorded values in their order. An evaluation is the loss of one seed. A
+configuration is judged by the mean over all of its seeds. The tables are CSV files in `tables/` of
+the folder of shared data; they are no part of this project.
 """
 
 from __future__ import annotations
