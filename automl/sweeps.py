@@ -65,6 +65,7 @@ def sweep(
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
+    probes: str = SweepSpec.probes,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -170,6 +171,7 @@ def sweep(
         knowledge=knowledge,
         transfer=transfer,
         replicates=replicates,
+        probes=probes,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
@@ -223,6 +225,7 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
+                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -315,6 +318,7 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
+            objective=objective,
         )
 
 

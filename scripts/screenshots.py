@@ -1,15 +1,19 @@
-"""Make every picture of the documentation: python scripts/screenshots.py
+"""Make the pictures of the documentation: python scripts/screenshots.py
 
-The script runs a small sweep on Ray. Meanwhile it takes pictures of the terminal, the studio and
-the Ray dashboard, and afterwards of the report and of optuna-dashboard. It needs a browser
-(python tests/browser.py) and optuna-dashboard.
+The script tunes the workloads of three configurations, `nmt` last. While that runs it takes
+pictures of the terminal, of its page in the studio and, with Ray, of the Ray dashboard; afterwards
+of the other pages, the report and optuna-dashboard. It takes about 15 minutes, a browser
+(python tests/browser.py), pillow and optuna-dashboard.
+
+    --store FOLDER      keep the sweeps; if nmt is there already, only what comes afterwards
+    --width 390         as a phone shows it
+    KEY=VALUE           changes of the configuration of nmt
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
 import subprocess
 import sys
@@ -31,50 +35,81 @@ from automl.core.snapshot import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402
-from automl.report.summary import print_summary  # noqa: E402
 from automl.report.terminal_view import SweepView  # noqa: E402
 from automl.studio.server import StudioServer  # noqa: E402
+from scripts.studio_states import keep  # noqa: E402
 
-SWEEP = "spirals"
+SWEEP = "nmt"
+OTHERS = {"sentiment": "sentiment", "images": "image_classification"}  # with their files
+LIVE = {f"/sweeps/{SWEEP}": ("sweep", 1000)}  # with the height of the window
 STUDIO = {
-    "/": "sweeps",
-    f"/sweeps/{SWEEP}": "sweep",
-    f"/sweeps/{SWEEP}/trials": "trials",
-    f"/sweeps/{SWEEP}/understand": "understand",
+    "/": ("sweeps", 420),
+    f"/sweeps/{SWEEP}/trials": ("trials", 820),
+    f"/sweeps/{SWEEP}/understand": ("understand", 1000),
 }
+REPORT = {"dependence": "report-dependence"}
 TOKEN = Path.home() / ".ray" / "auth_token"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
-    parser.add_argument("--trials", type=int, default=60)
+    parser.add_argument("--store", type=Path, help="default: a temporary folder")
+    parser.add_argument("--width", type=int, default=1400, help="of the window, in pixels")
+    parser.add_argument("--dispatcher", default="ray", choices=("ray", "local"))
+    parser.add_argument("--trials", type=int, default=20, help="of nmt, within the time it has")
+    parser.add_argument("changes", nargs="*", metavar="KEY=VALUE")
     given = parser.parse_args()
     path = install()
     if path is None:
         sys.exit("no browser can be had")
     given.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, browser(path) as running:
-        command = [
-            sys.executable,
-            str(ROOT / "examples" / "own_pytorch_loop.py"),
-            "--trials",
-            str(given.trials),
-        ]
-        sweep = subprocess.Popen(command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
-        try:
-            ledger = wait(Path(folder) / ".automl", 8)
-            while_running(running, ledger, given.out)
-            sweep.wait(timeout=900)
-        finally:
-            sweep.terminate()
-        afterwards(running, ledger, given.out, Path(folder))
-        ledger.close()
+        store = given.store or Path(folder) / ".automl"
+        page = running.new_page(viewport={"width": given.width, "height": 1000})
+        if SWEEP not in (known := names(store)):
+            common = ("--store", store, "--dispatcher", given.dispatcher)
+            for name in OTHERS.keys() - known:
+                sweep(OTHERS[name], *common, "--trials", 6).wait(timeout=600)
+            process = sweep(SWEEP, *given.changes, *common, "--trials", given.trials)
+            try:
+                with contextlib.closing(wait(store, given.trials // 2)) as ledger:
+                    ray_dashboard(running, ledger.snapshot(SWEEP).dashboard, given.out)
+                    terminal(ledger.snapshot(SWEEP), given.out / "terminal.svg")
+                    studio(page, ledger, store, LIVE, given.out)
+                process.wait(timeout=1800)
+            finally:
+                process.terminate()
+        with contextlib.closing(Ledger.open(store, readonly=True)) as ledger:
+            studio(page, ledger, store, STUDIO, given.out)
+            report(page, ledger, Path(folder), given.out)
+            with optuna_dashboard(ledger) as address:
+                page.goto(address)
+                page.wait_for_selector(".main-svg", timeout=60_000)
+                time.sleep(2)
+                keep(page, given.out / "optuna-dashboard.png")
+
+
+def names(store: Path) -> list[str]:
+    """The sweeps of a store, which need not exist."""
+    if not store.exists():
+        return []
+    with contextlib.closing(Ledger.open(store, readonly=True)) as ledger:
+        return [info.name for info in ledger.sweeps()]
+
+
+def sweep(name: str, *words: object) -> subprocess.Popen[bytes]:
+    """Start the sweep of a configuration."""
+    config = str(ROOT / "configs" / f"{name}.yaml")
+    command = [sys.executable, "-m", "automl", "sweep", config, *map(str, words)]
+    return subprocess.Popen(command, cwd=ROOT)
 
 
 def wait(store: Path, num_ended: int) -> Ledger:
     """The store, once so many trials have ended."""
-    for _ in range(600):
+    for _ in range(1200):
         time.sleep(1)
         with contextlib.suppress(Exception):
             ledger = Ledger.open(store, readonly=True)
@@ -84,23 +119,33 @@ def wait(store: Path, num_ended: int) -> Ledger:
     raise SystemExit("the sweep did not get going")
 
 
-def while_running(running: Any, ledger: Ledger, out: Path) -> None:
-    snapshot = ledger.snapshot(SWEEP)
-    ray_dashboard(running, snapshot.dashboard, out / "ray-dashboard.png")
-    terminal(ledger.snapshot(SWEEP), out / "terminal.svg")
-    with StudioServer(ledger, store=str(Path(ledger.name).parent)).in_thread() as server:
-        page = running.new_page(viewport={"width": 1280, "height": 1000})
-        for path, name in STUDIO.items():
+def studio(
+    page: Any, ledger: Ledger, store: Path, pages: dict[str, tuple[str, int]], out: Path
+) -> None:
+    """Pages of the studio; the trials in the dark theme."""
+    with StudioServer(ledger, store=str(store)).in_thread() as server:
+        for path, (name, height) in pages.items():
+            page.set_viewport_size({"width": page.viewport_size["width"], "height": height})
+            page.emulate_media(color_scheme="dark" if name == "trials" else "light")
             page.goto(server.address(path))
             page.wait_for_selector("body[data-ready]")
             page.wait_for_selector("#connection.live")
-            time.sleep(15)  # the surrogates have answered
-            page.screenshot(path=str(out / f"studio-{name}.png"))
-        page.close()
+            if name == "understand":
+                page.wait_for_selector(".contours[data-axes] figure, .empty", timeout=300_000)
+            page.wait_for_timeout(1000)
+            keep(page, out / f"studio-{name}.png")
+            if name == "understand":
+                page.fill(".picked input", "learning_rate > 0.004")
+                page.locator(".contours").scroll_into_view_if_needed()
+                page.wait_for_timeout(1000)
+                keep(page, out / "studio-select.png")
+        page.emulate_media(color_scheme="light")
 
 
-def ray_dashboard(running: Any, address: str, path: Path) -> None:
-    """The page of the actors, on which the workers of the sweep are."""
+def ray_dashboard(running: Any, address: str, out: Path) -> None:
+    """The page of the actors, on which the workers of the sweep are; nothing without Ray."""
+    if not address:
+        return
     headers = {"Authorization": f"Bearer {TOKEN.read_text().strip()}"} if TOKEN.exists() else {}
     context = running.new_context(
         viewport={"width": 1560, "height": 560}, extra_http_headers=headers
@@ -109,32 +154,20 @@ def ray_dashboard(running: Any, address: str, path: Path) -> None:
     page.goto(f"{address.rstrip('/')}/#/actors", timeout=60_000)
     with contextlib.suppress(Exception):
         page.wait_for_selector("text=worker 0", timeout=60_000)
-    page.screenshot(path=str(path))
+    keep(page, out / "ray-dashboard.png")
     context.close()
 
 
-def afterwards(running: Any, ledger: Ledger, out: Path, folder: Path) -> None:
-    record = Record.read(ledger, SWEEP)
-    console = Console(
-        record=True, width=84, file=(folder / "out.txt").open("w"), force_terminal=True
-    )
-    print_summary(console, record.snapshot, record.space)
-    svg(console, out / "summary.svg", "automl sweep")
-    save(record, folder / "report.html")
-    page = running.new_page(viewport={"width": 1160, "height": 1000})
-    page.goto((folder / "report.html").as_uri())
+def report(page: Any, ledger: Ledger, folder: Path, out: Path) -> None:
+    """The beginning of the report, and its figures that pages show."""
+    file = folder / "report.html"
+    save(Record.read(ledger, SWEEP), file)
+    page.goto(file.as_uri())
     page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
-    page.screenshot(path=str(out / "report.png"))
-    for key in ("parallel", "importance", "dependence"):
-        page.locator(f"#{key}").screenshot(path=str(out / f"report-{key}.png"))
-    page.close()
-    with optuna_dashboard(ledger) as address:
-        page = running.new_page(viewport={"width": 1300, "height": 900})
-        page.goto(f"{address}/dashboard/studies/0")
-        page.wait_for_selector(".main-svg", timeout=60_000)
-        time.sleep(2)
-        page.screenshot(path=str(out / "optuna-dashboard.png"))
-        page.close()
+    keep(page, out / "report.png")
+    page.add_style_tag(content=".picked { position: static !important; }")  # not over a figure
+    for key, name in REPORT.items():
+        keep(page.locator(f"#{key}"), out / f"{name}.png")
 
 
 def terminal(snapshot: Snapshot, path: Path) -> None:
@@ -158,16 +191,17 @@ class _Silent(WSGIRequestHandler):
 
 @contextlib.contextmanager
 def optuna_dashboard(ledger: Ledger) -> Iterator[str]:
+    """The page of the sweep there."""
     from optuna_dashboard import wsgi
 
     from automl.integrations.optuna_storage import LedgerStorage
 
-    server = make_server(
-        "127.0.0.1", 0, wsgi(LedgerStorage(Path(ledger.name).parent)), handler_class=_Silent
-    )
+    storage = LedgerStorage(Path(ledger.name).parent)
+    server = make_server("127.0.0.1", 0, wsgi(storage), handler_class=_Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        study = storage.get_study_id_from_name(SWEEP)
+        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/{study}"
     finally:
         server.shutdown()
 

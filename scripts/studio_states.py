@@ -135,7 +135,7 @@ def report(running: Any, store: Path, state: str, out: Path) -> None:
 
 
 def keep(page: Any, path: Path) -> None:
-    """A picture of what a window shows, in few colours."""
+    """A picture of what a window or an element shows, in few colours."""
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     picture.quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path}: {path.stat().st_size / 1e3:.0f} kB", flush=True)

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-4
 
 
+class NoCheckpoint(UsageError):
+    """A trial has no sound checkpoint, perhaps because it was deleted to save space."""
+
+
 def export(
     workload: Workload, trial: Path, target: Path, metrics: Mapping[str, float], found_by: str = ""
 ) -> dict[str, str]:
@@ -39,7 +43,8 @@ def export(
         Name of each file and its content.
 
     Raises:
-        UsageError: the target is not empty, or the trial has no weights.
+        UsageError: the target is not empty.
+        NoCheckpoint: the trial has no weights.
     """
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
@@ -98,7 +103,7 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
         Name of each file and its content.
 
     Raises:
-        UsageError: the trial has no sound checkpoint.
+        NoCheckpoint: the trial has no sound checkpoint.
     """
     from safetensors.torch import save_file
 
@@ -106,7 +111,7 @@ def export_trained(workload: Trainable, trial: Path, target: Path) -> dict[str, 
 
     found = checkpoint.load(trial)
     if found is None:
-        raise UsageError(f"{trial} holds no checkpoint to export")
+        raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
     model = workload.build_model()
     native = workload.native(found.model)
     model.load_state_dict(native, strict=False)  # tied tensors have only one of their names

@@ -11,7 +11,8 @@ import click
 
 from automl.actions import arguments
 from automl.core.budget import LIMITS
-from automl.core.text import json_data, printable
+from automl.core.plain_data import json_data
+from automl.core.text import printable
 from automl.errors import UsageError
 
 if TYPE_CHECKING:

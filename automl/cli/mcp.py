@@ -243,7 +243,7 @@ def server_of(tools: McpTools) -> Server[Any]:
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    from automl.core.text import json_data
+    from automl.core.plain_data import json_data
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools.described())

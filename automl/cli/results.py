@@ -33,10 +33,19 @@ def export(
 ) -> None:
     """Write the model of a trial as a folder."""
     from automl.workflows.export import chosen, export
+    from workers.export import NoCheckpoint
 
     target = Path(output or f"{sweep}-model")
     which = chosen(ledger, sweep, trial)
-    files = export(ledger, sweep, which, target, artifacts)
+    try:
+        files = export(ledger, sweep, which, target, artifacts)
+    except NoCheckpoint:
+        best = ledger.snapshot(sweep).best
+        if trial is not None or best is None or best.number == which.number:
+            raise
+        lost = f"trial {which.number}, which is recommended, has no checkpoint any more"
+        say(f"{lost}: trial {best.number}, the best single run, is exported", err=True)
+        which, files = best, export(ledger, sweep, best, target, artifacts)
     show_export(which.number, target, files, as_json)
 
 

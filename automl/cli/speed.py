@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.config.settings_in import as_yaml, with_settings
+from automl.control.speed_probes import REPORTS
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.workflows.speed import REPORTS, Measured, measured, prepare, speed_names
+from automl.workflows.speed import Measured, measured, prepare, settings_to_try
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say
@@ -98,7 +99,7 @@ def run_probes(
     from workers.functions.speed import SpeedProbe
 
     probed = None if objective is None else SpeedProbe(objective, updates or REPORTS)
-    names = speed_names(spec.space)
+    names = settings_to_try(spec.space)
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(Ledger.open(folder, create=True)) as ledger,

@@ -17,6 +17,7 @@ from .memory_guard import MemoryGuard
 from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
+from .speed_probes import SpeedProbes
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 
@@ -34,6 +35,7 @@ class Controller:
         checkpoints: cleans up after each attempt.
         ending: knows why the sweep must end.
         requests: of agents and people.
+        speed_probes: get their own events.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Controller:
         checkpoints: CheckpointCleanup,
         ending: EndOfSweep,
         requests: Requests,
+        speed_probes: SpeedProbes,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
@@ -57,6 +60,7 @@ class Controller:
         self._checkpoints = checkpoints
         self._ending = ending
         self._requests = requests
+        self._speed_probes = speed_probes
         self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
@@ -118,7 +122,7 @@ class Controller:
     def _loop(self) -> None:
         dispatcher = self._journal.dispatcher
         while True:
-            self._shutdown.check()
+            self._check()
             self._scheduler.fill()
             self._serve()
             self._journal.flush()
@@ -126,7 +130,17 @@ class Controller:
                 return
             dispatcher.poll(self._handle, self._timeout())
 
+    def _check(self) -> None:
+        """End the sweep, or a probe, if it must end."""
+        self._shutdown.check()
+        self._watch_probes()
+
+    def _watch_probes(self) -> None:
+        self._speed_probes.watch(ending=self._shutdown.request is not None)
+
     def _is_over(self) -> bool:
+        if self._speed_probes.running is not None:
+            return False
         if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
             return all(trial.lease is not None for trial in self._journal.state.index.running)
         if self._journal.state.index.num_running:
@@ -152,12 +166,13 @@ class Controller:
         if event is None:
             if self._serve():
                 self._journal.flush()
+            self._watch_probes()
             self._journal.keep_up()
             return
-        self._shutdown.check()  # it changes the meaning of an outcome
+        self._check()  # it changes the meaning of an outcome
         self._take_in(event)
         if self._journal.dispatcher.serial:
-            self._shutdown.check()
+            self._check()
             # The outcome of a short attempt is committed together with the next trial.
             self._journal.settle(
                 at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
@@ -165,7 +180,9 @@ class Controller:
 
     def _take_in(self, event: Event) -> None:
         """Apply an event of a worker or an agent, and decide what follows."""
-        if isinstance(event, Outcome):
+        if event.trial < 0:
+            self._speed_probes.take_in(event)
+        elif isinstance(event, Outcome):
             self._on_outcome(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial)

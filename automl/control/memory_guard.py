@@ -9,13 +9,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from automl.core import SweepSpec, Trial
+from search_spaces import Choice, Float, Int, Space
+from search_spaces.errors import UsageError
 from search_spaces.hardware import detect, memory_limit
+from workers.own_loop.knobs import calls_prepare
 from workers.protocol import Outcome, Params
 
 from .own_memory import OwnMemory
@@ -44,17 +48,25 @@ class MemoryEstimate:
 class MemoryGuard:
     """Estimates memory in a process of its own, so that the controller never waits for it.
 
-    A user's objective cannot be estimated. Its memory is predicted from the peaks of its earlier
-    trials. Used from the controller's thread.
+    A function that calls `trial.prepare` is estimated too, unless its largest configuration fits,
+    or it does what fake tensors cannot. The memory of an objective that is not estimated is
+    predicted from the peaks of its earlier trials. Used from the controller's thread.
 
     Args:
         spec: of the sweep; only workloads that are trained by gradient descent are estimated.
         enabled: whether the dispatcher runs trials for real.
         local: whether trials run on this machine; elsewhere the limit is what the roomiest node
             has told with an outcome, unknown before the first.
+        objective: the user's function; None for a workload, or if it is not here.
     """
 
-    def __init__(self, spec: SweepSpec, enabled: bool = True, local: bool = True) -> None:
+    def __init__(
+        self,
+        spec: SweepSpec,
+        enabled: bool = True,
+        local: bool = True,
+        objective: Callable[[Any], Any] | None = None,
+    ) -> None:
         self._spec = spec
         self._local = local
         self._relevant = {
@@ -66,11 +78,29 @@ class MemoryGuard:
         self._process: subprocess.Popen[str] | None = None
         self._enabled = enabled and spec.workload is not None and _trains(spec.workload)
         self._own = OwnMemory(spec) if enabled and spec.workload is None else None
+        self._objective = objective
+        self._folder: TemporaryDirectory[str] | None = None  # with the function for the process
+        self._largest: Params | None = None  # of the space, estimated first for a function
+        if enabled and local and objective is not None and calls_prepare(objective):
+            self._largest = _largest(spec.space)
+            self._enabled = self._largest is not None
 
     def ready(self, params: Params, ranks: int) -> bool:
         """Whether a trial may begin; requests its estimate first if there is none."""
         if not self._enabled:
             return True
+        if self._largest is not None:
+            if not self._answered(self._largest, 1):
+                return params == self._spec.space.default()  # it need not wait
+            known = self.estimate(self._largest)
+            if known is None or not self._exceeds(known, ranks):
+                self._enabled = False  # it does what fake tensors cannot, or everything fits
+                self.close()
+                return True
+        return self._answered(params, ranks)
+
+    def _answered(self, params: Params, ranks: int) -> bool:
+        """Whether there is an estimate, or no time for it; requests it if it is new."""
         key = self._key(params)
         if key not in self._requested:
             self._request(key, params, ranks)
@@ -88,13 +118,13 @@ class MemoryGuard:
 
     def refusal(self, params: Params, ranks: int) -> str:
         """Why a configuration is not dispatched; "" if it may be."""
-        known = self._own.informed if self._own is not None else self._enabled
+        known = self._enabled or (self._own is not None and self._own.informed)
         limit = self.limit(ranks) if known else None  # to read it takes a millisecond
         if limit is None:
             return ""
         each = " a rank" if ranks > 1 else ""
         room = f"and there are {limit / 1e9:.2f} GB{each}"
-        if self._own is not None:
+        if self._own is not None and self.estimate(params) is None:
             least = self._own.at_least(params, limit) or 0
             return (
                 f"not dispatched: earlier trials show that it needs at least {least / 1e9:.2f} GB"
@@ -105,12 +135,18 @@ class MemoryGuard:
         found = self.estimate(params)
         if found is None:
             return ""
-        needed = found.peak_bytes
-        if self._spec.resources.memory is None:  # else the limit is one of tensors
-            needed += found.device_bytes
-        if needed <= REFUSAL_FACTOR * limit:
+        if not self._exceeds(found, ranks):
             return ""
+        needed = self._needed(found)
         return f"not dispatched: it is estimated to need {needed / 1e9:.2f} GB{each}, {room}"
+
+    def _needed(self, found: MemoryEstimate) -> int:
+        # A limit of the user is one of tensors.
+        return found.peak_bytes + (found.device_bytes if self._spec.resources.memory is None else 0)
+
+    def _exceeds(self, found: MemoryEstimate, ranks: int) -> bool:
+        limit = self.limit(ranks)
+        return limit is not None and self._needed(found) > REFUSAL_FACTOR * limit
 
     def limit(self, ranks: int) -> int | None:
         """Bytes that a rank may use; None if that is not known."""
@@ -148,6 +184,9 @@ class MemoryGuard:
             self._process.kill()
             self._process.wait()
             self._process = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def _key(self, params: Params) -> str:
         return json.dumps({k: v for k, v in params.items() if k in self._relevant}, sort_keys=True)
@@ -160,7 +199,7 @@ class MemoryGuard:
             request = {"key": key, "params": dict(params), "ranks": ranks}
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-        except OSError:
+        except (OSError, UsageError):  # a function that cannot be sent
             self._enabled = False  # trials begin without estimates
 
     def _start(self) -> subprocess.Popen[str]:
@@ -179,6 +218,7 @@ class MemoryGuard:
         )
         assert process.stdin is not None
         about = {
+            "objective": self._written(),
             "workload": spec.workload,
             "data": dict(spec.data),
             "fixed": dict(spec.fixed),
@@ -189,6 +229,18 @@ class MemoryGuard:
             target=self._listen, args=(process,), name="automl-memory-guard", daemon=True
         ).start()
         return process
+
+    def _written(self) -> str:
+        """A file with the function; "" if there is none."""
+        if self._objective is None:
+            return ""
+        from workers.runtime.pickling import write_objective
+
+        self._folder = TemporaryDirectory()
+        path = Path(self._folder.name) / "objective"
+        with path.open("wb") as file:
+            write_objective(self._objective, file)
+        return str(path)
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -203,6 +255,24 @@ class MemoryGuard:
                     )
                 )
         self._enabled = False  # the process has ended
+
+
+def _largest(space: Space) -> Params | None:
+    """The configuration whose numbers that affect memory are largest; None if it is not legal."""
+    sizes = {
+        p.name: p.high
+        for p in space.parameters.values()
+        if isinstance(p, Float | Int) and "memory" in p.affects
+    }
+    sizes |= {
+        p.name: max(numbers)
+        for p in space.parameters.values()
+        if isinstance(p, Choice) and "quality" in p.affects and "memory" in p.affects
+        for numbers in [[c for c in p.choices if isinstance(c, int | float)]]
+        if len(numbers) == len(p.choices)
+    }
+    found = space.complete({**(space.default() or {}), **sizes})
+    return found if sizes and space.legal(found) else None
 
 
 def _trains(workload: str) -> bool:

@@ -18,8 +18,10 @@ from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
+from .speed_probes import SpeedProbes
 
 MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
+MIN_WAIT_SECONDS: Final = 0.5  # but it waits for what a suggestion usually takes
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 
 
@@ -36,6 +38,7 @@ class Scheduler:
         ending: knows why no new trial begins.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
         leases: of this machine's cores.
+        probes: take free slots too, and know the fastest settings.
         starts_fast: whether the dispatcher has started trial 0 before a suggester is imported.
     """
 
@@ -50,11 +53,13 @@ class Scheduler:
         ending: EndOfSweep,
         shutdown: Shutdown,
         leases: MachineLeases,
+        probes: SpeedProbes,
         *,
         starts_fast: bool = False,
     ) -> None:
         self._starts_fast = starts_fast
         self._leases = leases
+        self._probes = probes
         self._journal = journal
         self._suggestions = suggestions
         self._stopper = stopper
@@ -72,6 +77,7 @@ class Scheduler:
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
         journal = self._journal
+        self._probes.prepare()
         for trial in list(journal.trials):
             self._stopper.observe(without_held(trial))
             self._guard.observe(trial)
@@ -98,6 +104,9 @@ class Scheduler:
             self._dispatcher.demand((), 0)
             return
         free, begun = self._room(self._dispatcher.free_slots), 0
+        if free > 0 and self._next_waiting() is None and self._new_trials_left():
+            taken = self._probes.begin(free)
+            free = 0 if taken and self._dispatcher.serial else self._room(free - taken)
         while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
             trial: Trial | None = first
             if not self._fits(first, free, begun):
@@ -120,7 +129,7 @@ class Scheduler:
                 self._journal.state.index,
                 self._new_trials_left(),
                 seconds / max(self._dispatcher.num_slots, 1),
-                MAX_WAIT_SHARE * seconds,
+                max(MAX_WAIT_SHARE * seconds, MIN_WAIT_SECONDS),
             )
         self._estimate_next()
         if self._dispatcher.elastic:
@@ -283,7 +292,10 @@ class Scheduler:
             self._shutdown.fail(error)
             return
         for proposal in proposals:
-            journal.propose(proposal.params, proposal.source, replicate_of=proposal.replicate_of)
+            params = proposal.params
+            if proposal.replicate_of is None:
+                params = self._probes.fastest(params, self._commands.allows)
+            journal.propose(params, proposal.source, replicate_of=proposal.replicate_of)
 
     def _begin(self, trial: Trial) -> None:
         journal = self._journal

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from typing import Any
 
 from automl.core import Snapshot, SweepSpec
 from automl.dispatch._make import local_slots, make_leases
@@ -28,6 +29,7 @@ from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
 from .space_change import with_known_space
+from .speed_probes import SpeedProbes
 from .steering import Steering
 from .writer import SweepWriter
 
@@ -42,12 +44,14 @@ def conduct(
     resume: bool = False,
     local: bool = True,
     plugins: Plugins | None = None,
+    objective: Callable[[Any], Any] | None = None,
 ) -> Snapshot:
     """Like `automl.sweeps.run`, on a dispatcher of this kind.
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
+        objective: the user's, whose memory may be estimated; see `MemoryGuard`.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -63,7 +67,15 @@ def conduct(
         with (
             StopSignals(interrupts=kind.serial) as signals,
             _wired(
-                spec, ledger, recorder, kind, plugins, signals, local=local, on_change=on_change
+                spec,
+                ledger,
+                recorder,
+                kind,
+                plugins,
+                signals,
+                local=local,
+                on_change=on_change,
+                objective=objective,
             ) as controller,
         ):
 
@@ -128,6 +140,7 @@ def _wired(
     local: bool,
     on_change: Callable[[Snapshot], None] | None = None,
     brief: bool = False,
+    objective: Callable[[Any], Any] | None = None,
 ) -> Iterator[Controller]:
     """A controller with all its parts, which end with the context."""
     stopper = plugins.make_stopper(
@@ -146,7 +159,7 @@ def _wired(
 
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
-        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+        closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
         closing(make_leases(spec, kind, local=local)) as leases,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
@@ -158,6 +171,7 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
+        probes = SpeedProbes(journal, assigner, guard, leases, kind)
         ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
@@ -171,21 +185,24 @@ def _wired(
             ending,
             shutdown,
             leases,
+            probes,
             starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)
-        yield Controller(
-            journal,
-            scheduler,
-            shutdown,
-            stopper,
-            guard,
-            GpuShare(spec, leases, serial=kind.serial),
-            cleanup,
-            ending,
-            Requests(journal, commands, agents, steering),
-        )
+        with closing(probes):
+            yield Controller(
+                journal,
+                scheduler,
+                shutdown,
+                stopper,
+                guard,
+                GpuShare(spec, leases, serial=kind.serial),
+                cleanup,
+                ending,
+                Requests(journal, commands, agents, steering),
+                probes,
+            )
 
 
 def _seconds(recorder: SweepRecorder) -> float:

@@ -18,6 +18,8 @@ from automl.core import (
     Leased,
     Moved,
     Noted,
+    ProbeBegun,
+    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
@@ -26,7 +28,7 @@ from automl.core import (
     Trial,
     TrialState,
 )
-from automl.core.text import json_data
+from automl.core.plain_data import json_data
 from automl.core.trial import AgentLease
 from automl.errors import AutomlError
 from automl.ledger import SweepLedger, SweepRecorder
@@ -140,6 +142,15 @@ class SweepWriter:
     def note(self, kind: str, message: str, trial: int | None = None) -> None:
         """Record a note, about a trial or the sweep."""
         self.apply(Noted(kind, message, trial, self.now))
+
+    def begin_probe(self, params: Params, slots: int) -> Trial:
+        """A probe of this configuration begins and takes this many slots."""
+        self.apply(ProbeBegun(len(self.state.probes), dict(params), slots, at=self.now))
+        return self.state.probes[-1]
+
+    def end_probe(self, number: int, **facts: Any) -> None:
+        """A probe is over; `facts` are fields of `ProbeEnded`."""
+        self.apply(ProbeEnded(number, **facts, at=self.now))
 
     def specify(self, spec: SweepSpec) -> None:
         """Go on with another specification."""

@@ -24,6 +24,7 @@ class BudgetUse:
         self._worker_seconds = 0.0  # of attempts that have ended
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
         self._begin_sum = 0.0  # over running attempts: begin times slots
+        self.probe_seconds = 0.0  # of the worker seconds
         self._num_ended = 0
         self._ended_seconds = 0.0
         self._reached: int | None = None  # the trial that has reached the target
@@ -49,10 +50,7 @@ class BudgetUse:
 
     def end(self, trial: Trial, seconds: float) -> None:
         """The attempt of a trial has ended after this many seconds."""
-        at, slots = self._attempts.pop(trial.number, (0.0, 0))
-        self._begin_sum -= at * slots
-        self.busy_slots -= slots
-        self._worker_seconds += seconds * slots
+        self._free(trial.number, seconds)
         if seconds > 0:  # it was not refused, and not imported
             self._num_ended += 1
             self._ended_seconds += seconds
@@ -61,6 +59,18 @@ class BudgetUse:
             elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
                 self._shortest_cut = min(self._shortest_cut, seconds)
         self.check_target(trial)
+
+    def end_probe(self, number: int, seconds: float) -> None:
+        """A probe has ended: it takes worker time, and teaches nothing about trials."""
+        self.probe_seconds += self._free(number, seconds)
+
+    def _free(self, number: int, seconds: float) -> float:
+        """Free the slots of an attempt; returns its worker seconds."""
+        at, slots = self._attempts.pop(number, (0.0, 0))
+        self._begin_sum -= at * slots
+        self.busy_slots -= slots
+        self._worker_seconds += seconds * slots
+        return seconds * slots
 
     def check_target(self, trial: Trial) -> None:
         """Check whether a trial that has reported or ended reaches the target."""
@@ -78,7 +88,7 @@ class BudgetUse:
             return f"trial {self._reached} has reached the target {budget.target:g}"
         if budget.time is not None and now >= budget.time:
             return f"the time of {budget.time:g} s is over"
-        if budget.worker_time is not None and self._worker_time(now) >= budget.worker_time:
+        if budget.worker_time is not None and self.worker_time(now) >= budget.worker_time:
             return f"the worker time of {budget.worker_time:g} s is spent"
         return ""
 
@@ -101,7 +111,7 @@ class BudgetUse:
             return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
         if budget.worker_time is not None:
             # Running trials need some of what is left as well.
-            left = budget.worker_time - self._worker_time(now)
+            left = budget.worker_time - self.worker_time(now)
             for at, busy in self._attempts.values():
                 left -= max(0.0, needed - (now - at)) * busy
             if left < needed * slots:
@@ -115,12 +125,12 @@ class BudgetUse:
         if budget.time is not None:
             left = budget.time - now
         if budget.worker_time is not None and self.busy_slots:
-            left = min(left, (budget.worker_time - self._worker_time(now)) / self.busy_slots)
+            left = min(left, (budget.worker_time - self.worker_time(now)) / self.busy_slots)
         return max(left, 0.0)
 
     def spent(self, now: float, num_trials: int) -> float:
         """The share of the budget that is spent, from 0 to 1, of the limit that ends first."""
-        share = self._spec.budget.spent(num_trials, now, self._worker_time(now))
+        share = self._spec.budget.spent(num_trials, now, self.worker_time(now))
         return min(1.0, share or 0.0)
 
     @property
@@ -139,7 +149,7 @@ class BudgetUse:
             return f"the goal needs {needed:.3g} s of training"
         return f"the shortest trial so far took {needed:.3g} s"
 
-    def _worker_time(self, now: float) -> float:
+    def worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""
         return self._worker_seconds + now * self.busy_slots - self._begin_sum
 
@@ -155,7 +165,7 @@ class BudgetUse:
         """The inverse of `to_dict`."""
         use = cls(spec)
         for name, value in data.items():
-            key = name if name == "busy_slots" else f"_{name}"
+            key = name if hasattr(use, name) else f"_{name}"
             setattr(use, key, math.inf if value is None and name.startswith("shortest") else value)
         use._attempts = {number: (at, slots) for number, at, slots in data["attempts"]}
         return use

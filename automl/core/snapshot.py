@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import ranking
 from .budget import Budget
 from .events import Begun, Ended, Moved, SweepEvent, TrialEvent
 from .goals import Constraint, Goal
 from .spec import SweepSpec
+from .state import SweepState
 from .trial import AGENT, Trial, TrialState
-
-if TYPE_CHECKING:  # `state` needs the texts, which need `Snapshot`
-    from .state import SweepState
 
 
 @dataclass(frozen=True)
@@ -55,6 +53,7 @@ class Snapshot:
         share: of the budget that is used, from 0 to 1; None without a limit.
         events: that came since the snapshot before, for those who follow the sweep.
         spec: of the sweep; None if it is not known.
+        probes: of settings of speed, by number; they are no trials (`core.probes`).
         values: of finished trials for the first goal, by number, if they are known.
     """
 
@@ -79,6 +78,7 @@ class Snapshot:
     events: Sequence[SweepEvent] = ()
     spec: SweepSpec | None = None
     reason: str = ""
+    probes: Sequence[Trial] = ()
     values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -103,6 +103,7 @@ class Snapshot:
             reason="" if shown == "running" else state.reason,
             share=share,
             spec=spec,
+            probes=tuple(state.probes),
             values=state.values,
             **status,
         )

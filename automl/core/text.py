@@ -1,6 +1,5 @@
-"""Formats values for the live view, the summary, tables and JSON."""
+"""Formats values for the live view, the summary and tables."""
 
-import json
 import math
 import re
 from collections import Counter
@@ -22,8 +21,6 @@ _PROGRAM_HINT = (
 )
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
@@ -42,40 +39,6 @@ def printable(raw: str, keep: str = "") -> str:
 def _escaped(control: str) -> str:
     """The escape of a control character that Python and JSON read alike."""
     return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
-
-
-def json_data(value: Any) -> Any:
-    """Plain JSON data; numbers that are not finite become the texts "nan", "inf" and "-inf"."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if isinstance(value, Mapping):
-        return {str(key): json_data(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [json_data(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
-
-
-def compact_json(value: Any) -> str:
-    """JSON text without spaces; numbers that are not finite are texts, as in `json_data`."""
-    try:
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
-    except (ValueError, TypeError):
-        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
-
-
-def yaml_scalar(value: Any) -> str:
-    """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        is_plain = _WORD.fullmatch(value) and value.lower() not in _NO_TEXT
-        return value if is_plain else json.dumps(value)
-    if isinstance(value, float):
-        text = repr(value)
-        return text if "e" not in text or "." in text else text.replace("e", ".0e")
-    return str(value) if isinstance(value, int) else json.dumps(value)
 
 
 def number(value: Any, digits: int = 4) -> str:

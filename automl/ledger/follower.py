@@ -12,16 +12,8 @@ from automl.core.ranking import condensed
 from automl.errors import StoreError
 
 from .lease import LeaseRow, read_lease, shown_state
-from .reader import (
-    Reader,
-    Sweep,
-    apply,
-    last_place,
-    read_state,
-    records_after,
-    sound_records,
-)
-from .records import BEGINNING, COMMAND
+from .reader import Reader, Sweep, last_place, read_state, records_after, sound_records
+from .records import BEGINNING, COMMAND, apply
 from .sqlite_files import Connection
 from .store_errors import DamageError
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import StoreError
 
 from .records import check_seal, seal

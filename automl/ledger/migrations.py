@@ -20,8 +20,7 @@ from workers.files.folder import Folder
 from . import old_tables
 from .drafts import MAX_WAIT_SECONDS, exclusive_draft
 from .lease import alive, new_lease
-from .reader import apply
-from .records import BEGINNING, Row, chained, decoded, seal
+from .records import BEGINNING, Row, apply, chained, decoded, seal
 from .schema import create_tables, insert, write_empty
 from .sqlite_files import VERSION, Connection, connect, connect_own, copy
 from .store_errors import backups_of, translated

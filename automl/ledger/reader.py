@@ -5,11 +5,11 @@ The functions with a `connection` run in its transaction, which shows one state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from automl.core import SweepState
 from automl.core.garbage import no_collection
@@ -18,16 +18,24 @@ from automl.errors import StoreError, UsageError
 from search_spaces.plugins import nearest
 
 from . import snapshots
+from .database import Database
 from .head import Head, check_place
 from .lease import LeaseRow, new_lease, read_leases, shown_state
 from .limits import storable
-from .records import BEGINNING, LogRecord, Place, Row, check_seal, decoded, is_sound, verified
+from .records import (
+    BEGINNING,
+    LogRecord,
+    Place,
+    Row,
+    apply,
+    check_seal,
+    decoded,
+    is_sound,
+    verified,
+)
 from .schema import as_dict, select
 from .sqlite_files import Connection
 from .store_errors import DamageError, retry, translated
-
-if TYPE_CHECKING:  # it imports `migrations`, which reads logs
-    from .database import Database
 
 T = TypeVar("T")
 _MAX_CHUNK: Final = 1000  # records that are decoded at once
@@ -177,12 +185,6 @@ def records_after(
     rows = rows_after(connection, sweep, place)
     while chunk := list(islice(rows, _MAX_CHUNK)):
         yield decoded(chunk), chunk[-1].place
-
-
-def apply(state: SweepState, records: Iterable[LogRecord]) -> set[int]:
-    """Apply records to a state; the numbers of the trials that changed."""
-    applied = (state.apply(record.event, record.number) for record in records)
-    return {trial.number for trial in applied if trial is not None}
 
 
 def catch_up(connection: Connection, sweep: Sweep, state: SweepState, place: Place) -> Place:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import StoreError
 
 from . import snapshots
@@ -18,8 +18,8 @@ from .head import Head
 from .lease import Lease, LeaseRow, shown_state
 from .limits import limited
 from .lock import FileLock
-from .reader import Sweep, apply, lock_sweep, rows_after
-from .records import Place, Row, chained, decoded
+from .reader import Sweep, lock_sweep, rows_after
+from .records import Place, Row, apply, chained, decoded
 from .schema import insert
 from .store_errors import retry, translated
 

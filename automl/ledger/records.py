@@ -18,9 +18,9 @@ from hashlib import blake2b
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
-from automl.core import SweepEvent
+from automl.core import SweepEvent, SweepState
 from automl.core.events import Command, Ended
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from search_spaces.validation import plain_params
 from workers.protocol import Metrics, Params, Report
 
@@ -166,6 +166,12 @@ def decoded(rows: Sequence[Row]) -> list[LogRecord]:
         )
         for row, content in zip(rows, contents, strict=True)
     ]
+
+
+def apply(state: SweepState, records: Iterable[LogRecord]) -> set[int]:
+    """Apply records to a state; the numbers of the trials that changed."""
+    applied = (state.apply(record.event, record.number) for record in records)
+    return {trial.number for trial in applied if trial is not None}
 
 
 def _report(row: Row, content: list[Any]) -> Report:

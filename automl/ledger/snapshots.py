@@ -10,7 +10,7 @@ import zlib
 from typing import Any, Final
 
 from automl.core import SweepState
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import AutomlError
 
 from .records import Place, checksum

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from automl.core import Snapshot, Trial, text
 from automl.core.durations import duration
+from automl.core.plain_data import json_data
 from automl.core.standings import Standings
-from automl.core.text import json_data
 from automl.errors import UsageError
 
 from . import bundle, conclusion, setup, summary

@@ -1,8 +1,8 @@
 """The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
 from automl.core import SweepSpec, Trial
+from automl.core.plain_data import yaml_scalar
 from automl.core.resuming import shell_line, trained_words
-from automl.core.text import yaml_scalar
 
 
 def recipe(spec: SweepSpec, trial: Trial) -> str:

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from automl.actions import OPERATIONS
 from automl.actions.action import Action, Operation
 from automl.actions.agents import MAX_WAIT
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 from .bodies import body_of

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 from . import stream, trial_page

@@ -17,7 +17,7 @@ from itertools import count
 from threading import Lock
 from typing import Any, Final
 
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 IDLE_SECONDS: Final = 300.0

@@ -10,6 +10,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core.plain_data import compact_json
 from automl.core.resuming import Typed
 from automl.core.standings import Standings
 from automl.report import caveats, summary
@@ -181,7 +182,7 @@ class FollowedSweep:
 
     def _page(self) -> bytes:
         if () not in self._answers:
-            self._answers[()] = text.compact_json({**self._describe(), **self._typed()}).encode()
+            self._answers[()] = compact_json({**self._describe(), **self._typed()}).encode()
         return self._answers[()]
 
     def _typed(self) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class FollowedSweep:
     def _rows(self, since: int, epoch: int) -> bytes:
         since = since if epoch == self.epoch else 0
         if (since,) not in self._answers:
-            self._answers[since,] = text.compact_json(self._table(since)).encode()
+            self._answers[since,] = compact_json(self._table(since)).encode()
         return self._answers[since,]
 
     def _table(self, since: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from automl.core import Snapshot, Trial, TrialState, text
 from workers.device.profiling import FOLDER
 from workers.files.folder import Folder
+from workers.protocol import Params
 
 from .base import TrackedSweep, Tracker
 
@@ -71,7 +72,7 @@ class TensorBoardTracker(Tracker):
         if trial.state.finished:
             _facts(writer, trial)
             _memory(writer, trial)
-            writer.add_hparams(dict(trial.params), _results(snapshot, trial), run_name=".")
+            writer.add_hparams(_plain(trial.params), _results(snapshot, trial), run_name=".")
             self._copy_traces(trial)
         writer.flush()
         if trial.state is not TrialState.RUNNING:
@@ -124,6 +125,14 @@ def _facts(writer: Any, trial: Trial) -> None:
         f"- {key}: `{json.dumps(value, default=str)[:2000]}`" for key, value in trial.facts.items()
     ]
     writer.add_text("trial", "\n\n".join(lines))
+
+
+def _plain(params: Params) -> dict[str, bool | int | float | str]:
+    """Values that the HParams page can hold: None and tuples as texts."""
+    return {
+        key: value if isinstance(value, bool | int | float | str) else str(value)
+        for key, value in params.items()
+    }
 
 
 def _results(snapshot: Snapshot, trial: Trial) -> dict[str, float]:

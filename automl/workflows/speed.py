@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from automl.core import Budget, Goal, SweepSpec, Trial
+from automl.control.speed_probes import probing
+from automl.core import SweepSpec, Trial
+from automl.core.probes import SPEED, settings, speed_names
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params
@@ -16,12 +18,6 @@ from .beginning import Beginning, begin
 
 if TYPE_CHECKING:
     from search_spaces import Space
-
-SPEED: Final = "items_per_second"
-UPDATES: Final = 20  # measured of a workload, after those that warm up
-REPORTS: Final = 4  # timed of a function or a program, after the first
-ENDLESS: Final = 10**9  # updates; the probe ends before
-NAME: Final = "speed"
 
 
 @dataclass(frozen=True)
@@ -49,83 +45,19 @@ class Measured:
         return {name: value for name, value in vars(self).items() if name != "noise"}
 
 
-def speed_names(space: Space) -> list[str]:
+def settings_to_try(space: Space) -> list[str]:
     """The parameters that cannot change the result, only speed or memory.
 
     Raises:
         UsageError: there are none.
     """
-    found = [p.name for p in space.parameters.values() if "quality" not in p.affects]
+    found = speed_names(space)
     if not found:
         raise UsageError(
             "every parameter of the space may affect the quality, so there is nothing to try: add "
             "knobs of speed, or declare affects: [speed, memory]; `automl space CONFIG` shows them"
         )
     return found
-
-
-def probing(spec: SweepSpec, seconds: float, updates: int | None = None) -> SweepSpec:
-    """The sweep whose trials are probes of a sweep.
-
-    Args:
-        spec: of the sweep.
-        seconds: of the wall clock, for all probes.
-        updates: measured in a probe of a workload.
-
-    Raises:
-        UsageError: the workload has a trainer of its own, which does not measure speed.
-    """
-    return replace(
-        spec,
-        name=NAME,
-        goals=(Goal(SPEED, maximize=True, at_end=True),),
-        constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
-        fixed=_fixed(spec, updates or UPDATES),
-        budget=Budget(time=seconds),
-        suggester="bayes",
-        suggester_options={},
-        stopper="none",
-        stopper_options={},
-        max_steps=None,
-        resumable=False,
-        beliefs={},
-        trackers=(),
-        transfer=(),
-        earlier={},
-        knowledge="none",
-        artifacts="",
-        explored=None,
-    )
-
-
-def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
-    """The fixed options of a probe: no evaluation, no checkpoint, no end but its own."""
-    if spec.workload is None:
-        return spec.fixed
-    if not any(metric.name == SPEED for metric in spec.metrics):
-        raise UsageError(
-            f"the workload {spec.workload} has a trainer of its own, which does not report {SPEED}"
-        )
-    from workers.training.settings import SPEED_WINDOWS
-
-    never = dict.fromkeys(
-        (
-            "train_seconds",
-            "max_epochs",
-            "evaluate_seconds",
-            "evaluate_updates",
-            "checkpoint_seconds",
-            "checkpoint_updates",
-        )
-    )
-    window = max(1, round(updates / SPEED_WINDOWS))
-    return {
-        **spec.fixed,
-        **never,
-        "max_updates": ENDLESS,
-        "probe_updates": 0,
-        "speed_updates": window,
-    }
 
 
 def prepare(
@@ -143,7 +75,7 @@ def prepare(
     Raises:
         UsageError: there is nothing to try, or the workload cannot be probed.
     """
-    names = speed_names(spec.space)
+    names = settings_to_try(spec.space)
     first = spec.space.complete(quality)
     held = {name: value for name, value in first.items() if name not in names}
     probes = replace(probing(spec, seconds, updates), space=_with_defaults(spec.space, first))
@@ -173,7 +105,7 @@ def measured(trials: Sequence[Trial], names: Sequence[str]) -> list[Measured]:
     fastest = max(speeds.values(), default=0.0)
     found = [
         Measured(
-            {name: value for name, value in trial.params.items() if name in names},
+            settings(trial.params, names),
             speeds[trial.number],
             trial.peak_memory_bytes,
             speeds[trial.number] / fastest if fastest else 0.0,

@@ -4,13 +4,16 @@
     python benchmarks/noise/noise.py --contestants bayes+none,bayes+auto,tpe,optuna-gp
     python benchmarks/noise/noise.py --part sealed --why "..."         one look for one decision
     python benchmarks/noise/noise.py --table                           the stored rows
+    python benchmarks/noise/noise.py --judge                           the same searches judged anew
 
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
-of `make_tables.py`), `sealed` (six of other models on other data). `bayes+R` is `bayes` with
-`replicates: R`. Its answer is `recommended`; that of `tpe` and `optuna-gp` is the best observed
-trial, as their documentation says. Each run of a configuration is another recorded seed, and a
-configuration is judged by the mean over all seeds. Regret is 0 for the best mean and 1 for the best
-of five random configurations. Repeated runs count as trials.
+of `make_tables.py`), `exact` (the same without noise), `sealed` (six of other models on other
+data). `bayes+R` is `bayes` with `replicates: R`. Its answer is `recommended`; that of `tpe` and
+`optuna-gp` is the best observed trial, as their documentation says. Each run of a configuration is
+another recorded seed, and a configuration is judged by the mean over all seeds. A table is a grid
+of recorded values; with `--ranges` its numbers are ranges and the nearest recorded one is looked
+up, so that many different proposals are one and the same configuration. Regret is 0 for the best
+mean and 1 for the best of five random configurations. Repeated runs count as trials.
 """
 
 from __future__ import annotations
@@ -44,23 +47,36 @@ from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import NUM_ERRORS, NUM_GAINS
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
+from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.held_out import mean_regret, scale_of
-from benchmarks.suggesters.recorded_tables import RecordedTable, recorded_tables
+from benchmarks.suggesters.recorded_tables import FOLDER, RecordedTable, recorded_tables
 from benchmarks.suggesters.suggesters import one_thread
 
 ROWS: Final = store.RESULTS / "noise.jsonl"
 HISTORY: Final = store.RESULTS / "noise_history.jsonl"
 TABLES: Final = Path(__file__).parent / "tables"
-KEYS: Final = ("problem", "contestant", "seed", "code")
-PARTS: Final = ("shared", "develop", "sealed")
+KEYS: Final = ("problem", "grid", "contestant", "seed", "code")
+PARTS: Final = ("shared", "develop", "exact", "sealed")
 OURS: Final = ("bayes+none", "bayes+auto")
 PEERS: Final = ("tpe", "optuna-gp")
 AT: Final = (10, 15, 20, 25, 30, 35, 40, 45, 50)
 SEEDS: Final = 5
 GOALS: Final = parse_goals("minimize loss")
+
+
+class ExactTable(RecordedTable):
+    """Recorded trainings without noise: each run has the mean over the seeds."""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}, exact"
+
+    def losses(self, params: Mapping[str, Any]) -> np.ndarray:
+        """The mean loss."""
+        return np.array([self.score(params)])
 
 
 class SeededRuns:
@@ -85,9 +101,11 @@ class SeededRuns:
         return float(self._orders[key].pop())
 
 
-def problems(part: str) -> list[RecordedTable]:
+def problems(part: str, *, grid: bool = True) -> list[RecordedTable]:
     """The tables of a part."""
-    return recorded_tables() if part == "shared" else recorded_tables(TABLES / part)
+    if part == "exact":
+        return [ExactTable(table.path, grid) for table in problems("develop")]
+    return recorded_tables(FOLDER if part == "shared" else TABLES / part, grid=grid)
 
 
 def code_of(name: str) -> str:
@@ -102,7 +120,6 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
         name: of a suggester, and after a `+` how it repeats.
     """
     suggester, _, replicates = name.partition("+")
-    spec = SweepSpec("noise", table.space, GOALS, suggester=suggester, seed=seed)
 
     def make(kind: str, domain: Domain) -> Any:
         return make_suggester(kind, GOALS, (), SearchContext(domain), seed=seed)
@@ -112,7 +129,6 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
     runs = SeededRuns(table, seed)
     trials: list[Trial] = []
     prospects: list[list[float] | None] = []
-    found: dict[str, list[Any]] = defaultdict(list)
     began = time.process_time()
     while len(trials) < num_trials:
         batch = proposer.propose(trials, [], 1)
@@ -121,50 +137,57 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
         (one,) = batch.proposals
         at = batch.prospect
         prospects.append(None if at is None else [at.gain, at.error])
-        trials.append(
-            Trial(
-                len(trials),
-                dict(one.params),
-                TrialState.COMPLETED,
-                {"loss": runs.loss(one.params)},
-                source=one.source,
-                replicate_of=one.replicate_of,
-            )
-        )
-        if len(trials) in AT:
-            _judge(name, spec, table, trials, found)
+        trials.append(trial(len(trials), one.params, runs.loss(one.params), one.replicate_of))
     return {
         "problem": table.name,
+        "grid": table.grid,
         "contestant": name,
         "seed": seed,
         "code": code_of(name),
         "at": [n for n in AT if n <= num_trials],
-        **found,
+        **judged(name, table, seed, trials),
         "prospects": prospects,
         "repeated": sum(trial.replicate_of is not None for trial in trials),
         "seconds": round(time.process_time() - began, 1),
+        "trials": [[*t.params.values(), t.metrics["loss"], t.replicate_of] for t in trials],
     }
 
 
-def _judge(
-    name: str,
-    spec: SweepSpec,
-    table: RecordedTable,
-    trials: Sequence[Trial],
-    found: dict[str, list[Any]],
-) -> None:
-    """Add the answer of a search after these trials: its true mean, and whether it is covered."""
-    best = min(trials, key=lambda trial: trial.metrics["loss"])
-    answer: Recommendation | None = None
-    if name.startswith("bayes"):
-        snapshot = Snapshot("noise", "running", tuple(trials), GOALS, spec=spec)
-        answer = recommended(Record.of(snapshot))
-    score = table.score(best.params if answer is None else answer.params)
-    interval = None if answer is None else answer.interval
-    found["score"].append(score)
-    found["observed"].append(table.score(best.params))
-    found["visited"].append(min(table.score(trial.params) for trial in trials))
-    found["covered"].append(None if interval is None else interval[0] <= score <= interval[1])
+def trial(number: int, params: Mapping[str, Any], loss: float, again: int | None) -> Trial:
+    """A completed run, `again` of the trial of that number."""
+    metrics = {"loss": loss}
+    return Trial(number, dict(params), TrialState.COMPLETED, metrics, replicate_of=again)
+
+
+def judged_again(row: Row, table: RecordedTable) -> Row:
+    """The row of the same search with the answers of the present code."""
+    names = list(table.space.parameters)
+    trials = [
+        trial(number, dict(zip(names, values, strict=True)), loss, again)
+        for number, (*values, loss, again) in enumerate(row["trials"])
+    ]
+    return {**row, **judged(row["contestant"], table, row["seed"], trials)}
+
+
+def judged(
+    name: str, table: RecordedTable, seed: int, trials: Sequence[Trial]
+) -> dict[str, list[Any]]:
+    """True means of the answers of a search after `AT` trials, and whether they are covered."""
+    spec = SweepSpec("noise", table.space, GOALS, suggester=name.partition("+")[0], seed=seed)
+    found: dict[str, list[Any]] = defaultdict(list)
+    for some in (trials[:n] for n in AT if n <= len(trials)):
+        best = min(some, key=lambda trial: trial.metrics["loss"])
+        answer: Recommendation | None = None
+        if name.startswith("bayes"):
+            snapshot = Snapshot("noise", "running", tuple(some), GOALS, spec=spec)
+            answer = recommended(Record.of(snapshot))
+        score = table.score(best.params if answer is None else answer.params)
+        interval = None if answer is None else answer.interval
+        found["score"].append(score)
+        found["observed"].append(table.score(best.params))
+        found["visited"].append(min(table.score(trial.params) for trial in some))
+        found["covered"].append(None if interval is None else interval[0] <= score <= interval[1])
+    return found
 
 
 def regrets(row: Row, scale: Mapping[str, float], column: str = "score") -> list[float]:
@@ -290,19 +313,29 @@ def claims(rows: Sequence[Row], listed: Sequence[RecordedTable], part: str) -> l
 
 
 def measure(options: argparse.Namespace, listed: Sequence[RecordedTable]) -> None:
-    """Measure the missing runs, seed by seed, so that an interrupted measurement is balanced."""
-    known = store.load(options.rows, *KEYS)
-    started = time.perf_counter()
-    for seed in range(options.seeds):
-        for table in listed:
-            for name in options.contestants:
-                if (table.name, name, seed, code_of(name)) in known:
-                    continue
-                if time.perf_counter() - started > 60 * options.minutes:
-                    return
-                row = run(name, table, seed)
-                store.append(options.rows, row)
-                print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
+    """Measure the missing runs."""
+
+    def key(name: str, table: RecordedTable, seed: int) -> tuple[Any, ...]:
+        return table.name, table.grid, name, seed, code_of(name)
+
+    for name, table, seed in missing(options, listed, KEYS, key):
+        row = run(name, table, seed)
+        store.append(options.rows, row)
+        print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
+
+
+def judge(options: argparse.Namespace, listed: Mapping[str, RecordedTable]) -> None:
+    """Judge the stored searches of the present code on these tables again."""
+    rows = store.load(options.rows, *KEYS).values()
+    kept = [
+        judged_again(row, listed[row["problem"]])
+        if row["problem"] in listed
+        and row["grid"] != options.ranges
+        and row["code"] == fingerprint("bayes")
+        else row
+        for row in rows
+    ]
+    store.write(options.rows, kept)
 
 
 def quick() -> int:
@@ -332,6 +365,8 @@ def arguments() -> argparse.Namespace:
     options = benchmark_parser(__doc__, "two tables, 25 trials")
     options.add_argument("--part", default="develop", choices=PARTS)
     options.add_argument("--contestants", default=list(OURS), type=lambda text: text.split(","))
+    options.add_argument("--ranges", action="store_true", help="numbers are ranges, not grids")
+    options.add_argument("--judge", action="store_true", help="judge the stored searches again")
     options.add_argument("--only", default="", help="part of the name of a table")
     options.add_argument("--seeds", type=int, default=SEEDS)
     options.add_argument("--rows", type=Path, default=ROWS, help="file of rows")
@@ -352,12 +387,15 @@ def main() -> int:
     one_thread()
     if options.quick:
         return quick()
-    listed = [one for one in problems(options.part) if options.only in one.name]
-    if not options.table:
+    tables = problems(options.part, grid=not options.ranges)
+    listed = [one for one in tables if options.only in one.name]
+    if options.judge:
+        judge(options, {one.name: one for one in listed})
+    elif not options.table:
         measure(options, listed)
         if options.why:
             remember(options.why, store.read(options.rows), listed)
-    rows = list(store.load(options.rows, *KEYS).values())
+    rows = [r for r in store.load(options.rows, *KEYS).values() if r["grid"] != options.ranges]
     print(table_text(rows, listed), by_table(rows, listed), sep="\n\n")
     return conclude(claims(rows, listed, options.part)) if options.check else 0
 

@@ -26,7 +26,6 @@ import argparse
 import json
 import math
 import sys
-import time
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -42,6 +41,7 @@ from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import Suggester
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_most, complete, conclude
+from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.suggesters.contestants import make
@@ -355,19 +355,15 @@ def claims(rows: Sequence[Row], listed: Sequence[Judged], names: Sequence[str]) 
 
 
 def measure(options: argparse.Namespace, listed: Sequence[Judged]) -> None:
-    """Measure the missing runs, seed by seed, so that an interrupted measurement is balanced."""
-    known = store.load(options.rows, *KEYS)
-    started = time.perf_counter()
-    for seed in range(options.seeds):
-        for problem in listed:
-            for name in options.contestants:
-                if (problem.name, name, seed, fingerprint(name)) in known:
-                    continue
-                if time.perf_counter() - started > 60 * options.minutes:
-                    return
-                row = run(name, problem, seed)
-                store.append(options.rows, row)
-                print(f"{name:30s} {problem.name:28s} {seed} {row['score'][-1]:.4f}", flush=True)
+    """Measure the missing runs."""
+
+    def key(name: str, problem: Judged, seed: int) -> tuple[Any, ...]:
+        return problem.name, name, seed, fingerprint(name)
+
+    for name, problem, seed in missing(options, listed, KEYS, key):
+        row = run(name, problem, seed)
+        store.append(options.rows, row)
+        print(f"{name:30s} {problem.name:28s} {seed} {row['score'][-1]:.4f}", flush=True)
 
 
 def quick() -> int:

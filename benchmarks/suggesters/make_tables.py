@@ -95,18 +95,27 @@ def fit_forest(p: dict[str, Any], stages: list[int]) -> list[float]:
     return staged(digits(400), 2, curve)
 
 
+def by_trees(
+    model: Any, predict: str, error: Callable[[Any, Any], float], data: Data, stages: list[int]
+) -> list[float]:
+    """Errors of a boosted model after each of `stages` trees; `predict` yields all of them."""
+
+    def curve(train: Data, test: Data) -> list[float]:
+        predictions = list(getattr(model.fit(*train), predict)(test[0]))
+        return [error(test[1], predictions[n - 1]) for n in stages]
+
+    return staged(data, 2, curve)
+
+
 def fit_boosting_regressor(p: dict[str, Any], stages: list[int]) -> list[float]:
     names = ("loss", "learning_rate", "max_depth", "min_samples_leaf", "subsample")
     options = {name: p[name] for name in names}
     model = ensemble.GradientBoostingRegressor(n_estimators=max(stages), random_state=0, **options)
 
-    def curve(train: Data, test: Data) -> list[float]:
-        predictions = list(model.fit(*train).staged_predict(test[0]))
-        return [
-            min(120.0, float(np.sqrt(np.mean((predictions[n - 1] - test[1]) ** 2)))) for n in stages
-        ]
+    def error(truth: Any, predicted: Any) -> float:
+        return min(120.0, float(np.sqrt(np.mean((predicted - truth) ** 2))))
 
-    return staged(diabetes(), 2, curve)
+    return by_trees(model, "staged_predict", error, diabetes(), stages)
 
 
 def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]:
@@ -114,11 +123,10 @@ def fit_boosting_classifier(p: dict[str, Any], stages: list[int]) -> list[float]
     options = {name: p[name] for name in names}
     model = ensemble.GradientBoostingClassifier(n_estimators=max(stages), random_state=0, **options)
 
-    def curve(train: Data, test: Data) -> list[float]:
-        predictions = list(model.fit(*train).staged_predict_proba(test[0]))
-        return [log_loss(test[1], predictions[n - 1], model.classes_) for n in stages]
+    def error(truth: Any, predicted: Any) -> float:
+        return float(log_loss(truth, predicted, model.classes_))
 
-    return staged(cancer(), 2, curve)
+    return by_trees(model, "staged_predict_proba", error, cancer(), stages)
 
 
 def by_epochs(build: Callable[[], Any], data: Data, folds: int, stages: list[int]) -> list[float]:

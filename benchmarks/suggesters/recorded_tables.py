@@ -1,8 +1,9 @@
 """Recorded trainings of real networks with several seeds a configuration, as users tune them.
 
-Numbers are continuous or integer ranges, and the nearest recorded value is looked up. An evaluation
-is the loss of one seed. A configuration is judged by the mean over all of its seeds. The tables are
-CSV files in `tables/` of the folder of shared data; they are no part of this project.
+Numbers are continuous or integer ranges, and the nearest recorded value is looked up; or, as a
+grid, they are the recorded values in their order. An evaluation is the loss of one seed. A
+configuration is judged by the mean over all of its seeds. The tables are CSV files in `tables/` of
+the folder of shared data; they are no part of this project.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ class RecordedTable:
 
     Args:
         path: of the CSV file; its columns `value_seed...` are results, the others parameters.
+        grid: whether the space has the recorded values only, not the ranges between them.
     """
 
     path: Path
+    grid: bool = False
 
     @property
     def name(self) -> str:
@@ -82,7 +85,8 @@ class RecordedTable:
         losses = np.log(results) if self.name.startswith("fcnet") else -results
         if len(losses) != np.prod([len(listed) for listed in values.values()]):
             raise ValueError(f"{self.path} is no complete grid")
-        return Space(*(_parameter(*item) for item in values.items())), values, losses
+        make = _values if self.grid else _parameter
+        return Space(*(make(*item) for item in values.items())), values, losses
 
     def _row(self, params: Mapping[str, Any]) -> int:
         row = 0
@@ -97,6 +101,10 @@ class RecordedTable:
         return row
 
 
+def _values(name: str, values: list[Any]) -> Choice:
+    return Choice(name, values, ordered=not isinstance(values[0], str))
+
+
 def _parameter(name: str, values: list[Any]) -> Choice | Float | Int:
     if isinstance(values[0], str):
         return Choice(name, values)
@@ -105,6 +113,6 @@ def _parameter(name: str, values: list[Any]) -> Choice | Float | Int:
     return (Int if isinstance(low, int) else Float)(name, low, high, log=log)
 
 
-def recorded_tables(folder: Path = FOLDER) -> list[RecordedTable]:
+def recorded_tables(folder: Path = FOLDER, *, grid: bool = False) -> list[RecordedTable]:
     """The tables in a folder; none if it is absent."""
-    return [RecordedTable(path) for path in sorted(folder.glob("*.csv.gz"))]
+    return [RecordedTable(path, grid) for path in sorted(folder.glob("*.csv.gz"))]

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,6 +30,7 @@ from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from benchmarks.common import store
+from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.suggesters.contestants import policy_of
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
@@ -84,20 +84,13 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
 def measure(
     options: argparse.Namespace, targets: Sequence[Judged], listed: Sequence[Judged]
 ) -> None:
-    """Measure the missing runs, seed by seed."""
-    known = store.load(options.rows, *KEYS)
-    started = time.perf_counter()
-    for seed in range(options.seeds):
-        for problem in targets:
-            for name in options.contestants:
-                if (problem.name, name, seed, present_fingerprint()) in known:
-                    continue
-                if time.perf_counter() - started > 60 * options.minutes:
-                    return
-                suggester = made(name, problem, listed, seed)
-                row = held_out.run(name, problem, seed, options.trials, suggester)
-                store.append(options.rows, {**row, "code": present_fingerprint()})
-                print(f"{name:18s} {problem.name:28s} {seed} {row['score']}", flush=True)
+    """Measure the missing runs."""
+    code = present_fingerprint()
+    for name, problem, seed in missing(options, targets, KEYS, lambda _: code):
+        suggester = made(name, problem, listed, seed)
+        row = held_out.run(name, problem, seed, options.trials, suggester)
+        store.append(options.rows, {**row, "code": code})
+        print(f"{name:18s} {problem.name:28s} {seed} {row['score']}", flush=True)
 
 
 def table(rows: Sequence[Mapping[str, Any]], targets: Sequence[Judged], against: str) -> str:

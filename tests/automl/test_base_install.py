@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from sources import ROOT
+from site_python import COMMAND, run, write
 
 # What the main interfaces do without, by the name of its import.
 ABSENT = (
@@ -44,45 +41,13 @@ try:
 except ImportError as error:
     assert str(error) == "BayesSampler needs optuna: pip install automl-sweep"
 """
-PROGRAM = """
-import sys
-x = float(sys.argv[1])
-print("loss:", (x - 0.3) ** 2)
-"""
-CONFIG = """
-name: line
-goals: minimize loss
-reports: {loss: 'loss: (\\S+)'}
-space: {x: {low: -1.0, high: 1.0}}
-budget: {trials: 4}
-workers: 2
-"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder of files to run; Python finds nothing there of what extras bring."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(SITE)
-    (tmp_path / "mine.py").write_text(INLINE)
-    (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "line.yaml").write_text(CONFIG)
+    write(tmp_path, SITE, INLINE)
     return tmp_path
-
-
-def run(folder: Path, *words: str, status: int = 0) -> str:
-    """Run Python there; both outputs."""
-    paths = os.pathsep.join((str(folder / "site"), str(ROOT)))
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "RAY_ADDRESS": ""},
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == status, done.stderr
-    return done.stdout + done.stderr
 
 
 def test_the_python_interface_and_its_report_need_no_extra(folder: Path) -> None:
@@ -91,8 +56,7 @@ def test_the_python_interface_and_its_report_need_no_extra(folder: Path) -> None
 
 
 def test_a_sweep_of_a_command_needs_no_extra(folder: Path) -> None:
-    command = ("--", sys.executable, "program.py", "{x}")
-    run(folder, "-m", "automl", "sweep", "line.yaml", *command)
+    run(folder, "-m", "automl", "sweep", "line.yaml", *COMMAND)
     assert "4 of 4" in run(folder, "-m", "automl", "status", "line")
 
 
@@ -110,8 +74,7 @@ def test_a_sweep_of_a_command_needs_no_extra(folder: Path) -> None:
     ],
 )
 def test_what_needs_an_extra_says_which(folder: Path, words: list[str], message: str) -> None:
-    command = ("--", sys.executable, "program.py", "{x}")
-    told = run(folder, "-m", "automl", "sweep", "line.yaml", *words, *command, status=2)
+    told = run(folder, "-m", "automl", "sweep", "line.yaml", *words, *COMMAND, status=2)
     assert message in told
     assert "Traceback" not in told
     assert not (folder / ".automl").exists()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from sources import ROOT
+from site_python import COMMAND, run, write
 
 # Read by every Python that the sweep starts, too: each connection and each name that is looked up
 # is written to a file, and what is not of this machine fails.
@@ -43,41 +40,17 @@ automl.sweep(
     dispatcher="inline",
 ).save_report("report.html")
 """
-PROGRAM = "import sys; print('loss:', (float(sys.argv[1]) - 0.3) ** 2)"
-CONFIG = """
-goals: minimize loss
-reports: {loss: 'loss: (\\S+)'}
-space: {x: {low: 0.0, high: 1.0}}
-budget: {trials: 4}
-workers: 2
-"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "sitecustomize.py").write_text(GUARD)
-    (tmp_path / "mine.py").write_text(INLINE)
-    (tmp_path / "line.yaml").write_text(CONFIG)
-    (tmp_path / "program.py").write_text(PROGRAM)
+    write(tmp_path, GUARD, INLINE)
     return tmp_path
 
 
 def connections(folder: Path, *words: str, status: int = 0) -> list[str]:
     """What the guard has seen of a program and of all that it starts."""
-    done = subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join((str(folder / "site"), str(ROOT))),
-            "GUARD_LOG": str(folder / "guard.log"),
-        },
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.returncode == status, done.stderr
+    run(folder, *words, status=status, GUARD_LOG=str(folder / "guard.log"))
     seen = (folder / "guard.log").read_text().splitlines()
     assert "guarded" in seen
     return [line for line in seen if line != "guarded"]
@@ -88,8 +61,8 @@ def test_a_sweep_in_this_process_connects_to_nothing(folder: Path) -> None:
 
 
 def test_a_sweep_of_a_command_connects_to_nothing_outside(folder: Path) -> None:
-    command = ("--dispatcher", "local", "--", sys.executable, "program.py", "{x}")
-    seen = connections(folder, "-m", "automl", "sweep", "line.yaml", *command)
+    local = ("--dispatcher", "local", *COMMAND)
+    seen = connections(folder, "-m", "automl", "sweep", "line.yaml", *local)
     assert [line for line in seen if not line.startswith("here ")] == []
     assert (folder / "guard.log").read_text().count("guarded") > 4, "workers and programs, too"
 

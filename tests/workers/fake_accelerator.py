@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -128,6 +129,8 @@ OWN = {
     "aten::_thnn_fused_lstm_cell_backward_impl": lstm_cell_backward,
     "aten::_thnn_fused_gru_cell": gru_cell,
     "aten::_thnn_fused_gru_cell_backward": gru_cell_backward,
+    # A collective call of this device is over when it returns.
+    "_c10d_functional::_wrap_tensor_autograd": lambda t: torch.ops._c10d_functional.wait_tensor(t),
 }
 
 
@@ -142,6 +145,8 @@ def refuse_mixtures(op: Any, given: Any) -> None:
         for tensor in pytree.tree_leaves(given)
         if isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeGpuTensor)
     ]
+    if name == "aten::_foreach_mul_.Scalar":  # takes each tensor by itself if they are mixed
+        return
     if name.startswith(COPIES) or name.startswith(INDEXED):
         return
     if not name.startswith(SCALARS_TOO):
@@ -184,14 +189,31 @@ def _in_half(op: Any) -> Any:
     return cast
 
 
+class _Queue:
+    """A stream or an event of a device that computes at once."""
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.record = self.record_event = self.wait_event = self.wait_stream = lambda *given: self
+
+
 def install() -> Any:
     """Make the device known to torch in this process, for good."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_init, _fsdp_param, _fsdp_param_group
     from torch.utils import backend_registration
 
-    module = backend_registration._DummyBackendModule()
+    module: Any = backend_registration._DummyBackendModule()
+    module.Stream = module.current_stream = module.Event = _Queue
+    module.stream = lambda queue: nullcontext()
+    module.get_rng_state = lambda device: torch.get_rng_state()
+    module.set_rng_state = lambda state, device: torch.set_rng_state(state)
     module.get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
     backend_registration._setup_privateuseone_for_python_backend(NAME, module)
     # The tensors are objects of a class, so they take the places of parameters as wholes.
+    _fsdp_init.is_traceable_wrapper_subclass = lambda tensor: True  # fully_shard moves it so
+    free, allocate = _fsdp_param.free_storage, _fsdp_param.alloc_storage
+    _fsdp_param.free_storage = lambda tensor: free(getattr(tensor, "raw", tensor))
+    for module in (_fsdp_param, _fsdp_param_group):
+        module.alloc_storage = lambda tensor: allocate(getattr(tensor, "raw", tensor))
     torch.__future__.set_swap_module_params_on_conversion(True)
     library = torch.library.Library("aten", "IMPL")
     library.impl("empty.memory_format", _empty, "PrivateUse1")
@@ -205,32 +227,50 @@ def install() -> Any:
     return library, others
 
 
-def trained(folder: Path, cases: Sequence[dict[str, Any]], fault: str = "") -> list[dict[str, Any]]:
-    """Run each case on the device, in one new process.
+def trained(
+    folder: Path, cases: Sequence[dict[str, Any]], fault: str = "", ranks: int = 1
+) -> list[dict[str, Any]]:
+    """Run each case on the device, in new processes.
 
     Args:
         folder: for the trials.
         cases: `workload`, `params`, `fixed` and `data` of a trial, and whether to `resume` it.
         fault: a statement that is run first, for tests of this file.
+        ranks: processes that train each case together; they meet at gloo.
 
     Returns:
-        For each: `failure`, `message`, `traceback`, `updates`, and `strays`, the names of weights
-        and states that lie elsewhere.
+        For each case and rank: `failure`, `message`, `traceback`, `updates`, `losses`, and
+        `strays`, the names of weights and states that lie elsewhere.
     """
-    done = subprocess.run(
-        [sys.executable, __file__, str(folder), fault],
-        input=json.dumps(cases),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: list[dict[str, Any]] = json.loads((folder / "found.json").read_text())
-    return found
+    started = [
+        subprocess.Popen(
+            [sys.executable, __file__, str(folder), fault, str(rank), str(ranks)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(cases))
+            process.stdin.close()
+            process.stdin = None
+        for process in reversed(started):
+            _, errors = process.communicate()
+            assert process.returncode == 0, errors[-4000:]
+    finally:
+        for process in started:
+            process.kill()
+    found = [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(ranks)]
+    return [one for same in zip(*found, strict=True) for one in same]
 
 
-def _one(folder: Path, case: dict[str, Any], strays: list[str]) -> dict[str, Any]:
+def _one(
+    folder: Path, case: dict[str, Any], strays: list[str], rank: int, ranks: int
+) -> dict[str, Any]:
     from toy import objective
 
     from workers.context import Context
@@ -239,6 +279,7 @@ def _one(folder: Path, case: dict[str, Any], strays: list[str]) -> dict[str, Any
 
     strays.clear()
     fixed = {**case.get("fixed", {}), "max_epochs": 4}
+    reports: list[Any] = []
     attempts = (False, True) if case.get("resume") else (False,)
     for attempt, resume in enumerate(attempts):
         assignment = Assignment(
@@ -252,14 +293,23 @@ def _one(folder: Path, case: dict[str, Any], strays: list[str]) -> dict[str, Any
             {**fixed, "max_updates": 2 + 2 * attempt, "passes": 1},
             seed=3,
             resume=resume,
+            num_ranks=ranks,
         )
-        context = Context(assignment, send=lambda report: None, device=f"{NAME}:0")
+        context = Context(
+            assignment,
+            send=reports.append,
+            rank=rank,
+            world_size=ranks,
+            rendezvous=f"file://{folder}-{attempt}" if ranks > 1 else "",
+            device=f"{NAME}:0",
+        )
         outcome = run(context, None if case["workload"] else objective)
     return {
         "failure": outcome.failure,
         "message": outcome.message,
         "traceback": outcome.details.get("traceback"),
         "updates": outcome.metrics.get("updates"),
+        "losses": [r.metrics["train_loss"] for r in reports if "train_loss" in r.metrics],
         "strays": list(strays),
     }
 
@@ -288,14 +338,17 @@ def _watch(strays: list[str]) -> None:
 
 
 def main() -> None:
-    folder, fault = Path(sys.argv[1]), sys.argv[2]
+    folder, fault, rank, ranks = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
     kept = SimpleNamespace(library=install(), strays=[])
     torch.set_num_threads(1)
     _watch(kept.strays)
     exec(fault, {})
     cases = json.loads(sys.stdin.read())
-    found = [_one(folder / str(index), case, kept.strays) for index, case in enumerate(cases)]
-    (folder / "found.json").write_text(json.dumps(found))
+    found = [
+        _one(folder / str(index), case, kept.strays, rank, ranks)
+        for index, case in enumerate(cases)
+    ]
+    (folder / f"found-{rank}.json").write_text(json.dumps(found))
     os._exit(0)  # the threads of this device cannot be ended
 
 

@@ -13,6 +13,7 @@ from fake_accelerator import trained
 
 from search_spaces import Space
 from search_spaces.hardware import Gpu, Hardware
+from workers.parallel import STRATEGIES
 from workers.workloads import WORKLOADS
 
 MORE = "AUTOML_TEST_ALL" in os.environ
@@ -99,6 +100,68 @@ def test_every_workload_and_knob_trains_on_the_device(tmp_path):
     given = [case for name in names for case in cases(name)]
     assert len(given) > 2 * len(names)
     assert problems(trained(tmp_path, given), given) == []
+
+
+OPTIMIZERS: tuple[Mapping[str, Any], ...] = (
+    {"optimizer": "adamw", "optimizer_implementation": "fused"},
+    {"optimizer": "sgd", "optimizer_implementation": "foreach"},
+)
+STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
+    "ddp": [{"optimizer_sharding": True}, {"static_graph": True}, {"accumulation": 2}],
+    "fsdp": [
+        {"reshard_after_forward": False},
+        {"precision": "bf16", "reduction_precision": "half"},
+        {"cpu_offload": True},
+        {"accumulation": 2},
+        {"activation_checkpointing": "layers"},
+        {"moment_precision": "bf16"},
+    ],
+    "tensor": [{"sequence_parallel": True}, {"precision": "bf16"}],
+    "pipeline": [{"schedule": "gpipe"}, {"precision": "fp16"}, {"schedule": "zbvzerobubble"}],
+    "embedding_server": [{"precision": "bf16"}, {"clip_norm": 0.1}],
+}
+# Under these, tensors of these names lie in main memory.
+OFFLOADED = {"embedding_server": "embedding.weight", "cpu_offload": ""}
+
+
+def strategy_cases(ranks: int) -> list[dict[str, Any]]:
+    names = [n for n in STRATEGIES.names() if STRATEGIES.get(n).needs.min_ranks == ranks]
+    names.sort(key=lambda name: STRATEGIES.get(name).spends_process)
+    return [
+        {
+            "workload": None,
+            "params": {"parallelism": name, **optimizer, **knobs},
+            "fixed": {"evaluate_updates": 1},
+            "resume": not knobs and not STRATEGIES.get(name).spends_process,
+        }
+        for name in names
+        for optimizer, knobs in [
+            (OPTIMIZERS[0], {}),
+            *([(OPTIMIZERS[1], {})] if MORE else []),
+            *[(OPTIMIZERS[0], knobs) for knobs in STRATEGY_KNOBS.get(name, []) if MORE],
+        ]
+    ]
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("ranks", [2, 4] if MORE else [2])
+def test_every_strategy_trains_on_the_device_as_single_does(tmp_path, ranks):
+    given = strategy_cases(ranks)
+    backend = {"backend": "cpu:gloo,fakegpu:gloo"}
+    together = [{**case, "fixed": {**case["fixed"], **backend}} for case in given]
+    alone = [{**case, "params": {**case["params"], "parallelism": "single"}} for case in given]
+    found = trained(tmp_path / "together", together, ranks=ranks)
+    expected = trained(tmp_path / "alone", alone)
+    wrong = []
+    for index, (case, single) in enumerate(zip(given, expected, strict=True)):
+        params, mine = case["params"], found[index * ranks : (index + 1) * ranks]
+        failures = [one["message"] for one in [*mine, single] if one["failure"]]
+        kept = [OFFLOADED[key] for key in {*params, params["parallelism"]} & {*OFFLOADED}]
+        strays = [s for one in mine for s in one["strays"] if not any(name in s for name in kept)]
+        near = pytest.approx(single["losses"], rel=2e-2 if "precision" in params else 1e-5)
+        if failures or strays or mine[0]["losses"] != near or not single["losses"]:
+            wrong.append((params, failures, strays, mine[0]["losses"], single["losses"]))
+    assert not wrong, wrong
 
 
 FAULTS = {

@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import replace
 
 import numpy as np
+import optuna
 import pytest
 import torch
 from fake_gpu import FakeCuda
@@ -76,6 +77,17 @@ def test_an_objective_that_was_asked_to_stop(runner, how, ending):
     runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
     outcome = runner(stop_requested=lambda: how)
     assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
+
+
+def test_optunas_pruned_trial_has_stopped_itself(runner):
+    def objective(context):
+        context.report(1, loss=2.0)
+        raise optuna.TrialPruned
+
+    runner.objective = objective
+    outcome = runner()
+    assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
+    assert outcome.message == "it has raised TrialPruned"
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):
@@ -247,6 +259,24 @@ def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
     assert outcome.failure == "crashed"
     assert outcome.message.startswith("rank 1: the worker (process ")
     assert outcome.message.endswith(") was killed by signal 9 (SIGKILL)")
+    assert not list(runner.folder.glob("automl-meeting*"))
+
+
+def wait_for_a_third(context):
+    torch.distributed.init_process_group(
+        "gloo", init_method=context.rendezvous, rank=context.rank, world_size=3
+    )
+
+
+def test_an_interrupted_gang_leaves_no_meeting_behind(runner, monkeypatch):
+    def interrupt():
+        if list(runner.folder.glob("automl-meeting*")):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
+    runner.objective = wait_for_a_third
+    with pytest.raises(KeyboardInterrupt):
+        runner(ranks=2, stop_requested=interrupt)
     assert not list(runner.folder.glob("automl-meeting*"))
 
 

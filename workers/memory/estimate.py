@@ -181,7 +181,7 @@ class _Rank:
             dense = {**self.values, SPARSE_GRADIENTS.name: False}
             optimizer = build_optimizer(dict(module.named_parameters()), dense, self.workload.outer)
             contributions = Contributions(module)
-            gathered = _gathered(module, plan.layers, self.values) if sharded else 0
+            gathered = gathered_bytes(module, plan.layers, self.values) if sharded else 0
             for update in range(2):
                 optimizer.zero_grad(set_to_none=True)
                 with contributions.recording() if update == 0 else nullcontext():
@@ -376,7 +376,7 @@ def _dropping(module: nn.Module) -> list[Any]:
     return [parameter.register_post_accumulate_grad_hook(drop) for parameter in parameters]
 
 
-def _gathered(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:
+def gathered_bytes(module: nn.Module, layers: tuple[str, ...], values: Mapping[str, Any]) -> int:
     """Bytes of whole parameters and gradients that a sharded rank holds at a time."""
     whole = _bytes(module.parameters())
     sizes = [_bytes(module.get_submodule(name).parameters()) for name in layers]

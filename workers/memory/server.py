@@ -1,19 +1,24 @@
 """A process that estimates peak memory for a controller: `python -m workers.memory.server`.
 
 It reads lines of JSON and writes lines of JSON. The first line has the keys `workload`, `data`,
-`fixed` and `device`. Each later line is a configuration: `key`, `params`, `ranks`. The answer has
-`key` and the fields of `Estimate`, or `key` and `error`. The process ends with its standard input,
-and so with the controller.
+`fixed` and `device`, or `objective` (a file of `workers.runtime.pickling`) and `device`. Each later
+line is a configuration: `key`, `params`, `ranks`. The answer has `key` and the fields of
+`Estimate`, or `key` and `error`. The process ends with its standard input, and so with the
+controller.
 """
 
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, TextIO
 
 from workers.failures import one_line
+from workers.protocol import Params
+
+Estimator = Callable[[Params, int], Any]
 
 
 def main() -> None:
@@ -28,26 +33,48 @@ def main() -> None:
 
 
 def serve(questions: TextIO, answers: TextIO) -> None:
-    """Read the workload, then answer one configuration after the other."""
-    from workers.workloads import WORKLOADS
-
+    """Read what is estimated, then answer one configuration after the other."""
     header: Mapping[str, Any] = json.loads(questions.readline() or "{}")
     if not header:
         return
-    kind = WORKLOADS.get(header["workload"])
+    estimate = _of_objective(header) if header.get("objective") else _of_workload(header)
     for line in questions:
         question = json.loads(line)
-        answer = _answer(kind, question, header)
+        answer = _answer(estimate, question)
         answers.write(json.dumps({"key": question["key"], **answer}) + "\n")
         answers.flush()
 
 
-def _answer(kind: Any, question: Mapping[str, Any], header: Mapping[str, Any]) -> dict[str, Any]:
+def _of_workload(header: Mapping[str, Any]) -> Estimator:
+    from workers.workloads import WORKLOADS
+
     from .estimate import estimate
 
+    kind: Any = WORKLOADS.get(header["workload"])
+
+    def of_params(params: Params, ranks: int) -> Any:
+        workload = kind(params, header["data"], header["fixed"])
+        return estimate(workload, ranks, header["device"])
+
+    return of_params
+
+
+def _of_objective(header: Mapping[str, Any]) -> Estimator:
+    from workers.runtime.pickling import read_objective
+
+    from .prepared_loop import estimate_loop
+
+    objective = read_objective(Path(header["objective"]).read_bytes()).objective
+
+    def of_params(params: Params, ranks: int) -> Any:
+        return estimate_loop(objective, params, ranks, header["device"])
+
+    return of_params
+
+
+def _answer(estimate: Estimator, question: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        workload = kind(question["params"], header["data"], header["fixed"])
-        found = asdict(estimate(workload, question["ranks"], header["device"]))
+        found = asdict(estimate(question["params"], question["ranks"]))
     except Exception as error:  # fake tensors cannot do all that a model may do
         return {"error": one_line(error)}
     return {**found, "parts": dict(found["parts"]), "modules": dict(found["modules"])}

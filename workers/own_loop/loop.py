@@ -82,6 +82,9 @@ class PreparedLoop:
         last: whether the present microbatch is the last of its update.
         loads: whether the loader is prepared; else the loop makes its microbatches itself.
         waiting: whether gradients wait for the optimizer's step.
+        trained: whether there was a backward pass.
+        ended_untrained: whether the loader has ended before the first backward pass.
+        called: whether the model was called with a microbatch of the loader.
     """
 
     def __init__(self, context: Context, values: Mapping[str, Any], plan: ParallelPlan) -> None:
@@ -100,8 +103,11 @@ class PreparedLoop:
         self.updates = 0
         self.microbatches = 0
         self.waiting = False
-        self.loads = False
+        self.loads = self.called = False
+        self.trained = self.ended_untrained = False
         self._part = (0, self.accumulation)  # of the present update: from 0, and of how many
+        self._fetched: tuple[tuple[int, int], float] | None = None  # and has not begun
+        self._ahead = [0, 0]  # microbatches and updates that were fetched and have not begun
         self._over = False  # the present microbatch has had its backward pass
         self._weight = 1.0 / self.accumulation / self.strategy.batch_degree
         self._begun = 0  # updates
@@ -183,7 +189,7 @@ class PreparedLoop:
         count, index = self.strategy.batch_degree, self.strategy.batch_rank
         divided = count * self.accumulation
         if divided == 1:
-            self._begin(0, 1, 1.0)
+            self._fetch(0, 1, 1.0)
             on_cpu = self.device.type == "cpu"
             yield batch if on_cpu else tree_map_only(Tensor, self._moved, batch)
             return
@@ -193,34 +199,49 @@ class PreparedLoop:
         )
         for number, part in enumerate(share.parts):
             weight = num_rows(part) / share.weight if share.real else 0.0
-            self._begin(number, len(share.parts), weight)
+            self._fetch(number, len(share.parts), weight)
             moved = part.to(self.device)
             yield tree_unflatten([moved.get(str(i), one) for i, one in enumerate(leaves)], tree)
 
     def _moved(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, non_blocking=True)
 
-    def _begin(self, number: int, count: int, weight: float) -> None:
-        """A microbatch begins."""
-        self._part = (number, count)
-        self._weight = weight
+    def _fetch(self, number: int, count: int, weight: float) -> None:
+        """The loader gives a microbatch. It begins with the model's next call.
+
+        So a loop may fetch a microbatch before the backward pass of the one before.
+        """
+        self._fetched = ((number, count), weight)
+        self._ahead[0] += 1
+        self._ahead[1] += number == 0
+        if not self.called:
+            self._begin()
+
+    def _begin(self) -> None:
+        """The microbatch that was fetched last begins."""
+        if self._fetched is None:
+            return
+        (self._part, self._weight), self._fetched = self._fetched, None
         self._over = False
-        self.microbatches += 1
-        if number == 0:
-            self._begun += 1
+        self.microbatches += self._ahead[0]
+        self._begun += self._ahead[1]
+        if self._ahead[1]:
             self.waiting = False  # if the loop has left an update out, its gradients are cleared
+        self._ahead = [0, 0]
 
     def _go_on(self) -> None:
         """Begin the next microbatch of a loop that makes its batches itself."""
         if self.loads or not (self._over or not self.microbatches):
             return
         number = (self._part[0] + 1) % self.accumulation if self.microbatches else 0
-        self._begin(number, self.accumulation, self._weight)
+        self._fetch(number, self.accumulation, self._weight)
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """Call the model; outputs in half precision become fp32."""
-        if not self.loads and torch.is_grad_enabled():
+        if torch.is_grad_enabled():
+            self.called = self.loads
             self._go_on()
+            self._begin()
         if self.precision.name not in HALF and self.context.world_size == 1:
             return self.strategy.model(*inputs, **named)
         with self.strategy.synchronised(self.last), self.precision.autocast():
@@ -229,13 +250,18 @@ class PreparedLoop:
 
     def backward(self, loss: Tensor) -> None:
         """See `Context.backward`."""
+        if self.ended_untrained and self.accumulation > 1:
+            raise UsageError(
+                f"with accumulation {self.accumulation} a loop trains each microbatch before it "
+                "takes the next but one: do not make a list of the prepared loader"
+            )
         self._go_on()
         factor = self._weight * self.strategy.mean_over()
         if self.precision.scaler or factor != 1.0:
             loss = loss * (factor * self.precision.scale)
         with self.strategy.synchronised(self.last):
             loss.backward()  # type: ignore[no-untyped-call]
-        self.waiting = self._over = True
+        self.waiting = self._over = self.trained = True
 
     def step(self) -> None:
         """Update the weights if the last microbatch of an update is done."""
@@ -250,6 +276,11 @@ class PreparedLoop:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
 
     # ------------------------------------------------------------------ reports
+
+    @property
+    def may_clear(self) -> bool:
+        """Whether no gradients wait for their update, or those of one that was left out."""
+        return not self.waiting or (self._over and self._ahead[1] > 0)
 
     def step_of(self, step: int) -> int:
         """The number of the update, if a step counts microbatches from 0 or from 1.

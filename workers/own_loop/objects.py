@@ -87,7 +87,7 @@ class PreparedOptimizer(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, unless they wait for the update."""
-        if not self._loop.waiting:
+        if self._loop.may_clear:
             self._optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:
@@ -162,6 +162,7 @@ class PreparedLoader:
             with self._drawing():
                 batch = next(batches, _END)
             if batch is _END:
+                self._loop.ended_untrained = not self._loop.trained
                 return
             if self._loop._begun == 0 and self._loop.strategy.batch_degree > 1:
                 _check_same(batch)

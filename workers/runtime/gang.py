@@ -213,6 +213,11 @@ class Gang:
             return []
         return self._conclude(lost(self.assignment, message, failure=failure))
 
+    def close(self) -> None:
+        """Remove the file at which the ranks met; call it if the workers ended without outcome."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
     def watch(self) -> list[Event]:
         """End the attempt if it hangs or ranks go on after another has failed; call it often."""
         if self.outcome is not None:
@@ -252,12 +257,11 @@ class Gang:
         return gone[0] if gone and combined.failure == "crashed" else combined
 
     def _conclude(self, outcome: Outcome) -> list[Event]:
-        """Kill the workers that still run, remove the meeting file, and return the outcome."""
+        """Kill the workers that still run, and return the outcome."""
         self.spent |= set(range(len(self._workers))) - set(self._outcomes)
         for rank in self.spent:
             self._workers[rank].kill()
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        self.close()
         seconds = outcome.seconds or time.monotonic() - self._begun
         self.outcome = replace(outcome, seconds=seconds)
         return [self.outcome]

@@ -93,12 +93,14 @@ class _ProcessWorker:
                 os._exit(1)
 
     def _receive(self) -> None:
+        meeting = ""
         while True:
             try:
                 verb, *arguments = self._pipe.recv()
             except (EOFError, OSError):
-                _end_with_children()
+                _end_with_children(meeting)
             if verb == "run":
+                meeting = arguments[2]
                 self._runs.put((arguments[0], arguments[1], arguments[2]))
             elif verb == "stop":
                 self._worker.stop(*arguments)
@@ -136,8 +138,14 @@ def logged(assignment: Assignment, rank: int) -> Iterator[None]:
         os.close(nowhere)
 
 
-def _end_with_children() -> None:
-    """The controller is gone: end, with all processes that the objective has started."""
+def _end_with_children(meeting: str) -> None:
+    """The controller is gone: end, with all processes that the objective has started.
+
+    Args:
+        meeting: the address at which the ranks of the last attempt met; a file is removed.
+    """
+    if meeting:
+        Path(meeting.removeprefix("file://")).unlink(missing_ok=True)
     try:
         os.killpg(os.getpid(), signal.SIGKILL)  # this process leads its group
     finally:

@@ -237,8 +237,8 @@ def run_gang(
         )
         for rank in range(assignment.num_ranks)
     ]
+    gang = Gang(assignment, workers)
     try:
-        gang = Gang(assignment, workers)
         stopping = False
         while gang.outcome is None:
             for rank, message in receive_all(workers, POLL_SECONDS):
@@ -253,6 +253,7 @@ def run_gang(
     finally:
         for worker in workers:
             worker.kill()
+        gang.close()
         file.close()
 
 

@@ -87,7 +87,12 @@ class ClippedStep:
         self.optimizer = optimizer
         self.precision = precision
         self.clip_norm = clip_norm
-        self.on_device = reading_waits(strategy.device) and can_skip(optimizer, strategy.device)
+        # All ranks must step alike, and the embeddings of a server lie in main memory.
+        self.on_device = (
+            reading_waits(strategy.device)
+            and can_skip(optimizer, strategy.device)
+            and not strategy.needs.rpc
+        )
 
     def __call__(self) -> Tensor:
         """Clip and step; returns whether the gradients were finite, as a scalar."""

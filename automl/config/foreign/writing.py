@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from automl.config.printed_metrics import VALUE
 from automl.config.template import name_of
-from automl.core.text import printable, yaml_scalar
+from automl.core.plain_data import yaml_scalar
+from automl.core.text import printable
 
 from .sweep import ForeignSweep
 

@@ -131,6 +131,8 @@ class LocalDispatcher(Dispatcher):
         """End the workers."""
         for worker in self._workers:
             worker.kill()
+        for gang in self._gangs.values():
+            gang.close()
         self._objective.close()
 
     def _start(self, slot: int) -> WorkerProcess:

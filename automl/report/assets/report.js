@@ -32,6 +32,7 @@ function drawFigure(element) {
   const spec = read(element.dataset.spec);
   const title = element.closest("section")?.querySelector("h2")?.textContent || "";
   element.replaceChildren(drawn(spec, { selection, open: openTrial, title }));
+  element.style.minHeight = "";  // it kept the room until now
   element.dataset.drawn = Math.round(performance.now());  // milliseconds since the page was asked for
 }
 

@@ -33,6 +33,7 @@ export class Table {
       this.head.replaceChildren(...columns.map((one) => this.heading(one, sort)));
       if (focused) this.head.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
     }
+    this.node.style.setProperty("max-height", `${ROW * (rows.length + 2)}px`);  // no empty room below few rows
     this.table.setAttribute("aria-rowcount", rows.length + 1);
     this.table.setAttribute("aria-colcount", this.columns.length);
     this.drawn = null;

@@ -58,11 +58,6 @@ class CandidateSampler:
             [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
         )
         self.fixed = np.array([c is not None and len(c) == 1 for c in self.cells], dtype=bool)
-        self.limited_choices = [
-            column
-            for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True))
-            if isinstance(part, Choice) and part.size != whole.size
-        ]
 
     def snap(self, points: Array) -> Array:
         """The nearest points that may be tried; NaN of an active parameter becomes its middle."""
@@ -85,12 +80,7 @@ class CandidateSampler:
         self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE
     ) -> Array:
         """Uniform points, a share of them from the prior; fewer if constraints exclude most."""
-        uniform = rng.random((count, len(self.parameters)))
-        points = self.low + uniform * (self.high - self.low)
-        for column in self.limited_choices:
-            options = self.cells[column]
-            if options is not None:
-                points[:, column] = options[(uniform[:, column] * len(options)).astype(int)]
+        points = self.low + rng.random((count, len(self.parameters))) * (self.high - self.low)
         if self.ends:
             self._put_at_ends(rng, points[count // 2 :])
         from_prior = int(prior_share * count) if self.prior else 0

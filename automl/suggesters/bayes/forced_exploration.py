@@ -4,7 +4,6 @@ The demand for likely success would never try them again.
 """
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,14 +15,6 @@ FAILED_EVERY = 6  # suggestions, one of which tries a failed option
 STALLED_EVERY = 3  # the same in a stalled search
 FAIR = 3  # an option with this part of an equal share of the trials was tried enough
 HOPELESS = 3  # failed trials of an option without success, after which it is given up
-
-
-@dataclass(frozen=True)
-class ForcedOption:
-    """An option of a choice to try: the choice's column, and the option's unit value."""
-
-    column: int
-    value: float
 
 
 def rows_with(unit: Array, column: int, value: float) -> NDArray[np.bool_]:
@@ -38,13 +29,16 @@ def forced_option(
     number: int,
     *,
     stalled: bool,
-) -> ForcedOption | None:
+) -> tuple[int, float] | None:
     """The option to try now, the one with the fewest trials for its share; mostly None.
 
     Args:
         pending: `w x d`, pending configurations.
         number: of configurations known.
         stalled: whether the search makes no progress.
+
+    Returns:
+        The column of its choice, and its unit value.
     """
     if number % (STALLED_EVERY if stalled else FAILED_EVERY):
         return None
@@ -52,13 +46,13 @@ def forced_option(
     num_options = Counter(column for column, _ in options)
     known = np.concatenate([data.unit, pending])
     failed = np.concatenate([data.failed, np.zeros(len(pending), dtype=bool)])
-    found: list[tuple[int, ForcedOption]] = []
+    found: list[tuple[int, tuple[int, float]]] = []
     for column, value in options:
         rows = rows_with(known, column, value)
         tried = int(rows.sum())
         hopeful = tried < HOPELESS and bool(failed.any() and failed[rows].all())
         if hopeful and num_options[column] * tried * FAIR < number:
-            found.append((num_options[column] * tried, ForcedOption(column, value)))
+            found.append((num_options[column] * tried, (column, value)))
     return min(found, key=lambda item: item[0])[1] if found else None
 
 

@@ -28,7 +28,6 @@ from .candidates import CandidateSampler
 from .design import NUM_DESIGN, InitialDesign
 from .forced_exploration import (
     STALLED_EVERY,
-    ForcedOption,
     best_with_each_option,
     forced_option,
     rows_with,
@@ -327,7 +326,7 @@ class BayesSuggester(Suggester):
 
     def _forced(
         self,
-        option: ForcedOption,
+        option: tuple[int, float],
         data: TrialData,
         acquisition: Acquisition,
         best: Array,
@@ -337,16 +336,15 @@ class BayesSuggester(Suggester):
         """A promising configuration with this option, and few other values of its failures."""
         import torch
 
-        held = (option.column, option.value)
-        failures = data.unit[rows_with(data.unit, *held)]
+        failures = data.unit[rows_with(data.unit, *option)]
         accepting = acquisition.accepting(ACCEPTED)
 
         def score(unit: Array) -> Tensor:
             shared = torch.from_numpy(self._design.overlap(unit, failures))
             return accepting(unit) - DIFFERENT * shared
 
-        others = best_with_each_option(self._sampler, data, option.column)
-        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, held)
+        others = best_with_each_option(self._sampler, data, option[0])
+        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, option)
 
     def _designed(
         self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator

@@ -15,6 +15,8 @@ from automl.cli import cli
 from automl.core.goals import Goal
 from automl.ledger import Ledger
 from automl.report.confirmations import Confirmation, Repeats
+from automl.report.recommendation import Recommendation
+from automl.workflows import export as exporting
 
 OBJECTIVE = """\
 import random
@@ -24,6 +26,10 @@ def clear(trial):
     noise = random.Random(trial.seed).gauss(0, 0.01)
     Path(trial.folder, "weights.txt").write_text(str(trial.params["x"]))
     return {"loss": trial.params["x"] ** 2 + noise}
+
+def close(trial):
+    noise = random.Random(trial.seed).gauss(0, 2)
+    return {"loss": trial.params["x"] + noise}
 
 def noisy(trial):
     return {"loss": trial.params["x"] ** 2 + random.Random(trial.seed).gauss(0, 50)}
@@ -143,6 +149,33 @@ def test_noise_is_called_noise(folder: Path) -> None:
     assert found["noise"] > 10
 
 
+def test_runs_are_added_until_the_best_is_known_with_the_probability(folder: Path) -> None:
+    swept("close")
+    few = json.loads(run("confirm", "toy", "close", "--seeds", "2", "--json").stdout)
+    assert few["probability"] < 0.9, "two runs of each do not tell"
+    more = ("--seeds", "2", "--probability", "0.9", "--json")
+    done = run("confirm", "toy", "close", *more)
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["probability"] >= 0.9
+    runs = {repeat["trial"]: len(repeat["values"]) for repeat in found["repeats"]}
+    assert 6 < sum(runs.values()) < 60
+    assert runs[found["leader"]] == max(runs.values()), "the leader runs in each round"
+    assert min(runs.values()) < max(runs.values()), "a clear loser runs no more"
+    again = json.loads(run("confirm", "toy", "close", *more).stdout)
+    assert again == found, "nothing is missing any more"
+
+
+def test_runs_are_added_only_up_to_the_most(folder: Path) -> None:
+    swept("noisy")
+    more = ("--seeds", "2", "--probability", "0.99", "--runs", "9", "--json")
+    found = json.loads(run("confirm", "toy", "noisy", *more).stdout)
+    assert found["probability"] < 0.99
+    assert sum(len(repeat["values"]) for repeat in found["repeats"]) == 10, "pairs of runs"
+    refused = run("confirm", "toy", "noisy", "--probability", "1")
+    assert (refused.exit_code, "less than 1, got 1" in refused.stderr) == (2, True)
+
+
 @pytest.mark.parametrize(
     ("winner", "other", "exceeds", "words"),
     [
@@ -189,3 +222,24 @@ def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path) -> None:
     assert "of the sweep `small.fit`" in (folder / "fitted" / "README.md").read_text()
     refused = run("fit", "small", "", "-o", "fitted")
     assert (refused.exit_code, "is not empty" in refused.stderr) == (2, True)
+
+
+def test_without_its_checkpoint_the_recommended_trial_gives_way_to_the_best(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("sweep", "small.yaml", "", "space.learning_rate=[1e-3,1e-2]", "--trials", "2")
+    with closing(Ledger.open(".automl")) as ledger:
+        best = ledger.snapshot("small").best
+        assert best is not None
+        other = ledger.trials("small")[1 - best.number]
+        advice = Recommendation(other.params, 0.0, None, 1, (other.number,))
+        monkeypatch.setattr(exporting, "recommended", lambda record: advice)
+        (ledger.files("small") / "trials" / str(other.number) / "checkpoints").remove()
+    done = automl("export", "small", "-o", "model")
+    assert done.exit_code == 0, done.output
+    told = f"trial {other.number}, which is recommended, has no checkpoint any more"
+    assert told in done.stderr
+    assert f"trial {best.number} is in model" in done.stdout
+    assert (folder / "model" / "model.safetensors").exists()
+    named = automl("export", "small", "-o", "named", "--trial", str(other.number))
+    assert (named.exit_code, "has no checkpoint to export" in named.stderr) == (2, True)

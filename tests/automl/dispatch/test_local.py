@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -94,6 +95,7 @@ def test_a_link_out_of_the_store_fails_its_attempt_only(driver: Driver, place: s
 
 
 def test_a_controller_killed_with_9_takes_its_workers_along(tmp_path: Path) -> None:
+    """The file at which the ranks met, too."""
     marks = tmp_path / "marks"
     script = tmp_path / "script.py"
     script.write_text(
@@ -108,15 +110,22 @@ def test_a_controller_killed_with_9_takes_its_workers_along(tmp_path: Path) -> N
         "        time.sleep(0.05)\n"
         "    return {'loss': 1.0}\n\n"
         "automl.sweep(objective, Space(Float('x', 0, 1)), 'minimize loss', trials=4, workers=2,\n"
-        f"             suggester='random', dispatcher='local', store={str(tmp_path / 'store')!r})\n"
+        "             ranks=2, suggester='random', dispatcher='local',\n"
+        f"             store={str(tmp_path / 'store')!r})\n"
     )
-    controller = subprocess.Popen([sys.executable, str(script)])
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    controller = subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "TMPDIR": str(temporary)}
+    )
     until(lambda: marks.exists() and len(marks.read_text().split()) == 4)
     pids = list(map(int, marks.read_text().split()))
     assert all(map(is_alive, pids))
+    assert list(temporary.glob("automl-meeting-*"))
     controller.send_signal(signal.SIGKILL)
     controller.wait()
     until(lambda: not any(map(is_alive, pids)))
+    assert not list(temporary.glob("automl-meeting-*"))
 
 
 def test_a_worker_loads_nothing_that_its_objective_does_not_need(tmp_path: Path) -> None:
@@ -163,6 +172,19 @@ def test_a_closed_dispatcher_leaves_no_process_behind(driver: Driver) -> None:
     driver.dispatcher.close()
     assert not any(is_alive(worker.pid) for worker in workers)
     assert not [event for event in driver.events if isinstance(event, Outcome)]
+
+
+def test_a_closed_dispatcher_leaves_no_meeting_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dispatcher = LocalDispatcher("driver", 2, Resources(), objective=behave)
+    driver = Driver(dispatcher, tmp_path, 0)
+    driver.submit("meet", ranks=2, steps=10_000)
+    driver.until(lambda: bool(driver.reports(0)))
+    assert list(tmp_path.glob("automl-meeting-*"))
+    dispatcher.close()
+    assert not list(tmp_path.glob("automl-meeting-*"))
 
 
 @pytest.mark.parametrize(

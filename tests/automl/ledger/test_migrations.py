@@ -18,7 +18,7 @@ from resealed import change_old_holders, change_version
 from automl import sweeps
 from automl.cli import cli
 from automl.core.budget import Budget
-from automl.core.text import compact_json
+from automl.core.plain_data import compact_json
 from automl.core.trial import Trial
 from automl.errors import StoreError
 from automl.ledger import Ledger, drafts, migrations

@@ -35,17 +35,9 @@ def objective(trial: Any) -> dict[str, float]:
     return {"val@loss": 0.5}
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new database; to make its tables takes seconds."""
-    file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
-    MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
-    return file
-
-
 @pytest.fixture
-def address(empty: Path, tmp_path: Path) -> str:
-    shutil.copy(empty, tmp_path)
+def address(empty_database: Path, tmp_path: Path) -> str:
+    shutil.copy(empty_database, tmp_path)
     return f"sqlite:///{tmp_path}/mlflow.db"
 
 

@@ -6,40 +6,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from resolved import CPU, NEW, OLD, by_name, choices, one_space, resolve
+from resolved import by_name, choices, resolve
 
+from automl.conformance.knobs import *  # noqa: F403
+from automl.conformance.knobs import CPU, NEW, OLD, one_space
 from search_spaces import Float, Int, SpaceError
-from search_spaces.hardware import Hardware
-from search_spaces.knobs import KNOBS, Knob
+from search_spaces.knobs import KNOBS
 from workers.workloads import WORKLOADS
 
 
-@pytest.mark.parametrize("name", KNOBS.names())
-@pytest.mark.parametrize("hardware", [CPU, OLD, NEW])
-def test_every_knob(name: str, hardware: Hardware) -> None:
-    knob = KNOBS.get(name)()
-    assert isinstance(knob, Knob)
-    assert knob.name == name
-    assert knob.summary
-    found = knob.resolve(hardware)
-    parents = {"parallelism", "precision", "runtime"} if knob.conditions else set()
-    if not found.parameters:
-        assert found.dropped
-        return
-    space = one_space(hardware, *sorted(parents - {name}), name)
-    default = space.default()
-    assert default is not None
-    space.check(default)
-    for params in space.sample(np.random.default_rng(0), 50):
-        space.check(params)
-    for dropped in found.dropped:
-        assert dropped.reason
-        parameter = space.parameters.get(dropped.parameter)
-        assert parameter is None or not parameter.legal(dropped.value)
-    with pytest.raises(SpaceError, match=f"knob '{name}' has no option 'chioces'"):
-        knob.resolve(hardware, {"chioces": []})
+@pytest.fixture(params=KNOBS.names())
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def test_all_knobs_make_one_space() -> None:

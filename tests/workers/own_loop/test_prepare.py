@@ -250,3 +250,41 @@ def test_blocks_are_found_or_named() -> None:
     assert plan_of(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)), (), {}).layers == ()
     with pytest.raises(UsageError, match=r"names no module of the model, which has body, head"):
         plan_of(model, ["layer.*"], {})
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_loop_may_fetch_the_next_microbatch_before_the_backward_pass(
+    parts: int, tmp_path: Path
+) -> None:
+    def ahead(trial: Any) -> None:
+        model, optimizer, batches, loss_of = made("texts")
+        model, optimizer, loader = trial.prepare(model, optimizer, batches(UPDATES + 1))
+        batches = iter(loader)
+        batch = next(batches)
+        for step in range(UPDATES * parts):
+            loss = loss_of(model, batch)
+            batch = next(batches)
+            trial.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            trial.report(step, loss=loss)
+        assert optimizer.updates == UPDATES
+
+    outcome, reports = attempt(tmp_path, ahead, accumulation=parts)
+    assert outcome.failure is None, outcome.details
+    assert [report.step for report in reports] == list(range(UPDATES))
+    losses = [report.metrics["loss"] for report in reports]
+    assert losses == pytest.approx(by_hand("texts", UPDATES), rel=1e-5)
+
+
+def test_a_list_of_microbatches_is_refused_if_they_are_parts(tmp_path: Path) -> None:
+    def listing(trial: Any) -> None:
+        model, optimizer, batches, loss_of = made("texts")
+        model, optimizer, loader = trial.prepare(model, optimizer, batches(2))
+        for batch in list(loader):
+            trial.backward(loss_of(model, batch))
+            optimizer.step()
+
+    outcome, _ = attempt(tmp_path, listing, accumulation=2)
+    assert "do not make a list of the prepared loader" in outcome.message
+    assert attempt(tmp_path, listing, accumulation=1)[0].failure is None

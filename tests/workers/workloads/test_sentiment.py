@@ -114,6 +114,24 @@ def test_kernels_and_layouts_compute_the_same(cell: str, bidirectional: bool) ->
             torch.testing.assert_close(gradient, results[0][1][name], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_fused_kernels_are_trained_in_fp16(cell: str) -> None:
+    """On a CPU that computes fp16 itself, oneDNN refuses to train an LSTM in it."""
+    words = torch.randint(2, 50, (5, 9), generator=torch.Generator().manual_seed(0))
+    losses = []
+    for kernel in ("fused", "cells"):
+        torch.manual_seed(0)
+        model = SentimentModel(SentimentModelOptions(50, 6, 7, 2, cell, True, "last", 0.0, kernel))
+        with torch.autocast("cpu", torch.half):
+            losses.append(model(words).float().square().sum())
+        losses[-1].backward()
+        with torch.autocast("cpu", torch.half), torch.no_grad():
+            torch.testing.assert_close(
+                model(words).float().square().sum(), losses[-1], rtol=2e-2, atol=0
+            )
+    torch.testing.assert_close(losses[0], losses[1], rtol=2e-2, atol=0)
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_padding_does_not_count_in_pooling(pooling: str) -> None:
     model = SentimentModel(SentimentModelOptions(20, 4, 5, pooling=pooling))

@@ -169,7 +169,7 @@ class GraphEmbedding(DeclarativeWorkload):
         import torch
         from safetensors.torch import load_file, save_file
 
-        from workers.export import to_onnx, write_lines
+        from workers.export import NoCheckpoint, to_onnx, write_lines
 
         from .checkpoint import load_checkpoint, read_entities
         from .operators import LinkScorer
@@ -177,7 +177,7 @@ class GraphEmbedding(DeclarativeWorkload):
 
         found = load_checkpoint(trial)
         if found is None:
-            raise UsageError(f"{trial} has no checkpoint to export; train it first")
+            raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
         path, progress = found
         graph = self.dataset()
         dimension, state, count = progress["shape"]

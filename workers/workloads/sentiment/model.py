@@ -168,7 +168,7 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Hidden states of the last layer, in the layout of x; both directions are concatenated."""
-        if self.cell != "qrnn" and self.kernel == "fused":
+        if self.cell != "qrnn" and self.kernel == "fused" and not self._lacks_backward(x):
             return self.rnn(x)[0]  # type: ignore[no-any-return]
         x = x.transpose(0, 1) if self.batch_major else x
         for layer in range(self.num_layers):
@@ -176,6 +176,13 @@ class Recurrent(nn.Module):
                 [self._direction(x, layer, back) for back in range(self.directions)], dim=-1
             )
         return x.transpose(0, 1) if self.batch_major else x
+
+    def _lacks_backward(self, x: Tensor) -> bool:
+        """Whether the fused kernel cannot be trained: oneDNN's LSTM has no backward in fp16."""
+        in_fp16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.half
+        return (
+            self.cell == "lstm" and x.device.type == "cpu" and in_fp16 and torch.is_grad_enabled()
+        )
 
     def _direction(self, x: Tensor, layer: int, back: int) -> Tensor:
         x = x.flip(0) if back else x

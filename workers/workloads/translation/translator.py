@@ -14,9 +14,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from search_spaces.errors import DataError, UsageError
+from search_spaces.errors import DataError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
-from workers.export import quiet
+from workers.export import NoCheckpoint, quiet
 from workers.training import checkpoint
 
 from . import attention_layouts
@@ -46,11 +46,11 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
         Name and description of each file.
 
     Raises:
-        UsageError: the trial has no intact checkpoint.
+        NoCheckpoint: the trial has no intact checkpoint.
     """
     found = checkpoint.load(trial)
     if found is None:
-        raise UsageError(f"{trial} has no checkpoint to export; train it first")
+        raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
     vocabulary = Vocabulary((trial / VOCABULARY).read_bytes())
     save_file(
         {name: tensor.contiguous() for name, tensor in found.model.items()}, target / _WEIGHTS

@@ -11,7 +11,7 @@ Every path of the suggester takes this sum: one suggestion, several, batches, fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -46,26 +46,17 @@ class Acquisition:
 
     def __call__(self, unit: Array) -> Tensor:
         """Log value of `m x d` candidates, `m`."""
-        total = self._log_improvement(unit)
-        for log_probability in self._log_allowed(unit):
-            total = total + log_probability
-        total = self.feasibility.weighed(total, unit)
-        for term in self.terms.values():
-            total = total + term(unit)
-        return total
+        return torch.stack([*self.parts(unit).values()]).sum(0)
 
     def parts(self, unit: Array) -> dict[str, Tensor]:
         """The terms of `m x d` candidates, each `m`; they add up to the log value.
 
         They are `improvement`, `constraints` and `success`, then the further terms by name.
         """
-        improvement = self._log_improvement(unit)
-        allowed = sum(self._log_allowed(unit), torch.zeros(len(unit), dtype=torch.float64))
-        gain = improvement + allowed
         return {
-            "improvement": improvement,
-            "constraints": allowed,
-            "success": self.feasibility.weighed(gain, unit) - gain,
+            "improvement": self._log_improvement(unit),
+            "constraints": self._log_allowed(unit),
+            "success": self.feasibility(unit),
             **{name: term(unit) for name, term in self.terms.items()},
         }
 
@@ -84,12 +75,14 @@ class Acquisition:
         demanded = min(self.feasibility.demanded, probability)
         return replace(self, feasibility=replace(self.feasibility, demanded=demanded))
 
-    def _log_allowed(self, unit: Array) -> Iterator[Tensor]:
-        """Of each constraint, the log probability that it holds."""
+    def _log_allowed(self, unit: Array) -> Tensor:
+        """The log probability that every constraint holds."""
+        total = torch.zeros(len(unit), dtype=torch.float64)
         for constraint in self.posterior.constraints:
             mean, variance = constraint.model.predict(constraint.encoder(unit))
             holds = torch.special.log_ndtr(-mean / variance.sqrt()).exp().mean(0)
-            yield holds.clamp(min=1e-300).log()
+            total += holds.clamp(min=1e-300).log()
+        return total
 
     def _log_improvement(self, unit: Array) -> Tensor:
         posterior, first = self.posterior, self.posterior.goals[0]

@@ -13,7 +13,6 @@ from automl.suggesters.bayes.design import NUM_DESIGN
 from automl.suggesters.bayes.model import aspects
 from automl.suggesters.bayes.model.data import Array
 from automl.suggesters.bayes.model.log_gp import LogGP
-from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Space
 
@@ -47,8 +46,8 @@ class CostModel:
         if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
             return None
         unit = self._space.encode([trial.params for trial in done])
-        kinds = [trial.node_kind for trial in done]
-        cost = LogGP.fit(self._fitter, unit, seconds, NodeKinds(np.array(kinds)))
+        nodes = np.array([trial.node_kind for trial in done])
+        cost = LogGP.fit(self._fitter, unit, seconds, nodes)
         return lambda unit: -power * torch.from_numpy(cost(unit))
 
     def power(self, history: Sequence[Trial]) -> float:

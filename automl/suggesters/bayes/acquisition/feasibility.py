@@ -46,16 +46,11 @@ class Feasibility:
         """The demand after `n` trials, of which some `failed`."""
         return cls(failures, 1.0 - accepted_risk(failed) if policy.failure_budget else 0.0)
 
-    def weighed(self, log_gain: Tensor, unit: Array) -> Tensor:
-        """Log of the value of `m` candidates: the gain times the probability of success.
-
-        Args:
-            log_gain: `m`, log of the expected gain.
-            unit: `m x d`, the candidates.
-        """
+    def __call__(self, unit: Array) -> Tensor:
+        """The term of `m x d` candidates: log probability of success, far less if too low."""
         log_probability = self.failures.log_probability(unit)
         missing = (self.demanded - log_probability.exp()).clamp(min=0.0)
-        return log_gain + log_probability - BARRIER * missing
+        return log_probability - BARRIER * missing
 
 
 def accepted_risk(failed: NDArray[np.bool_]) -> float:

@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,6 @@ from automl.core.curve import WIDTH, CurvePoint
 from automl.core.ranking import value
 from automl.core.replicates import original
 from search_spaces import Space
-
-from .node_kinds import NodeKinds
 
 Array = NDArray[np.float64]
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
@@ -33,7 +31,7 @@ class TrialData:
         failed: `n`, whether the configuration made the trial fail.
         kinds: `n`, the kind of failure, or "".
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
-        nodes: the kind of node that each trial ran on.
+        nodes: `n`, the kind of node that each trial ran on, "" if unknown.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
             (the newest loss of a goal at the end). Of several runs, that of the first.
         runs: for each row `k x g`, the losses of its runs.
@@ -46,7 +44,7 @@ class TrialData:
     failed: NDArray[np.bool_]
     kinds: NDArray[np.str_]
     memory: Array
-    nodes: NodeKinds
+    nodes: NDArray[np.str_]
     curves: Sequence[Array]
     runs: Sequence[Array]
     trials: Sequence[Trial]
@@ -57,13 +55,14 @@ class TrialData:
 
 @dataclass(frozen=True)
 class TrialRow:
-    """A row of `TrialData`, before unknown memory is replaced by `estimate`."""
+    """A row of `TrialData`.
 
-    losses: list[float]
-    others: list[float]
+    Args:
+        numbers: losses, further metrics, measured and estimated peak bytes; NaN if unknown.
+    """
+
+    numbers: list[float]
     kind: str
-    memory: float
-    estimate: float
     node: str
     curve: Array
 
@@ -94,20 +93,22 @@ class TrialReader:
         """The trials of this space that are not pending."""
         known = [(trial, self._lookup(trial)[1]) for trial in history]
         groups = _by_configuration([(trial, row) for trial, row in known if row is not None])
-        trials = [group[0][0] for group in groups]
-        rows = [_mean([row for _, row in group]) for group in groups]
-        kinds = np.array([row.kind for row in rows], dtype=np.str_)
+        firsts = [group[0] for group in groups]
+        rows = [[row.numbers for _, row in group] for group in groups]
+        g, c = len(self.goals), len(self.others)
+        means = np.array([np.mean(runs, axis=0) for runs in rows]).reshape(-1, g + c + 2)
+        kinds = np.array([row.kind for _, row in firsts], dtype=np.str_)
         return TrialData(
-            unit=self.space.encode([trial.params for trial in trials]),
-            losses=_matrix([row.losses for row in rows], len(self.goals)),
-            others=_matrix([row.others for row in rows], len(self.others)),
+            unit=self.space.encode([trial.params for trial, _ in firsts]),
+            losses=means[:, :g],
+            others=means[:, g:-2],
             failed=kinds != "",
             kinds=kinds,
-            memory=_completed(_matrix([[row.memory, row.estimate] for row in rows], 2)),
-            nodes=NodeKinds(np.array([row.node for row in rows], dtype=np.str_)),
-            curves=[row.curve for row in rows],
-            runs=[np.array([row.losses for _, row in group]) for group in groups],
-            trials=trials,
+            memory=_completed(means[:, -2:]),
+            nodes=np.array([row.node for _, row in firsts], dtype=np.str_),
+            curves=[row.curve for _, row in firsts],
+            runs=[np.array(runs)[:, :g] for runs in rows],
+            trials=[trial for trial, _ in firsts],
         )
 
     def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
@@ -132,12 +133,11 @@ class TrialReader:
                 failed, kind = True, "missing_metric"
             elif not trial.reports:
                 return None
+        values = losses + [_finite(trial.metrics.get(name)) for name in self.others]
         return TrialRow(
-            [math.nan if failed else value for value in losses],
-            [math.nan if failed else _finite(trial.metrics.get(name)) for name in self.others],
+            [math.nan if failed else value for value in values]
+            + [_memory(trial), _estimated(trial)],
             (kind or "crashed") if failed else "",
-            _memory(trial),
-            _estimated(trial),
             trial.node_kind,
             curve_of(trial, self.goals[0]),
         )
@@ -152,27 +152,6 @@ def _by_configuration(
         key = (trial.number, row.kind) if row.kind else original(trial)
         groups.setdefault(key, []).append((trial, row))
     return list(groups.values())
-
-
-def _mean(rows: Sequence[TrialRow]) -> TrialRow:
-    """The mean of the runs of a configuration."""
-    if len(rows) == 1:
-        return rows[0]
-    means = {
-        name: np.mean([getattr(row, name) for row in rows], axis=0)
-        for name in ("losses", "others", "memory", "estimate")
-    }
-    return replace(
-        rows[0],
-        losses=means["losses"].tolist(),
-        others=means["others"].tolist(),
-        memory=float(means["memory"]),
-        estimate=float(means["estimate"]),
-    )
-
-
-def _matrix(rows: Sequence[Sequence[float]], width: int) -> Array:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), width)
 
 
 def _completed(peaks: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +16,6 @@ from .features import FeatureEncoder
 from .fit import GPFitter, settled
 from .gp import Ensemble
 from .latent_threshold import LatentThreshold
-from .log_gp import LogGP
-from .node_kinds import NodeKinds
 
 BLUR = 0.25  # variance of labels beyond the regression's; fitted to the fate of chosen candidates
 
@@ -74,36 +72,6 @@ class FailurePosterior:
     """
 
     parts: Sequence[FailureClassifier | LatentThreshold] = ()
-
-    @classmethod
-    def fit(
-        cls,
-        fitters: Mapping[str, GPFitter],
-        unit: Array,
-        kinds: NDArray[np.str_],
-        quantities: Mapping[str, LogGP],
-        nodes: NodeKinds,
-    ) -> FailurePosterior:
-        """Learn from `n` trials.
-
-        Args:
-            fitters: of the labels, by kind of failure; their noise prior sets the sharpness.
-            unit: `n x d` configurations.
-            kinds: `n`, the kind of failure, "" for a success.
-            quantities: by kind of failure, the quantity that causes it above a threshold.
-            nodes: the kind of node of each trial; thresholds are those of nodes.
-        """
-        parts: list[FailureClassifier | LatentThreshold] = []
-        for kind in sorted(set(kinds.tolist()) - {""}):
-            if kind in quantities and (kinds == "").any():
-                groups = [
-                    (share, unit[rows & (kinds == "")], unit[rows & (kinds == kind)])
-                    for share, rows in nodes.groups()
-                ]
-                parts.append(LatentThreshold.fit(quantities[kind], groups))
-            else:
-                parts.append(FailureClassifier.fit(fitters[kind], unit, kinds, kind))
-        return cls(parts)
 
     def sketch(self) -> FailurePosterior:
         """A cheap version with few hyperparameter vectors."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
 from search_spaces import Choice, Space
 
-from .kernel import Features, HyperparameterLayout, HyperparameterPrior
+from .kernel import Features, HyperparameterPrior
 
 Array = NDArray[np.float64]
 WAVES = (1.0, 0.5)  # scales of the waves of a main effect: two ranges long, and one
@@ -128,7 +128,7 @@ class FeatureEncoder:
             scale=torch.cat([scales, weights]),
             z_group=torch.tensor(z_group),
             phi_group=torch.tensor(phi_group),
-            layout=HyperparameterLayout(d),
+            num_parameters=d,
             numbers=torch.tensor(numbers, dtype=torch.long),
         )
 

@@ -139,8 +139,9 @@ class Ensemble:
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
-    def part(self, count: int) -> Ensemble:
-        """The first `count` hyperparameter vectors only: cheaper and less exact."""
+    def sketch(self) -> Ensemble:
+        """A cheap version with at most three vectors, to pre-select candidates."""
+        count = min(MAX_SKETCHED, (len(self.u) + 1) // 2)
         hyper = Hyperparameters(*(getattr(self.hyper, f.name)[:count] for f in fields(self.hyper)))
         return replace(
             self,
@@ -150,10 +151,6 @@ class Ensemble:
             whiten=self.whiten[:count],
             alpha=self.alpha[:count],
         )
-
-    def sketch(self) -> Ensemble:
-        """A cheap version with at most three vectors, to pre-select candidates."""
-        return self.part(min(MAX_SKETCHED, (len(self.u) + 1) // 2))
 
     def predict(self, candidates: Features) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function, `s x m` each."""

@@ -14,9 +14,8 @@ such as rate and batch size often compensate each other, and good ones form a na
 A is the additive part, one main effect for each parameter. Its square has all pairwise interactions
 (Duvenaud et al., "Additive Gaussian processes", 2011). Both extrapolate from few trials.
 
-All other hyperparameters are logarithms of positive numbers with a normal prior. They are kept
-standardised, `u = (log value - prior mean) / prior scale`, so that the prior of `u` is N(0, I) for
-every space. w is a multiple of u |u|, which is mostly near 0.
+Hyperparameters are kept standardised, `u = (log value - prior mean) / prior scale`, so that the
+prior of `u` is N(0, I) for every space. w is a multiple of u |u|, which is mostly near 0.
 """
 
 from __future__ import annotations
@@ -63,20 +62,30 @@ class Features:
 
 
 @dataclass(frozen=True)
-class HyperparameterLayout:
-    """Where each hyperparameter stands in a vector of `p = 3 + 2 d + k` numbers.
+class HyperparameterPrior:
+    """Normal priors of the hyperparameters, and the parameter of each column.
 
-    Each attribute is the index or the slice of the hyperparameter of that name. All but the
-    direction are logarithms of positive numbers; they are `positive`.
+    A vector has `p = 3 + 2 d + k` numbers. `FULL` to `PAIR`, `length`, `additive` and `direction`
+    say where each stands. All but the direction are logarithms.
 
     Args:
-        num_parameters: d, each has a lengthscale and an additive variance.
+        loc: `p`, means.
+        scale: `p`, standard deviations.
+        z_group: `c`, the parameter of each coordinate.
+        phi_group: `f`, the parameter of each basis function.
+        num_parameters: d, each has a lengthscale and a variance of its main effect.
+        numbers: `k`, the columns of z that the direction combines.
     """
 
+    loc: Tensor
+    scale: Tensor
+    z_group: Tensor
+    phi_group: Tensor
     num_parameters: int
-    full: ClassVar[int] = 0  # variance of the kernel over all parameters
-    noise: ClassVar[int] = 1  # variance
-    pair: ClassVar[int] = 2  # variance of the pairwise interactions
+    numbers: Tensor
+    FULL: ClassVar[int] = 0  # variance of the kernel over all parameters
+    NOISE: ClassVar[int] = 1  # variance
+    PAIR: ClassVar[int] = 2  # variance of the pairwise interactions
 
     @property
     def length(self) -> slice:
@@ -89,68 +98,41 @@ class HyperparameterLayout:
         return slice(3 + self.num_parameters, 3 + 2 * self.num_parameters)
 
     @property
-    def positive(self) -> slice:
-        """All but the direction."""
-        return slice(0, 3 + 2 * self.num_parameters)
-
-    @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
         return slice(3 + 2 * self.num_parameters, None)
 
-
-@dataclass(frozen=True)
-class HyperparameterPrior:
-    """Normal priors of the logarithms of the hyperparameters, and the parameter of each column.
-
-    Args:
-        loc: `p`, means, in the order of `layout`.
-        scale: `p`, standard deviations in the same order.
-        z_group: `c`, the parameter of each coordinate.
-        phi_group: `f`, the parameter of each basis function.
-        layout: where each hyperparameter stands.
-        numbers: `k`, the columns of z that the direction combines.
-    """
-
-    loc: Tensor
-    scale: Tensor
-    z_group: Tensor
-    phi_group: Tensor
-    layout: HyperparameterLayout
-    numbers: Tensor
-
     @property
     def noise(self) -> tuple[float, float]:
         """Mean and scale of the logarithm of the noise variance."""
-        return float(self.loc[self.layout.noise]), float(self.scale[self.layout.noise])
+        return float(self.loc[self.NOISE]), float(self.scale[self.NOISE])
 
     def values(self, u: Tensor) -> Hyperparameters:
         """Hyperparameters of standardised vectors `u` (`s x p`)."""
         u = u.clamp(-6.0, 6.0)
-        at = self.layout
-        value = torch.exp(self.loc[at.positive] + self.scale[at.positive] * u[:, at.positive])
-        weights = u[:, at.direction]
+        value = torch.exp(self.loc + self.scale * u)
+        weights = u[:, self.direction]
         return Hyperparameters(
-            full=value[:, at.full],
-            noise=value[:, at.noise],
-            pair=value[:, at.pair],
-            length=value[:, at.length],
-            additive=value[:, at.additive],
-            direction=self.scale[at.direction] * weights * weights.abs(),
+            full=value[:, self.FULL],
+            noise=value[:, self.NOISE],
+            pair=value[:, self.PAIR],
+            length=value[:, self.length],
+            additive=value[:, self.additive],
+            direction=self.scale[self.direction] * weights * weights.abs(),
         )
 
     def without_direction(self) -> HyperparameterPrior:
         """The same prior without a direction."""
         scales = self.scale.clone()
-        scales[self.layout.direction] = 0.0
+        scales[self.direction] = 0.0
         return replace(self, scale=scales)
 
     def with_noise(self, loc: float, scale: float) -> HyperparameterPrior:
         """The same prior with another mean and scale of the logarithm of the noise variance."""
         means = self.loc.clone()
         scales = self.scale.clone()
-        means[self.layout.noise] = loc
-        scales[self.layout.noise] = scale
+        means[self.NOISE] = loc
+        scales[self.NOISE] = scale
         return replace(self, loc=means, scale=scales)
 
 
@@ -241,23 +223,24 @@ def log_posterior(
     alpha = inverse @ residual
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
-    at = prior.layout
     gradient = torch.empty_like(u)
-    gradient[:, at.full] = (outer * matern).sum((1, 2))
+    gradient[:, prior.FULL] = (outer * matern).sum((1, 2))
     own = outer.diagonal(dim1=1, dim2=2) / features.runs
-    gradient[:, at.noise] = hyper.noise * own.sum(-1)
-    gradient[:, at.pair] = hyper.pair * (outer * main.square()).sum((1, 2))
-    d = at.num_parameters
+    gradient[:, prior.NOISE] = hyper.noise * own.sum(-1)
+    gradient[:, prior.PAIR] = hyper.pair * (outer * main.square()).sum((1, 2))
+    d = prior.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)
     slope = outer * decay  # minus d value / d squared distance
     pulled = 4.0 * (slope.sum(-1)[:, :, None] * z - torch.bmm(slope, z))  # minus d value / d z
-    gradient[:, at.length] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
-    gradient[:, at.direction] = (
-        -pulled[:, :, c] @ features.z[:, prior.numbers] * 2.0 * u[:, at.direction].abs()
+    gradient[:, prior.length] = _by_group((z * pulled)[:, :, :c].sum(1), prior.z_group, d)
+    gradient[:, prior.direction] = (
+        -pulled[:, :, c] @ features.z[:, prior.numbers] * 2.0 * u[:, prior.direction].abs()
     )
     outer = outer.mul_(main.mul_(2.0 * hyper.pair[:, None, None]).add_(1.0))
-    gradient[:, at.additive] = _by_group((phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d)
+    gradient[:, prior.additive] = _by_group(
+        (phi * torch.bmm(outer, phi)).sum(1), prior.phi_group, d
+    )
     value = value - 0.5 * (u * u).sum(-1)
     gradient = gradient * prior.scale - u
     bad = failed | ~torch.isfinite(value) | ~torch.isfinite(gradient).all(-1)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from automl.suggesters.bayes.policy import ALL_RULES, Policy
@@ -19,10 +20,27 @@ from .data import Array
 from .features import FeatureEncoder
 from .fit import GPFitter, settled
 from .gp import Ensemble
-from .node_kinds import AnyNodeEncoder, NodeKinds
+from .kernel import Features
 
 MIN_MEASURED = 6  # values that a reliable model learns from
 MAX_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
+
+
+@dataclass(frozen=True)
+class AnyNodeEncoder:
+    """Encodes configurations on an unknown kind of node: one like those of the trials so far.
+
+    Args:
+        encoder: of configurations with the indicators of kinds as last columns.
+        shares: `k`, of the trials so far, by kind.
+    """
+
+    encoder: FeatureEncoder
+    shares: Array
+
+    def __call__(self, unit: Array) -> Features:
+        """Features of `m x d` configurations."""
+        return self.encoder(np.column_stack([unit, np.tile(self.shares, (len(unit), 1))]))
 
 
 @dataclass(frozen=True)
@@ -57,20 +75,25 @@ class LogGP:
 
     @classmethod
     def fit(
-        cls, fitter: GPFitter, unit: Array, values: Array, nodes: NodeKinds | None = None
+        cls,
+        fitter: GPFitter,
+        unit: Array,
+        values: Array,
+        nodes: NDArray[np.str_] | None = None,
     ) -> LogGP:
         """Learn from configurations (`n x d`) and their positive values (`n`).
 
         Args:
-            nodes: the kind of node of each, if the values depend on it.
+            nodes: `n`, the kind of node of each, if the values depend on it.
         """
         y = np.log(values)
         known = settled(y)
         centre = float(known.mean())
         scale = max(float(known.std()), 1e-3)
         encoder: FeatureEncoder | AnyNodeEncoder = fitter.encoder
-        if nodes is not None and len(nodes.names) > 1:
-            kinds = nodes.indicators
+        names = np.unique([] if nodes is None else nodes)
+        if nodes is not None and len(names) > 1:
+            kinds = (nodes[:, None] == names).astype(np.float64)
             fitter = fitter.with_extra(kinds.shape[1])
             encoder = AnyNodeEncoder(fitter.encoder, kinds.mean(0))
             unit = np.column_stack([unit, kinds])

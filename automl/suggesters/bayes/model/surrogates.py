@@ -16,9 +16,10 @@ from search_spaces import Space
 from . import aspects
 from .data import Array, TrialData
 from .deadline import DeadlineModel
-from .failures import FailurePosterior
+from .failures import FailureClassifier, FailurePosterior
 from .fit import GPFitter, settled
 from .incumbents import Incumbents, violations
+from .latent_threshold import LatentThreshold
 from .log_gp import LogGP
 from .posterior import MetricPosterior, SweepPosterior
 from .repeated import Repeated
@@ -79,9 +80,22 @@ class Surrogates:
 
     def failures(self, data: TrialData) -> FailurePosterior:
         """The probability of success, which also exists before there is a surrogate of a goal."""
-        return FailurePosterior.fit(
-            self.failure_fitters, data.unit, data.kinds, self._quantities(data), data.nodes
-        )
+        parts: list[FailureClassifier | LatentThreshold] = []
+        succeeded = data.kinds == ""
+        for kind in sorted(set(data.kinds.tolist()) - {""}):
+            failed = data.kinds == kind
+            memory = self._memory(data) if kind == "out_of_memory" and succeeded.any() else None
+            if memory is None:
+                fitter = self.failure_fitters[kind]
+                parts.append(FailureClassifier.fit(fitter, data.unit, data.kinds, kind))
+                continue
+            nodes = [data.nodes == name for name in np.unique(data.nodes)]
+            groups = [
+                (float(on.mean()), data.unit[on & succeeded], data.unit[on & failed])
+                for on in nodes
+            ]
+            parts.append(LatentThreshold.fit(memory, groups))
+        return FailurePosterior(parts)
 
     def _goal(
         self, fitter: GPFitter, data: TrialData, column: int, order: Array | None
@@ -95,12 +109,11 @@ class Surrogates:
         model, used = fitter.fit(data.unit[rows], transform(losses), order, repeated)
         return MetricPosterior(fitter.encoder, model, transform, rows[used])
 
-    def _quantities(self, data: TrialData) -> dict[str, LogGP]:
-        """By kind of failure, the quantity that causes it, if enough trials have measured it."""
-        if "out_of_memory" not in data.kinds or not self.policy.memory_threshold:
-            return {}
-        memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory)
-        return {} if memory is None else {"out_of_memory": memory}
+    def _memory(self, data: TrialData) -> LogGP | None:
+        """The memory that a trial needs, if enough trials have measured it."""
+        if not self.policy.memory_threshold:
+            return None
+        return LogGP.reliable(self.memory_fitter, data.unit, data.memory)
 
 
 def _constraint(

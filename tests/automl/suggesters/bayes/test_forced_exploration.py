@@ -49,7 +49,7 @@ def data_of(space: Space, trials: list[Trial], *metrics: str) -> TrialData:
 def chosen(trials: list[Trial], number: int, *, stalled: bool = False) -> object:
     sampler, data = CandidateSampler(Domain(SPACE)), data_of(SPACE, trials)
     found = forced_option(sampler, data, np.empty((0, 4)), number, stalled=stalled)
-    return None if found is None else sampler.parameters[found.column].from_unit(found.value)
+    return None if found is None else sampler.parameters[found[0]].from_unit(found[1])
 
 
 def test_an_option_of_which_all_trials_failed_is_tried_again_until_it_is_hopeless():
@@ -80,8 +80,8 @@ def test_options_of_ordered_and_binary_choices_are_not_forced(ordered):
     if ordered:
         assert found is None
         return
-    assert found.column == 0
-    assert space.parameters["patch"].from_unit(found.value) == 4
+    assert found is not None
+    assert (found[0], space.parameters["patch"].from_unit(found[1])) == (0, 4)
 
 
 def test_only_the_option_changes_in_a_successful_configuration():

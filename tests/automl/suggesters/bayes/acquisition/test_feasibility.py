@@ -56,7 +56,7 @@ def test_a_candidate_below_the_demand_is_worth_nothing():
     known = edge_of_success(Policy())
     unit = np.linspace(0.1, 0.9, 33)[:, None]
     probability = known.failures.log_probability(unit).exp()
-    worth = known.weighed(torch.full((33,), 6.0, dtype=torch.float64), unit)
+    worth = 6.0 + known(unit)
     safe = probability >= known.demanded
     assert 0 < int(safe.sum()) < 33
     torch.testing.assert_close(worth[safe], 6.0 + probability[safe].log())
@@ -65,9 +65,8 @@ def test_a_candidate_below_the_demand_is_worth_nothing():
 
 def test_without_a_budget_no_probability_is_demanded_after():
     known, unit = edge_of_success(Policy(failure_budget=False)), np.linspace(0.1, 0.9, 9)[:, None]
-    gain = torch.zeros(9, dtype=torch.float64)
     expected = known.failures.log_probability(unit)
-    torch.testing.assert_close(known.weighed(gain, unit), expected)
+    torch.testing.assert_close(known(unit), expected)
 
 
 def test_few_trials_fail_although_the_best_lies_at_the_edge():

@@ -59,16 +59,15 @@ def test_likelihood_and_gradient_equal_gpytorch(vectors):
     ours = value + 0.5 * vectors.square().sum(-1) - 0.5 * len(y) * np.log(2 * np.pi)
     torch.testing.assert_close(likelihood * len(y), ours, atol=1e-6, rtol=1e-6)
     (likelihood.sum() * len(y)).backward()
-    at = PRIOR.layout
     learned = (gradient + vectors) / PRIOR.scale
     torch.testing.assert_close(
-        model.covar_module.log_length.grad, learned[:, at.length], atol=1e-6, rtol=1e-6
+        model.covar_module.log_length.grad, learned[:, PRIOR.length], atol=1e-6, rtol=1e-6
     )
     torch.testing.assert_close(
-        model.covar_module.log_additive.grad, learned[:, at.additive], atol=1e-6, rtol=1e-6
+        model.covar_module.log_additive.grad, learned[:, PRIOR.additive], atol=1e-6, rtol=1e-6
     )
-    direction = model.covar_module.direction.grad * 2.0 * vectors[:, at.direction].abs()
-    torch.testing.assert_close(direction, learned[:, at.direction], atol=1e-6, rtol=1e-6)
+    direction = model.covar_module.direction.grad * 2.0 * vectors[:, PRIOR.direction].abs()
+    torch.testing.assert_close(direction, learned[:, PRIOR.direction], atol=1e-6, rtol=1e-6)
 
 
 def test_prediction_equals_gpytorch(vectors):
@@ -170,11 +169,11 @@ def test_duplicated_rows_with_tiny_noise_are_conditioned_on(vectors):
     assert (variance > 0).all()
 
 
-def test_part_of_an_ensemble_predicts_as_its_vectors_do(vectors):
+def test_a_sketch_of_an_ensemble_predicts_as_its_vectors_do(vectors):
     features, y = data(12)
     candidates = data(5, seed=3)[0]
     whole = Ensemble.condition(features, y, PRIOR, vectors)
     mean, variance = whole.predict(candidates)
-    few_mean, few_variance = whole.part(2).predict(candidates)
+    few_mean, few_variance = whole.sketch().predict(candidates)
     torch.testing.assert_close(few_mean, mean[:2])
     torch.testing.assert_close(few_variance, variance[:2])

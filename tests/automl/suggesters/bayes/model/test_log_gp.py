@@ -12,7 +12,6 @@ from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
 from automl.suggesters.bayes.model.latent_threshold import LatentThreshold
 from automl.suggesters.bayes.model.log_gp import LogGP
-from automl.suggesters.bayes.model.node_kinds import NodeKinds
 from automl.suggesters.bayes.model.surrogates import Surrogates
 from search_spaces import Float, Space
 
@@ -32,7 +31,7 @@ def test_seconds_are_told_apart_by_the_kind_of_node() -> None:
     unit = SPACE.encode(params)
     fitter = GPFitter.of_aspects(SPACE, aspects.SPEED, 0, num_particles=4)
     without = LogGP.fit(fitter, unit, seconds)
-    aware = LogGP.fit(fitter, unit, seconds, NodeKinds(kinds))
+    aware = LogGP.fit(fitter, unit, seconds, kinds)
 
     def error(model: LogGP) -> float:
         mean, _ = model.model.leave_one_out()
@@ -51,7 +50,7 @@ def test_one_kind_changes_nothing() -> None:
     unit = SPACE.encode(params)
     seconds = np.array([10 ** p["size"] for p in params])
     fitter = GPFitter.of_aspects(SPACE, aspects.SPEED, 0, num_particles=4)
-    alike = LogGP.fit(fitter, unit, seconds, NodeKinds(np.array(["H100"] * 12)))
+    alike = LogGP.fit(fitter, unit, seconds, np.array(["H100"] * 12))
     assert alike(unit).tolist() == LogGP.fit(fitter, unit, seconds)(unit).tolist()
 
 
