@@ -133,7 +133,7 @@ function head(data) {
   const dead = data.state === "interrupted" && Object.keys(data.states).length
     ? h("div", { class: "note" }, h("p", {}, h("b", {}, "No controller runs. "), "The sweep was interrupted; everything so far is recorded. To continue it:"), shell(data.lines_to_type.resume)) : null;
   return [h("div", { class: "title" }, h("h1", {}, data.name), pill(data.state)),
-    h("p", { class: "soft" }, data.lines[0]), data.state === "running" ? h("p", { class: "soft" }, data.lines[1], data.host ? ` on ${data.host}` : "") : null,
+    h("p", { class: "soft" }, data.lines[0]), data.state === "running" ? h("p", { class: "soft" }, data.lines[1], data.host ? `, machine ${data.host}` : "") : null,
     progress(data.states, data.share),
     h("p", { class: "legend" }, STATES.filter((one) => data.states[one]).map((one) => h("span", {}, pill(one), ` ${data.states[one]}`))), dead];
 }
