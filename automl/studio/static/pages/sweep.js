@@ -42,8 +42,12 @@ export async function sweepPage(frame, name) {
     rows.forEach((row, i) => {
       const at = x === "trials" ? i + 1 : table.cell(row, "ended");
       const value = table.value(row);
-      if (typeof value !== "number") { series[table.cell(row, "state") === "infeasible" ? "infeasible" : "failed"].push([at, null, row]); return; }
-      series[table.cell(row, "state") === "stopped" ? "stopped" : "usual"].push([at, value, row]);
+      const state = table.cell(row, "state");
+      if (typeof value !== "number") {  // one that was stopped before its first report has no place
+        if (state === "infeasible" || state === "failed") series[state].push([at, null, row]);
+        return;
+      }
+      series[state === "stopped" ? "stopped" : "usual"].push([at, value, row]);
       const last = best[best.length - 1];
       if (!last || (goal.maximize ? value > last[1] : value < last[1])) best.push([at, value, row]);
     });
