@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
@@ -27,7 +28,7 @@ from .failures import (
     traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
-from .protocol import Ending, Outcome, lost
+from .protocol import Ending, Outcome, StopRequest, lost
 
 if TYPE_CHECKING:
     from .device.process_state import ProcessState
@@ -332,7 +333,7 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
 
             objective = SpeedProbe(objective, assignment.probe)
         try:
-            result = call_with_fallback(context, objective)
+            result = call_with_fallback(context, partial(_call_objective, objective))
             _leave_loop(context, failed=False)
             return result
         finally:
@@ -345,6 +346,18 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             context
         )
     except Stopped:
+        return None
+
+
+def _call_objective(objective: Objective, context: Context) -> Any:
+    """Call an objective; one that raises Optuna's TrialPruned stops its trial itself."""
+    try:
+        return objective(context)
+    except Exception as error:
+        if type(error).__name__ != "TrialPruned":
+            raise
+        context.stop = context.stop or StopRequest.STOP
+        context.message = context.message or "it has raised TrialPruned"
         return None
 
 

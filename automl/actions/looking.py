@@ -88,8 +88,9 @@ LOOKING: Final = (
         "Show the best configuration.",
         """Show the best configuration beside the default one.
 
-        A goal compares the best report of a trial, or its last value if it ends in "at the end"
-        (`value` in the JSON). `metrics` are those of its last report and of what it returned.
+        A trial's value (`value` in the JSON) is what it has returned; if it has only reported,
+        its best report, or the last one if the goal ends in "at the end". `metrics` are those of
+        its last report and of what it returned.
 
         If a model of all trials expects more of another configuration, it is named first.
         `recommended` in the JSON is that configuration, its expected value and an interval that

@@ -7,8 +7,7 @@ from workers.protocol import Outcome
 
 from .trial import Trial, TrialState
 
-USAGE_ERROR: Final = "the command ended with exit status 2:"  # what most programs mean by 2
-_NUMBER: Final = r"[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
+_NUMBER: Final = r"0x[0-9a-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
 # A worker's death by its own doing; who is killed from outside is not to blame.
 _DEATH: Final = re.compile(
     r"the worker(?: \(process \d+\))? "
@@ -63,17 +62,14 @@ def is_own_death(outcome: Outcome) -> bool:
 def error_key(trial: Trial) -> tuple[str, str]:
     """What failures that are alike have in common: their kind and message.
 
-    A program that does not know an argument repeats it with the value that the trial has. So `#`
-    stands for numbers and for values of the trial if a command ended with exit status 2. Of a
-    worker's death only how it died counts.
+    In the message `#` stands for numbers and for values of the trial, such as in the line that a
+    program has printed last. Of a worker's death only how it died counts.
     """
     message = trial.message
-    if message.startswith(USAGE_ERROR):
-        from workers.command.arguments import text_of  # its package takes 0.05 s to import
-
-        values = sorted(map(text_of, trial.params.values()), key=len, reverse=True)
-        kinds = "|".join([*(re.escape(value) for value in values if value), _NUMBER])
-        message = re.sub(rf"(?<![\w.])(?:{kinds})(?![\w.])", "#", message)
-    elif (death := _DEATH.search(message)) is not None:
-        message = re.sub(_NUMBER, "#", death[1])
-    return trial.failure or "", message
+    if (death := _DEATH.search(message)) is not None:
+        message = death[1]
+    else:
+        values = sorted({str(value) for value in trial.params.values()} - {""}, key=len)
+        kinds = "|".join(re.escape(value) for value in reversed(values))
+        message = re.sub(rf"(?i)(?<![a-z])(?:{kinds})(?![a-z])", "#", message)
+    return trial.failure or "", re.sub(_NUMBER, "#", message)

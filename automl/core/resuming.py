@@ -97,3 +97,6 @@ def told_how_to_resume(how: str) -> Iterator[None]:
         if type(error) not in (AutomlError, StoreFailure):
             raise  # such as a wrong argument: nothing was begun
         raise type(error)(f"{error}. To go on with the sweep: {how}") from error
+    except KeyboardInterrupt as error:
+        words = f"the sweep is interrupted and can be resumed: {how}"
+        raise KeyboardInterrupt(*error.args or [words]) from error

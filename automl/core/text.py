@@ -59,8 +59,8 @@ def sweep_state(snapshot: Snapshot) -> str:
     """The state of a sweep in words, with the reason: one that agents serve is not interrupted."""
     if snapshot.state == "interrupted" and snapshot.for_agents:
         return "no controller; agents may ask"
-    told = snapshot.reason not in ("", snapshot.state)
-    return f"{snapshot.state} ({snapshot.reason})" if told else snapshot.state
+    explained = snapshot.reason not in ("", snapshot.state)
+    return f"{snapshot.state} ({snapshot.reason})" if explained else snapshot.state
 
 
 def change(value: float, baseline: float) -> str:

@@ -12,7 +12,7 @@ class TrialIndex:
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self._known: list[Trial] = []
-        self._numbers: list[int] = []  # of the known trials
+        self.numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
         self._leased: dict[int, Trial] = {}
         self.held: set[int] = set()  # numbers of those that people have paused
@@ -80,18 +80,18 @@ class TrialIndex:
             return
         self._running.pop(number, None)
         self._leased.pop(number, None)
-        place = bisect_left(self._numbers, number)
-        known = place < len(self._numbers) and self._numbers[place] == number
+        place = bisect_left(self.numbers, number)
+        known = place < len(self.numbers) and self.numbers[place] == number
         if trial.state is TrialState.WAITING:
             if number not in self._waiting:
                 heapq.heappush(self._queue, number)
             self._waiting[number] = trial
             if known:
-                del self._numbers[place], self._known[place]
+                del self.numbers[place], self._known[place]
             return
         self._waiting.pop(number, None)
         if known:
             self._known[place] = trial
         else:
-            self._numbers.insert(place, number)
+            self.numbers.insert(place, number)
             self._known.insert(place, trial)

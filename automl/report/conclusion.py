@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from automl.core import Trial, text
+from automl.suggesters.proposer import FALLBACK
 
 from .caveats import caveats
 from .effects import Insight
@@ -62,8 +63,8 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
             yield f"{insight.doubt}: which parameters matter for it is not known"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:
-        times = "once" if len(fallbacks) == 1 else f"{len(fallbacks)} times"
-        yield f"a fallback replaced the suggester {times}: {fallbacks[-1].message}"
+        count = sum(trial.source == FALLBACK for trial in record.trials)
+        yield f"a fallback proposed {count} of the trials: {fallbacks[-1].message}"
 
 
 def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import IO, Any, Final
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Noted, Snapshot, SweepEvent, Trial, TrialState, text
 from automl.core.durations import duration
 from automl.core.standings import Standings
 
@@ -50,6 +50,10 @@ class PlainLines:
         if snapshot.waits_for and not self.waited:
             self.waited = True
             self._line(snapshot, snapshot.waits_for)
+        waiting = len(snapshot.in_state(TrialState.RUNNING))
+        if waiting and any(_is_interrupt(event) for event in snapshot.events):
+            words = f"waits for running trials: {waiting}; once more ends them at once"
+            self._line(snapshot, f"interrupted: {words}")
         is_first = not self.standings.values and not snapshot.events
         self.standings.follow(snapshot)
         for trial, state in snapshot.transitions:
@@ -94,6 +98,10 @@ class PlainLines:
             markup=False,
             soft_wrap=True,
         )
+
+
+def _is_interrupt(event: SweepEvent) -> bool:
+    return isinstance(event, Noted) and (event.kind, event.message) == ("end", "interrupted")
 
 
 def budget_text(snapshot: Snapshot) -> str:

@@ -39,6 +39,7 @@ def analysis_routes(ask: Ask) -> list[Route]:
 
     return [
         route("/api/sweeps/{sweep}/insights", lambda request: {"ask": "insights"}),
+        route("/api/sweeps/{sweep}/recommended", lambda request: {"ask": "recommended"}),
         route("/api/sweeps/{sweep}/trials/{trial:int}/why", lambda request: {"ask": "why"}),
         route("/api/sweeps/{sweep}/predict", _predict),
         route("/api/sweeps/{sweep}/contours", _contours),

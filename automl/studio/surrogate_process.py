@@ -17,6 +17,7 @@ from typing import Any, Final
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.effects import Insight, insights_of
+from automl.report.recommendation import recommended
 from automl.report.record import Record
 from automl.report.success import SuccessModel
 
@@ -50,9 +51,12 @@ class Answers:
         self._known: dict[str, _Fitted] = {}
 
     def __call__(self, question: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer `{"ask": "insights" | "predict" | "contours" | "why", ...}`."""
+        """Answer `{"ask": "insights" | "recommended" | "predict" | "contours" | "why", ...}`."""
         if question["ask"] == "why":
             return suggestion_reason.reason(self._ledger, question["sweep"], question["trial"])
+        if question["ask"] == "recommended":
+            advice = recommended(Record.read(self._ledger, question["sweep"]))
+            return {"recommended": advice.to_dict() if advice else None}
         fitted = self._fitted(question["sweep"])
         if question["ask"] == "insights":
             return understanding.insights(fitted.record, fitted.insights, fitted.success)

@@ -4,6 +4,7 @@ import math
 import sys
 import threading
 import time
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,6 +12,7 @@ from typing import Final
 from automl.core import Trial, TrialIndex, TrialState
 from search_spaces import Space
 
+from ._new_points import TrialKeys
 from .base import Prospect, Suggester
 from .domain import Domain
 from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
@@ -158,8 +160,10 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         note: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(proposer, note=note)
+        self._keys = TrialKeys(space)
         self._space = space
         self._depth = depth
+        self._unseen = 0  # number of the first trial that is newer than the request
         self._seen: tuple[int, int] | None = None
         self._condition = threading.Condition()
         self._request: tuple[list[Trial], list[Trial], int] | None = None
@@ -218,6 +222,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         if count == 0:
             return
         self._seen = version
+        self._unseen = version[0] + version[1]
         self._keep = hurried
         self._ask(list(history.known), self._pending(history), count)
 
@@ -275,10 +280,15 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             return
         if isinstance(answer, Exception):
             raise answer
-        pending = {self._space.key(trial.params) for trial in history.pending}
-        fresh = [p for p in answer.proposals if self._space.key(p.params) not in pending]
+        pending = self._keys(history.pending)
+        begun = pending | self._keys(history.known[bisect_left(history.numbers, self._unseen) :])
         self._account(answer)
-        self._ready = deque([*fresh, *self._ready] if self._keep else fresh)
+        self._ready = deque(
+            proposal
+            for proposal in [*answer.proposals, *(self._ready if self._keep else ())]
+            if self._space.key(proposal.params)
+            not in (begun if proposal.replicate_of is None else pending)
+        )
 
     def _ask(self, known: list[Trial], pending: Sequence[Trial], count: int) -> None:
         with self._condition:

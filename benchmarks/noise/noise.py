@@ -4,15 +4,16 @@
     python benchmarks/noise/noise.py --contestants bayes+none,bayes+auto,tpe,optuna-gp
     python benchmarks/noise/noise.py --part sealed --why "..."         one look for one decision
     python benchmarks/noise/noise.py --table                           the stored rows
+    python benchmarks/noise/noise.py --judge                           the same searches judged anew
 
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
-of `make_tables.py`), `sealed` (six of other models on other data). `bayes+R` is `bayes` with
-`replicates: R`. Its answer is `recommended`; that of `tpe` and `optuna-gp` is the best observed
-trial, as their documentation says. Each run of a configuration is another recorded seed, and a
-configuration is judged by the mean over all seeds. A table is a grid of recorded values; with
-`--ranges` its numbers are ranges and the nearest recorded one is looked up, so that many different
-proposals are one and the same configuration. Regret is 0 for the best mean and 1 for the best
-of five random configurations. Repeated runs count as trials.
+of `make_tables.py`), `exact` (the same without noise), `sealed` (six of other models on other
+data). `bayes+R` is `bayes` with `replicates: R`. Its answer is `recommended`; that of `tpe` and
+`optuna-gp` is the best observed trial, as their documentation says. Each run of a configuration is
+another recorded seed, and a configuration is judged by the mean over all seeds. A table is a grid
+of recorded values; with `--ranges` its numbers are ranges and the nearest recorded one is looked
+up, so that many different proposals are one and the same configuration. Regret is 0 for the best
+mean and 1 for the best of five random configurations. Repeated runs count as trials.
 """
 
 from __future__ import annotations
@@ -58,12 +59,24 @@ ROWS: Final = store.RESULTS / "noise.jsonl"
 HISTORY: Final = store.RESULTS / "noise_history.jsonl"
 TABLES: Final = Path(__file__).parent / "tables"
 KEYS: Final = ("problem", "grid", "contestant", "seed", "code")
-PARTS: Final = ("shared", "develop", "sealed")
+PARTS: Final = ("shared", "develop", "exact", "sealed")
 OURS: Final = ("bayes+none", "bayes+auto")
 PEERS: Final = ("tpe", "optuna-gp")
 AT: Final = (10, 15, 20, 25, 30, 35, 40, 45, 50)
 SEEDS: Final = 5
 GOALS: Final = parse_goals("minimize loss")
+
+
+class ExactTable(RecordedTable):
+    """Recorded trainings without noise: each run has the mean over the seeds."""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}, exact"
+
+    def losses(self, params: Mapping[str, Any]) -> np.ndarray:
+        """The mean loss."""
+        return np.array([self.score(params)])
 
 
 class SeededRuns:
@@ -90,6 +103,8 @@ class SeededRuns:
 
 def problems(part: str, *, grid: bool = True) -> list[RecordedTable]:
     """The tables of a part."""
+    if part == "exact":
+        return [ExactTable(table.path, grid) for table in problems("develop")]
     return recorded_tables(FOLDER if part == "shared" else TABLES / part, grid=grid)
 
 

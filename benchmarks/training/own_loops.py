@@ -1,19 +1,23 @@
 """Does `trial.prepare` compute the same under every setting, and what does it cost?
 
-    python benchmarks/training/own_loops.py [--check]            every combination, 20 updates
+    python benchmarks/training/own_loops.py [--check]            20 updates, stores the rows
     python benchmarks/training/own_loops.py --quick [--check]    fewer combinations, 6 updates
+    python benchmarks/training/own_loops.py --table [--check]    the stored rows
 
-Two loops of a user's own, a small GPT and a small image network, each written by hand and with
-`trial.prepare`. Every combination of fp32 and bf16, compiled or not, accumulation 1, 2 and 4, and
-`single`, `ddp` and `fsdp` (two gloo ranks) is trained on the same batches. The numbers are:
+Four loops, each written by hand and with `trial.prepare`: `gpt` and `images` are loops of a few
+lines, `nano` and `digits` scripts with the habits of nanoGPT's train.py and of the mnist of
+pytorch/examples (`loops/`). Every combination of fp32 and bf16, compiled or not, accumulation 1, 2
+and 4, and `single`, `ddp` and `fsdp` (two gloo ranks) is trained on the same batches. The numbers:
 
     fp32    largest relative difference of the loss from the hand-written loop's, at most 1e-5
     bf16    the same in bf16, from the hand-written loop in fp32, at most 2e-2
-    cost    seconds of an update beside the hand-written loop's, at most 3% more
+    cost    seconds of an update of `gpt` and `images` beside the hand-written loop's, at most 3%
+    lines   that differ between a script and its copy with `trial.prepare`, at most 20
 """
 
 from __future__ import annotations
 
+import difflib
 import itertools
 import json
 import sys
@@ -29,9 +33,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
 from benchmarks.training.forked import run_gang, warm
+from benchmarks.training.loops import digits, digits_prepared, nano, nano_prepared
+from benchmarks.training.loops.block import WIDTH, Block
 from workers.context import Context
 from workers.own_loop.prepare import prepare
 from workers.protocol import Assignment, Report
@@ -39,40 +46,19 @@ from workers.run import run
 
 LIMITS = {"fp32": 1e-5, "bf16": 2e-2}
 COST = 0.03
+MAX_LINES = 20
+FOLDER = Path(__file__).parent / "loops"
+ROWS = store.RESULTS / "own_loops.jsonl"
 SEED = 1
 WARM_UP = 10  # updates that are not timed
-WIDTH, HEADS, LENGTH, WORDS = 64, 4, 32, 96
+LENGTH, WORDS = 32, 96
+TIMED = ("gpt", "images")
+SCRIPTS = {
+    "nano": (nano.train, nano_prepared.train),
+    "digits": (digits.main, digits_prepared.main),
+}
+LOOPS = (*TIMED, *SCRIPTS)
 Setting = dict[str, Any]
-
-
-class Attention(nn.Module):
-    """Causal attention, input and output (rows, positions, WIDTH)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.into = nn.Linear(WIDTH, 3 * WIDTH)
-        self.out = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Each position sees itself and those before."""
-        parts = self.into(x).unflatten(-1, (3, HEADS, -1)).permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(*parts, is_causal=True)
-        return self.out(found.transpose(1, 2).flatten(2))
-
-
-class Block(nn.Module):
-    """Attention and two linear layers, each around a residual connection."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norms = nn.ModuleDict({name: nn.LayerNorm(WIDTH) for name in ("a", "b")})
-        self.attention = Attention()
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Of the same shape."""
-        x = x + self.attention(self.norms["a"](x))
-        return x + self.down(functional.gelu(self.up(self.norms["b"](x))))
 
 
 class Gpt(nn.Module):
@@ -164,6 +150,10 @@ def by_hand(loop: str, updates: int, trial: Context | None = None) -> Iterator[f
 
 def prepared(trial: Context) -> None:
     """The same loop with `trial.prepare`."""
+    loop, updates = trial.assignment.fixed["loop"], trial.assignment.fixed["updates"]
+    if loop in SCRIPTS:
+        SCRIPTS[loop][1](trial, updates)
+        return
     for _ in with_prepare(trial):
         pass
 
@@ -232,7 +222,7 @@ def in_turn(context: Context) -> None:
 def measure(loop: str, quick: bool) -> Iterator[dict[str, Any]]:
     """A row for each setting: its largest difference from the hand-written loop."""
     updates = 6 if quick else 20
-    exact = list(by_hand(loop, updates))
+    exact = SCRIPTS[loop][0](updates) if loop in SCRIPTS else list(by_hand(loop, updates))
     for ranks, strategies in ((1, ("single",)), (2, ("ddp", "fsdp"))):
         trials = [one for one in settings(quick) if one["parallelism"] in strategies]
         for setting, found in zip(trials, losses(loop, trials, updates, ranks), strict=True):
@@ -270,17 +260,27 @@ def cost(loop: str, updates: int) -> float:
     return ours / theirs - 1
 
 
+def lines_changed(script: str) -> int:
+    """Lines of a script that differ from those of its copy, the longer side of each change."""
+    files = [FOLDER / f"{name}.py" for name in (script, f"{script}_prepared")]
+    before, after = (file.read_text().splitlines() for file in files)
+    changes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return sum(max(b - a, d - c) for kind, a, b, c, d in changes if kind != "equal")
+
+
 def claims(rows: list[dict[str, Any]], costs: dict[str, float]) -> list[Claim]:
     """Every setting was trained, and no number is above its limit."""
-    failed = [words(row) for row in rows if "difference" not in row]
+    known = {row["loop"] for row in rows}
+    failed = [loop for loop in LOOPS if loop not in known]
+    failed += [words(row) for row in rows if "difference" not in row]
     found = [complete("every setting", failed)]
     for precision, limit in LIMITS.items():
         of_it = [row for row in rows if row["precision"] == precision and "difference" in row]
         worst = max(of_it, key=lambda row: row["difference"], default=None)
         value = worst["difference"] if worst else None
         found.append(at_most(f"loss of {precision}", value, limit, words(worst) if worst else ""))
-    found += [at_most(f"cost of {loop}", value, COST, "") for loop, value in costs.items()]
-    return found
+    found += [at_most(f"cost of {loop}", costs.get(loop), COST) for loop in TIMED]
+    return found + [at_most(f"lines of {one}", lines_changed(one), MAX_LINES) for one in SCRIPTS]
 
 
 def words(row: dict[str, Any]) -> str:
@@ -291,18 +291,28 @@ def words(row: dict[str, Any]) -> str:
 
 def main() -> int:
     """Measure, print a line for each setting, and judge."""
-    given = benchmark_parser(__doc__, "fewer combinations, 6 updates").parse_args()
+    parser = benchmark_parser(__doc__, "fewer combinations, 6 updates")
+    parser.add_argument("--loops", nargs="+", default=list(LOOPS), choices=list(LOOPS))
+    given = parser.parse_args()
     warm()
-    rows = []
-    for loop in ("gpt", "images"):
-        for row in measure(loop, given.quick):
-            rows.append(row)
-            found = f"{row['difference']:.1e}" if "difference" in row else row["failure"]
-            print(f"{words(row):45} {found}", flush=True)
-    costs = {loop: cost(loop, 200 if given.quick else 1000) for loop in ("gpt", "images")}
+    rows = [] if given.quick else store.read(ROWS)
+    for loop in [] if given.table else given.loops:
+        found = list(measure(loop, given.quick))
+        if loop in TIMED:
+            found.append({"loop": loop, "cost": cost(loop, 200 if given.quick else 1000)})
+        machine = store.machine()
+        rows = [row for row in rows if row["loop"] != loop]
+        rows += [{**row, "machine": machine} for row in found]
+        if not given.quick:
+            store.write(ROWS, rows)
+    trained = [row for row in rows if "cost" not in row]
+    for row in trained:
+        said = f"{row['difference']:.1e}" if "difference" in row else row["failure"]
+        print(f"{words(row):45} {said}")
+    costs = {row["loop"]: row["cost"] for row in rows if "cost" in row}
     for loop, value in costs.items():
         print(f"{loop}: an update takes {value:+.1%} beside the hand-written loop")
-    return conclude(claims(rows, costs)) if given.check else 0
+    return conclude(claims(trained, costs)) if given.check else 0
 
 
 if __name__ == "__main__":

@@ -74,6 +74,6 @@ def one(
         send=reports.append,
         rank=0 if alone else context.rank,
         world_size=1 if alone else context.world_size,
-        rendezvous=f"{context.rendezvous}-{index}",
+        rendezvous=f"file://{context.folder}/meeting-{index}",
     )
     return run(inner, train), reports

@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import replace
 
 import numpy as np
+import optuna
 import pytest
 import torch
 from fake_gpu import FakeCuda
@@ -76,6 +77,17 @@ def test_an_objective_that_was_asked_to_stop(runner, how, ending):
     runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
     outcome = runner(stop_requested=lambda: how)
     assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
+
+
+def test_optunas_pruned_trial_has_stopped_itself(runner):
+    def objective(context):
+        context.report(1, loss=2.0)
+        raise optuna.TrialPruned
+
+    runner.objective = objective
+    outcome = runner()
+    assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
+    assert outcome.message == "it has raised TrialPruned"
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):

@@ -60,8 +60,9 @@ def _of_workload(header: Mapping[str, Any]) -> Estimator:
 
 
 def _of_objective(header: Mapping[str, Any]) -> Estimator:
-    from workers.own_loop.memory import estimate_loop
     from workers.runtime.pickling import read_objective
+
+    from .prepared_loop import estimate_loop
 
     objective = read_objective(Path(header["objective"]).read_bytes()).objective
 

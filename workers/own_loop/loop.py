@@ -277,6 +277,11 @@ class PreparedLoop:
 
     # ------------------------------------------------------------------ reports
 
+    @property
+    def may_clear(self) -> bool:
+        """Whether no gradients wait for their update, or those of one that was left out."""
+        return not self.waiting or (self._over and self._ahead[1] > 0)
+
     def step_of(self, step: int) -> int:
         """The number of the update, if a step counts microbatches from 0 or from 1.
 

@@ -87,7 +87,7 @@ class PreparedOptimizer(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients, unless they wait for the update."""
-        if not self._loop.waiting:
+        if self._loop.may_clear:
             self._optimizer.zero_grad(set_to_none)
 
     def state_dict(self) -> dict[str, Any]:

@@ -152,15 +152,15 @@ class PoolSize:
     # ------------------------------------------------------------------ the start
 
     def _wait_for_room(self) -> None:
-        begun, told = time.monotonic(), False
+        begun, warned = time.monotonic(), False
         pool = self._pool
         pool.look(at_once=True)
         while (
             len(pool.free) < self._total()
             and (waited := time.monotonic() - begun) < timeouts.PLACEMENT_SECONDS
         ):
-            if not told and waited > timeouts.ROOM_SECONDS:
-                told = True
+            if not warned and waited > timeouts.ROOM_SECONDS:
+                warned = True
                 _LOG.warning(
                     "waits at most %.0f s for room on the Ray cluster: it has room for %d of %d "
                     "workers of %s%s",

@@ -19,7 +19,6 @@ from workers.protocol import Params
 from .acquisition.acquisition import Acquisition
 from .candidates import CandidateSampler
 from .model.data import Array
-from .model.posterior import MetricPosterior
 
 MIN_LEFT: Final = 1e-12  # part of the variance that is left
 POOL: Final = 2000  # least number of candidates, and most pending trials that are avoided
@@ -50,56 +49,49 @@ def suggest_batch(
         near = [sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
         pool = np.concatenate([sampler.everywhere(rng, size // 2), *near])
         score = acquisition.sketch()(pool)
-        avoided = pending
         if len(pending) > POOL:
-            avoided = pending[rng.permutation(len(pending))[:POOL]]
-        remaining = RemainingVariance(acquisition.posterior.goals[0])
-        found = _spread(sampler, pool, score, remaining, avoided, taken, count)
+            pending = pending[rng.permutation(len(pending))[:POOL]]
+        goal = acquisition.posterior.goals[0]
+        length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
+        z = goal.encoder(np.concatenate([pool, pending])).z / length
+        left = log_part_left(z[: len(pool)], z[len(pool) :])
+        found = _spread(sampler, pool, score, z[: len(pool)], left, taken, count)
     elif sampler.prior:
         pool = sampler.everywhere(rng, 4 * count, prior_share=1.0)
-        found = _spread(sampler, pool, torch.zeros(len(pool)), None, pending, taken, count)
+        alike = torch.zeros(len(pool), dtype=torch.float64)
+        found = _spread(sampler, pool, alike, alike[:, None], alike, taken, count)
     if len(found) == count:
         return found
     known = taken | set(map(sampler.space.key, found))
     return found + sampler.domain.new_points(rng, known, count - len(found))
 
 
-class RemainingVariance:
-    """The part 1 - rho^2 of a candidate's variance that is left once others are known.
+def log_part_left(z: Tensor, others: Tensor) -> Tensor:
+    """Log of 1 - rho^2, the part of the variance of `m` configurations that is left beside others.
 
-    rho is the correlation of the first goal, in the part of the kernel with all parameters.
+    rho is the correlation with the nearest of these, in the part of the kernel with all parameters.
+
+    Args:
+        z: `m x c`, in lengthscales.
+        others: `w x c`.
     """
-
-    def __init__(self, goal: MetricPosterior) -> None:
-        self._encoder = goal.encoder
-        self._length = goal.model.hyper.length.mean(0)[goal.model.prior.z_group]
-
-    def embed(self, unit: Array) -> Tensor:
-        """Configurations `m x d` as `m x c`, in lengthscales."""
-        return self._encoder(unit).z / self._length
-
-    @staticmethod
-    def log_part(z: Tensor, others: Tensor) -> Tensor:
-        """Log of the part that is left of `m` configurations beside the nearest of some others."""
-        nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
-        rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
-        return torch.log((1 - rho * rho).clamp(min=MIN_LEFT))
+    if not len(others):
+        return torch.zeros(len(z), dtype=torch.float64)
+    nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
+    rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
+    return torch.log((1 - rho * rho).clamp(min=MIN_LEFT))
 
 
 def _spread(
     sampler: CandidateSampler,
     pool: Array,
     score: Tensor,
-    remaining: RemainingVariance | None,
-    pending: Array,
+    z: Tensor,
+    left: Tensor,
     taken: set[Hashable],
     count: int,
 ) -> list[Params]:
     """The best of the pool one after the other, each far from those before it."""
-    left = torch.zeros(len(pool), dtype=torch.float64)
-    z = remaining.embed(pool) if remaining is not None else left
-    if remaining is not None and len(pending):
-        left = remaining.log_part(z, remaining.embed(pending))
     met = set(taken)
     found: list[Params] = []
     score = score.clone()
@@ -113,6 +105,5 @@ def _spread(
             continue
         met.add(sampler.space.key(params))
         found.append(params)
-        if remaining is not None:
-            left = torch.minimum(left, remaining.log_part(z, z[i : i + 1]))
+        left = torch.minimum(left, log_part_left(z, z[i : i + 1]))
     return found

@@ -48,8 +48,6 @@ class Policy:
     optimistic_pace: bool = True
     # Each number has a slope and a parabola of either sign, integrated out (features.py).
     trend: bool = True
-    # It is learned whether these are there: some of the hyperparameter vectors are without (gp.py).
-    learned_trend: bool = False
     # The kernel has all pairwise interactions of main effects (features.py, kernel.py).
     pair_kernel: bool = True
     # One direction across the numbers is learned after 20 trials (fit.py, kernel.py).

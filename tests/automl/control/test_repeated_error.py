@@ -182,11 +182,13 @@ def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
     [
         ("ended with exit status 2: t.py: error: unrecognized arguments: --lrr={lr}", True),
         ("ended with exit status 2: error: invalid choice: '{kind}' (choose from 1, 2.5, 3)", True),
-        ("ended with exit status 1: ValueError: {lr} is too large for {kind}", False),
-        ("was killed by signal 11 (SIGSEGV): {lr}", False),
+        ("ended with exit status 1: cannot write run_{kind}_lr{lr} at 12:0{number}:07", True),
+        ("has printed no val_los; its last lines: val_loss: {lr}", True),
+        ("ended with exit status 1: {name} is missing", False),
     ],
 )
-def test_usage_errors_of_a_command_are_alike_but_for_its_values(template: str, alike: bool) -> None:
+def test_errors_are_alike_but_for_numbers_and_values(template: str, alike: bool) -> None:
+    names = ["a file", "a folder", "a key"]
     errors = {
         error_key(
             Trial(
@@ -194,7 +196,8 @@ def test_usage_errors_of_a_command_are_alike_but_for_its_values(template: str, a
                 {"lr": lr, "kind": kind},
                 FAILED,
                 failure="crashed",
-                message="the command " + template.format(lr=lr, kind=kind),
+                message="the command "
+                + template.format(lr=lr, kind=kind, number=number, name=names[number]),
             )
         )
         for number, (lr, kind) in enumerate([(0.01, "adam"), (2.5, "sgd"), (1e-05, "adamw")])

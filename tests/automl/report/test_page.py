@@ -172,7 +172,7 @@ def test_the_page_shows_results_warnings_and_setup(runs: str) -> None:
     assert best is not None
     assert f"in trial {best.number}" in text
     assert "with 90% probability it is between" in text
-    assert "a fallback replaced the suggester once: the suggester" in text
+    assert "a fallback proposed 0 of the trials: the suggester" in text
     assert re.search(r"\d+% of the failures have batch_size", text)
     assert "lr, optimizer, momentum cannot change seconds_per_update" in text
     assert "abc123" in text

@@ -10,6 +10,7 @@ from report_snapshots import MIDDLE, ended, snapshot, trial
 from rich.console import Console
 
 from automl.core import Begun
+from automl.core.events import Noted
 from automl.core.snapshot import Snapshot
 from automl.core.standings import Standings
 from automl.core.trial import TrialState
@@ -78,6 +79,14 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
         "[ 1m 40s] 4 of 12 trials, 1m 40s of 8m 00s - 1 running - 2 completed"
         " - 1 failed (1 out of memory)",
     ]
+
+
+def test_an_interrupted_sweep_says_that_it_waits_for_its_trials() -> None:
+    running = snapshot(trial(0, None, TrialState.RUNNING), seconds=1.0)
+    lines = plain(replace(running, events=[Noted("end", "interrupted", None, 1.0)]))
+    assert lines[0] == (
+        "[     1s] interrupted: waits for running trials: 1; once more ends them at once"
+    )
 
 
 def test_what_a_sweep_waits_for_is_a_line_once() -> None:

@@ -108,6 +108,14 @@ def test_wrong_axes_are_refused(learned: Client, query: str) -> None:
     assert json.loads(body)["error"]
 
 
+def test_the_recommended_configuration_is_that_of_best(learned: Client) -> None:
+    found = learned.get("/api/sweeps/toy/recommended")["recommended"]
+    low, high = found["interval"]
+    assert low <= found["mean"] <= high
+    assert found["params"].keys() <= SPACE.parameters.keys()
+    assert found["runs"] == len(found["trials"]) >= 1
+
+
 def test_predictions_follow_the_configuration(learned: Client) -> None:
     def predicted(**changed: Any) -> dict[str, Any]:
         params = json.dumps({**SPACE.default(), **changed})  # type: ignore[dict-item]

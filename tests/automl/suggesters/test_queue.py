@@ -126,6 +126,14 @@ def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> N
     suggestions.close()
 
 
+def test_so_is_one_that_has_ended_meanwhile(counting: Counting) -> None:
+    suggestions, history = ahead(counting), begun()
+    suggestions.prepare(history, 10, 100.0)
+    history.update(Trial(1, {"lr": 0.001, "optimizer": "sgd"}, TrialState.COMPLETED))
+    assert take(suggestions, history, 1) == [0.002]
+    suggestions.close()
+
+
 def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
     counting.fails = True
     proposer = Proposer(lambda name, domain: counting, FALLBACK, Domain(SPACE))

@@ -39,7 +39,7 @@ for step in range(begin, 9):
     print("step", step, "loss", float(sys.argv[1]) + 1 / (step + 1), flush=True)
     if os.path.exists(os.environ["AUTOML_STOP"]):
         sys.exit(0)
-    time.sleep(0.05)
+    time.sleep(0.2)
 """
 REPORTS = """stopper: {name: asha, grace: 2, factor: 2}
 reports: {loss: 'loss (\\S+)', step: 'step (\\d+)'}
@@ -129,10 +129,11 @@ class Fails(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-@attack("their trials begin anew or go on from the checkpoint before, and none fails", seconds=150)
+@attack("their trials begin anew or go on from the checkpoint before, and none fails", seconds=300)
 def checkpoints_damaged_while_paused(folder: Path) -> str:
     running = begun(folder)
     wait_for(folder, TrialState.PAUSED)
+    wait_for(folder, TrialState.RUNNING)  # it is interrupted, so it surely goes on
     running.send_signal(signal.SIGINT)
     printed, errors = running.communicate(timeout=60)
     assert running.returncode == 130, printed + errors
@@ -168,6 +169,6 @@ def trials(folder: Path) -> Sequence[Trial]:
 
 
 def wait_for(folder: Path, state: TrialState) -> None:
-    """Wait until a trial is in a state."""
-    while not any(trial.state is state for trial in trials(folder)):
+    """Wait until a trial is in a state and has reported, so it has a checkpoint."""
+    while not any(trial.state is state and trial.reports for trial in trials(folder)):
         time.sleep(0.05)

@@ -141,7 +141,10 @@ def meet_twice(context: Context):
     """Two process groups one after the other, as a warm worker makes them."""
     for turn in range(2):
         connect(
-            context.rank, context.world_size, f"{context.rendezvous}-{turn}", torch.device("cpu")
+            context.rank,
+            context.world_size,
+            f"file://{context.folder}/meeting-{turn}",
+            torch.device("cpu"),
         )
         dist.barrier()
         disconnect()

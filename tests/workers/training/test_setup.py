@@ -134,7 +134,7 @@ def turns(context: Context):
             attempt,
             rank=context.rank,
             world_size=context.world_size,
-            rendezvous=f"{context.rendezvous}-{index}",
+            rendezvous=f"file://{context.folder}/meeting-{index}",
         )
         outcome = run(inner, spare)
         found.append({"failure": outcome.failure, "message": outcome.message, **outcome.metrics})
@@ -177,7 +177,10 @@ def held(context: Context):
             context.assignment, params={"parallelism": name}, fixed=fixed, folder=str(folder)
         )
         inner = Context(
-            attempt, rank=context.rank, world_size=2, rendezvous=f"{context.rendezvous}-{index}"
+            attempt,
+            rank=context.rank,
+            world_size=2,
+            rendezvous=f"file://{context.folder}/meeting-{index}",
         )
         outcome = run(inner, objective)
         assert outcome.failure is None, outcome.details["traceback"]

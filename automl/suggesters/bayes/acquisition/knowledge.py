@@ -20,7 +20,7 @@ from automl.core import TrialState
 from automl.suggesters.base import Prospect
 from automl.suggesters.bayes.model.data import Array, TrialData
 from automl.suggesters.bayes.model.gp import Ensemble
-from automl.suggesters.bayes.model.kernel import Features, cross, prior_mean
+from automl.suggesters.bayes.model.kernel import Features, cross
 
 from .acquisition import Acquisition
 from .logei import POWER
@@ -121,7 +121,7 @@ def _joint(model: Ensemble, features: Features) -> tuple[Tensor, Tensor]:
     """Means `s x m` and covariances `s x m x m` of the noise-free function."""
     k = cross(features, model.features, model.hyper, model.prior)
     white = torch.bmm(k, model.whiten.transpose(1, 2))
-    mean = (k @ model.alpha[:, :, None])[:, :, 0] + prior_mean(features, model.hyper)
+    mean = (k @ model.alpha[:, :, None])[:, :, 0] + features.mean
     own = cross(features, features, model.hyper, model.prior)
     return mean, own - torch.bmm(white, white.transpose(1, 2))
 

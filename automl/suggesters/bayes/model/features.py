@@ -121,9 +121,8 @@ class FeatureEncoder:
         numbers = [i for i, j in enumerate(z_group) if not self.sizes[j]] if self.goal else []
         weights = _full([DIRECTION / math.sqrt(self.num_active)] * len(numbers))
         pairs = self.policy.pair_kernel
-        learned = self.goal and self.policy.trend and self.policy.learned_trend
-        means = _full([0.0, math.log(5e-3), 0.0 if pairs else -math.inf, 0.0])
-        scales = _full([1.0, 2.5, 2.0 if pairs else 0.0, float(learned), *[1.0] * d, *[2.0] * d])
+        means = _full([0.0, math.log(5e-3), 0.0 if pairs else -math.inf])  # full, noise, pair
+        scales = _full([1.0, 2.5, 2.0 if pairs else 0.0, *[1.0] * d, *[2.0] * d])
         return HyperparameterPrior(
             loc=torch.cat([means, length.double(), additive, torch.zeros_like(weights)]),
             scale=torch.cat([scales, weights]),

@@ -22,11 +22,9 @@ from .kernel import (
     cross,
     diagonal,
     log_posterior,
-    prior_mean,
 )
 
 MAX_SKETCHED = 3  # hyperparameter vectors of a sketch
-Chains = tuple[Tensor, Tensor, Tensor]  # hyperparameters, log posterior and its gradient
 CHUNK = 64  # candidates at once: their covariances stay in the processor's cache
 
 
@@ -72,26 +70,11 @@ def sample_hyperparameters(
             momentum = momentum + 0.5 * step[:, None] * new_gradient
         gain = new_value - 0.5 * (momentum * momentum).sum(-1) - energy
         accept = uniform.log() < torch.nan_to_num(gain, nan=-math.inf)
-        chains = _chosen(accept, (new, new_value, new_gradient), (u, value, gradient))
+        u = torch.where(accept[:, None], new, u)
+        value = torch.where(accept, new_value, value)
+        gradient = torch.where(accept[:, None], new_gradient, gradient)
         step = torch.where(accept, step * 1.2, step * 0.5)
-        if bool(prior.scale[prior.TREND]):  # with the trend switched on or off, if that is likely
-            new = chains[0].clone()
-            new[:, prior.TREND] *= -1.0
-            proposed = (new, *log_posterior(new, features, y, prior))
-            uniform = torch.rand(shape[0], generator=generator, dtype=torch.float64)
-            chains = _chosen(uniform.log() < proposed[1] - chains[1], proposed, chains)
-        u, value, gradient = chains
     return u
-
-
-def _chosen(accept: Tensor, new: Chains, old: Chains) -> Chains:
-    """The new vectors, values and gradients of the chains that accept them (`s`)."""
-    rows = accept[:, None]
-    return (
-        torch.where(rows, new[0], old[0]),
-        torch.where(accept, new[1], old[1]),
-        torch.where(rows, new[2], old[2]),
-    )
 
 
 def _ascend(
@@ -152,7 +135,7 @@ class Ensemble:
             jitter *= 10
         identity = torch.eye(len(features), dtype=torch.float64).expand_as(factor)
         whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
-        residual = y - prior_mean(features, hyper)
+        residual = (y - features.mean).expand(len(u), -1)
         alpha = (whiten.transpose(1, 2) @ (whiten @ residual[:, :, None]))[:, :, 0]
         return cls(features, y, prior, u, hyper, whiten, alpha)
 
@@ -179,7 +162,7 @@ class Ensemble:
         parts = []
         for part in chunks(candidates):
             k = cross(part, self.features, self.hyper, self.prior)
-            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper))
+            parts.append((k @ self.alpha[:, :, None])[:, :, 0] + part.mean)
         return torch.cat(parts, 1).mean(0)
 
     def improvement(self, candidates: Features, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -193,7 +176,7 @@ class Ensemble:
         white_column = (self.whiten @ column[:, :, None])[:, :, 0]
         own = diagonal(self.features, self.hyper, self.prior)[torch.arange(len(index)), index]
         variance_at = own - (white_column * white_column).sum(-1)
-        mean_at = (column * self.alpha).sum(-1) + self.hyper.trend * self.features.mean[index]
+        mean_at = (column * self.alpha).sum(-1) + self.features.mean[index]
         means = []
         variances = []
         for part in chunks(candidates):
@@ -221,7 +204,7 @@ class Ensemble:
         k = cross(part, self.features, self.hyper, self.prior)
         white = torch.bmm(k, self.whiten.transpose(1, 2))
         variance = diagonal(part, self.hyper, self.prior) - (white * white).sum(-1)
-        mean = (k @ self.alpha[:, :, None])[:, :, 0] + prior_mean(part, self.hyper)
+        mean = (k @ self.alpha[:, :, None])[:, :, 0] + part.mean
         return mean, variance.clamp_(min=1e-14), k, white
 
 

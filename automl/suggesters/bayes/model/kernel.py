@@ -65,8 +65,8 @@ class Features:
 class HyperparameterPrior:
     """Normal priors of the hyperparameters, and the parameter of each column.
 
-    A vector has `p = 4 + 2 d + k` numbers. `FULL` to `TREND`, `length`, `additive` and `direction`
-    say where each stands. All but the trend and the direction are logarithms.
+    A vector has `p = 3 + 2 d + k` numbers. `FULL` to `PAIR`, `length`, `additive` and `direction`
+    say where each stands. All but the direction are logarithms.
 
     Args:
         loc: `p`, means.
@@ -86,22 +86,21 @@ class HyperparameterPrior:
     FULL: ClassVar[int] = 0  # variance of the kernel over all parameters
     NOISE: ClassVar[int] = 1  # variance
     PAIR: ClassVar[int] = 2  # variance of the pairwise interactions
-    TREND: ClassVar[int] = 3  # there is a trend unless this is negative
 
     @property
     def length(self) -> slice:
         """Lengthscales, d."""
-        return slice(4, 4 + self.num_parameters)
+        return slice(3, 3 + self.num_parameters)
 
     @property
     def additive(self) -> slice:
         """Variances of the main effects, d."""
-        return slice(4 + self.num_parameters, 4 + 2 * self.num_parameters)
+        return slice(3 + self.num_parameters, 3 + 2 * self.num_parameters)
 
     @property
     def direction(self) -> slice:
         """Weights of the numbers in the learned direction, k."""
-        return slice(4 + 2 * self.num_parameters, None)
+        return slice(3 + 2 * self.num_parameters, None)
 
     @property
     def noise(self) -> tuple[float, float]:
@@ -117,7 +116,6 @@ class HyperparameterPrior:
             full=value[:, self.FULL],
             noise=value[:, self.NOISE],
             pair=value[:, self.PAIR],
-            trend=(u[:, self.TREND] * self.scale[self.TREND] >= 0).double(),
             length=value[:, self.length],
             additive=value[:, self.additive],
             direction=self.scale[self.direction] * weights * weights.abs(),
@@ -142,14 +140,13 @@ class HyperparameterPrior:
 class Hyperparameters:
     """A batch of `s` hyperparameter vectors.
 
-    `full`, `noise`, `pair` and `trend` (1 or 0) are `s`, `length` and `additive` are `s x d`,
-    `direction` is `s x k`.
+    `full`, `noise` and `pair` are `s`, `length` and `additive` are `s x d`, `direction` is
+    `s x k`.
     """
 
     full: Tensor
     noise: Tensor
     pair: Tensor
-    trend: Tensor
     length: Tensor
     additive: Tensor
     direction: Tensor
@@ -180,25 +177,20 @@ def cross(
     z_right, phi_right = _scaled(right, hyper, prior)
     scaled = _squared_distances(z_left, z_right).sqrt_().mul_(math.sqrt(5.0))
     matern = torch.exp(-scaled).mul_((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
-    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right, hyper))
+    matern.mul_(hyper.full[:, None, None]).add_(_common(left, right))
     main = torch.bmm(phi_left, phi_right.transpose(1, 2))
     return matern.add_(main).add_(main.square().mul_(hyper.pair[:, None, None]))
 
 
-def _common(left: Features, right: Features, hyper: Hyperparameters) -> Tensor:
-    """`s x n x m` covariances of the constant and the trend."""
-    return hyper.trend[:, None, None] * (left.trend @ right.trend.T) + 1.0
-
-
-def prior_mean(features: Features, hyper: Hyperparameters) -> Tensor:
-    """The mean function, `s x n`."""
-    return hyper.trend[:, None] * features.mean
+def _common(left: Features, right: Features) -> Tensor:
+    """`n x m` covariances of the constant and the trend, which no hyperparameter changes."""
+    return torch.addmm(left.trend.new_tensor(1.0), left.trend, right.trend.T)
 
 
 def diagonal(features: Features, hyper: Hyperparameters, prior: HyperparameterPrior) -> Tensor:
     """Noise-free prior variances, `s x n`."""
     phi = (features.phi * features.phi) @ hyper.additive[:, prior.phi_group].T
-    common = 1.0 + hyper.trend[:, None] * (features.trend * features.trend).sum(1)
+    common = 1.0 + (features.trend * features.trend).sum(1)
     return hyper.full[:, None] + common + phi.T * (1.0 + hyper.pair[:, None] * phi.T)
 
 
@@ -219,7 +211,7 @@ def log_posterior(
     matern = decay * ((scaled * scaled).div_(3.0).add_(scaled).add_(1.0))
     main = torch.bmm(phi, phi.transpose(1, 2))
     covariance = torch.addcmul(matern + main, main, main * hyper.pair[:, None, None]).add_(
-        _common(features, features, hyper)
+        _common(features, features)
     )
     covariance.diagonal(dim1=1, dim2=2).add_(hyper.noise[:, None] / features.runs + JITTER)
     factor, info = torch.linalg.cholesky_ex(covariance)
@@ -227,8 +219,8 @@ def log_posterior(
     if bool(failed.any()):
         factor[failed] = torch.eye(len(y), dtype=y.dtype)
     inverse = torch.cholesky_inverse(factor)
-    residual = y - prior_mean(features, hyper)
-    alpha = (inverse @ residual[:, :, None])[:, :, 0]
+    residual = y - features.mean
+    alpha = inverse @ residual
     value = -0.5 * (alpha * residual).sum(-1) - factor.diagonal(dim1=1, dim2=2).log().sum(-1)
     outer = 0.5 * (alpha[:, :, None] * alpha[:, None, :] - inverse)  # d value / d covariance
     gradient = torch.empty_like(u)
@@ -236,7 +228,6 @@ def log_posterior(
     own = outer.diagonal(dim1=1, dim2=2) / features.runs
     gradient[:, prior.NOISE] = hyper.noise * own.sum(-1)
     gradient[:, prior.PAIR] = hyper.pair * (outer * main.square()).sum((1, 2))
-    gradient[:, prior.TREND] = 0.0
     d = prior.num_parameters
     c = len(prior.z_group)
     decay = decay.mul_(scaled.add_(1.0)).mul_(5.0 / 6.0)

@@ -9,8 +9,8 @@ import torch
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext
-from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.batch import MAX_PENDING, RemainingVariance
+from automl.suggesters.bayes import BayesSuggester, batch
+from automl.suggesters.bayes.batch import MAX_PENDING
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Int, Space
 
@@ -85,6 +85,6 @@ def test_the_penalty_keeps_a_batch_apart(monkeypatch: pytest.MonkeyPatch) -> Non
         return float(np.median((np.abs(unit[:, None] - unit[None]).max(-1) + np.eye(30)).min(1)))
 
     apart = closest()
-    none = staticmethod(lambda z, _: torch.zeros(len(z), dtype=torch.float64))
-    monkeypatch.setattr(RemainingVariance, "log_part", none)
+    none = torch.zeros(2000, dtype=torch.float64)
+    monkeypatch.setattr(batch, "log_part_left", lambda z, _: none[: len(z)])
     assert apart > closest()

@@ -25,12 +25,12 @@ from search_spaces.knobs.runtime import COMPILE
 from workers.context import Context
 from workers.device.fake_tensors import LiveStorages, planned_for
 from workers.device.precision import HALF
-from workers.memory.estimate import Estimate, cpu_bytes, gathered_bytes, gpu_bytes
+from workers.own_loop.prepare import Given, plan_of, prepare
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import Mesh
 from workers.protocol import Assignment
 
-from .prepare import Given, plan_of, prepare
+from .estimate import Estimate, cpu_bytes, gathered_bytes, gpu_bytes
 
 NUM_UPDATES: Final = 2  # the second has gradients and the state of the optimizer
 MAX_REAL: Final = 10_000_000  # integers of a tensor that has values
