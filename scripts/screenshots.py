@@ -69,7 +69,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, browser(path) as running:
         store = given.store or Path(folder) / ".automl"
         page = running.new_page(viewport={"width": given.width, "height": 1000})
-        if SWEEP not in (known := names(store)):
+        known = names(store)
+        if SWEEP not in known:
             common = ("--store", store, "--dispatcher", given.dispatcher)
             for name in OTHERS.keys() - known:
                 sweep(OTHERS[name], *common, "--trials", 6).wait(timeout=600)
@@ -83,7 +84,7 @@ def main() -> None:
             finally:
                 process.terminate()
         with contextlib.closing(Ledger.open(store, readonly=True)) as ledger:
-            studio(page, ledger, store, STUDIO, given.out)
+            studio(page, ledger, store, STUDIO | (LIVE if SWEEP in known else {}), given.out)
             report(page, ledger, Path(folder), given.out)
             with optuna_dashboard(ledger) as address:
                 page.goto(address)
@@ -132,10 +133,13 @@ def studio(
             page.wait_for_selector("#connection.live")
             if name == "understand":
                 page.wait_for_selector(".contours[data-axes] figure, .empty", timeout=300_000)
+                page.wait_for_selector(".answers table, .empty", timeout=300_000)
+            if name == "sweep":
+                page.wait_for_selector(".certainty:not(:has-text('are being asked'))")
             page.wait_for_timeout(1000)
             keep(page, out / f"studio-{name}.png")
             if name == "understand":
-                page.fill(".picked input", "learning_rate > 0.004")
+                page.fill(".picked input", "bleu > 65")
                 page.locator(".contours").scroll_into_view_if_needed()
                 page.wait_for_timeout(1000)
                 keep(page, out / "studio-select.png")

@@ -42,8 +42,12 @@ export async function sweepPage(frame, name) {
     rows.forEach((row, i) => {
       const at = x === "trials" ? i + 1 : table.cell(row, "ended");
       const value = table.value(row);
-      if (typeof value !== "number") { series[table.cell(row, "state") === "infeasible" ? "infeasible" : "failed"].push([at, null, row]); return; }
-      series[table.cell(row, "state") === "stopped" ? "stopped" : "usual"].push([at, value, row]);
+      const state = table.cell(row, "state");
+      if (typeof value !== "number") {  // one that was stopped before its first report has no place
+        if (state === "infeasible" || state === "failed") series[state].push([at, null, row]);
+        return;
+      }
+      series[state === "stopped" ? "stopped" : "usual"].push([at, value, row]);
       const last = best[best.length - 1];
       if (!last || (goal.maximize ? value > last[1] : value < last[1])) best.push([at, value, row]);
     });
@@ -133,7 +137,7 @@ function head(data) {
   const dead = data.state === "interrupted" && Object.keys(data.states).length
     ? h("div", { class: "note" }, h("p", {}, h("b", {}, "No controller runs. "), "The sweep was interrupted; everything so far is recorded. To continue it:"), shell(data.lines_to_type.resume)) : null;
   return [h("div", { class: "title" }, h("h1", {}, data.name), pill(data.state)),
-    h("p", { class: "soft" }, data.lines[0]), data.state === "running" ? h("p", { class: "soft" }, data.lines[1], data.host ? ` on ${data.host}` : "") : null,
+    h("p", { class: "soft" }, data.lines[0]), data.state === "running" ? h("p", { class: "soft" }, data.lines[1], data.host ? `, machine ${data.host}` : "") : null,
     progress(data.states, data.share),
     h("p", { class: "legend" }, STATES.filter((one) => data.states[one]).map((one) => h("span", {}, pill(one), ` ${data.states[one]}`))), dead];
 }
