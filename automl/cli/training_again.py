@@ -54,7 +54,7 @@ def confirm(
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
-        confirmation = None
+        confirmation, counted = None, -1
         while True:
             if runs:
                 again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
@@ -64,8 +64,9 @@ def confirm(
             confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
             if confirmation is None or probability is None:
                 break
-            if confirmation.probability >= probability or confirmation.num_runs >= most:
-                break
+            if confirmation.probability >= probability or not counted < confirmation.num_runs < most:
+                break  # known, or runs are used up or no longer have values
+            counted = confirmation.num_runs
             runs = next_runs(confirmation, configurations)
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
