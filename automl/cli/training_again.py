@@ -64,8 +64,9 @@ def confirm(
             confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
             if confirmation is None or probability is None:
                 break
-            if confirmation.probability >= probability or not counted < confirmation.num_runs < most:
-                break  # known, or runs are used up or no longer have values
+            goes_on = counted < confirmation.num_runs < most  # not if a run has no value
+            if confirmation.probability >= probability or not goes_on:
+                break
             counted = confirmation.num_runs
             runs = next_runs(confirmation, configurations)
     if confirmation is None:
