@@ -132,8 +132,8 @@ def studio(
             page.wait_for_selector("body[data-ready]")
             page.wait_for_selector("#connection.live")
             if name == "understand":
-                page.wait_for_selector(".contours[data-axes] figure, .empty", timeout=300_000)
-                page.wait_for_selector(".answers table, .empty", timeout=300_000)
+                page.wait_for_selector(".contours[data-axes] figure", timeout=300_000)
+                page.wait_for_selector(".answers table", timeout=300_000)
             if name == "sweep":
                 page.wait_for_selector(".certainty:not(:has-text('are being asked'))")
             page.wait_for_timeout(1000)
