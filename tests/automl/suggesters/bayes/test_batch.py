@@ -10,7 +10,7 @@ from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext
 from automl.suggesters.bayes import BayesSuggester, batch
-from automl.suggesters.bayes.batch import MAX_PENDING
+from automl.suggesters.bayes.suggester import MAX_PENDING
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Int, Space
 
