@@ -330,7 +330,12 @@ class SpeedProbes:
                 return None
         history = self._history()
         self._queue.prepare(history, 1, math.inf)
-        found = self._queue.take(history, 1)
+        try:
+            found = self._queue.take(history, 1)
+        except AutomlError as error:  # the sweep goes on without probes
+            self._spec = None
+            journal.note("probes", f"no further probes: {error}")
+            return None
         return found[0].params if found else None
 
     def _history(self) -> TrialIndex:

@@ -109,7 +109,7 @@ def get_lr(it: int) -> float:
 
 
 def train(max_iters: int) -> list[float]:
-    """The losses by update."""
+    """Train for so many updates; their losses are returned, or reported by a trial."""
     ddp = int(os.environ.get("RANK", -1)) != -1
     if ddp:
         dist.init_process_group("gloo")

@@ -1,4 +1,4 @@
-"""`nano.py` with `trial.prepare`: under automl the trial's settings act, not those of the script.
+"""A script that trains a small GPT, with the habits of nanoGPT's train.py.
 
 Settings are globals. Batches are random pieces of an array of token numbers. The next one is
 fetched before the backward pass, gradients are accumulated by hand, the learning rate is set by
@@ -108,7 +108,7 @@ def get_lr(it: int) -> float:
 
 
 def train(trial: Any, max_iters: int) -> None:
-    """Report the loss of each update."""
+    """Train for so many updates; their losses are returned, or reported by a trial."""
     ddp = False
     if ddp:
         dist.init_process_group("gloo")

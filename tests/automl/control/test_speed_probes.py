@@ -82,11 +82,12 @@ def test_trials_train_with_the_fastest_settings_of_probes_that_are_no_trials(
     tmp_path: Path,
 ) -> None:
     ledger = Ledger.open(tmp_path, create=True)
-    spec = make_spec(space=Space(RATE, PARTS), budget=Budget(time=600.0, trials=None), workers=2)
+    spec = make_spec(space=Space(RATE, PARTS), budget=Budget(time=6000.0), workers=2)
     ledger.create_sweep(spec)
     ended = run_until(ledger, spec, loop, both_measured)
     assert [probe.params["accumulation"] for probe in ended.probes] == [4, 1]
     assert [probe.params["rate"] for probe in ended.probes] == [0.5, 0.5]
+    assert [probe.failure for probe in ended.probes] == [None, None]
     assert all(probe.metrics[SPEED] > 0 for probe in ended.probes)
     fast = max(measured(ended.probes, spec), key=lambda one: one.speed).params["accumulation"]
     assert fast == 1
@@ -102,7 +103,7 @@ def test_trials_train_with_the_fastest_settings_of_probes_that_are_no_trials(
     assert tuple(again.probes) == ended.probes
     account = ProbeAccount.of(ended.probes, ended.trials, spec)
     assert again.use.probe_seconds == pytest.approx(account.cost)
-    assert account.cost < MAX_SHARE * 600 * 2
+    assert account.cost < MAX_SHARE * 6000 * 2
     assert account.speedup > 1
     assert not (ledger.files("test").path / "probes").exists()
     rows = dict(settings(Record.read(ledger, "test")))
@@ -154,7 +155,7 @@ def test_a_probe_that_was_lost_with_its_controller_counts_its_time_and_runs_agai
     tmp_path: Path,
 ) -> None:
     ledger = Ledger.open(tmp_path, create=True)
-    spec = make_spec(space=Space(RATE, PARTS), budget=Budget(time=600.0, trials=None), workers=1)
+    spec = make_spec(space=Space(RATE, PARTS), budget=Budget(time=6000.0), workers=1)
     ledger.create_sweep(spec)
     with writing(ledger, "test") as writer:
         trial = writer.begin(writer.propose(spec.space.default() or {}, "default"))
