@@ -131,7 +131,8 @@ def test_a_script_that_ends_before_torch_is_imported_ends_cleanly(tmp_path: Path
     script.write_text(
         "import automl\n"
         "space = {'x': (0.0, 1.0)}\n"
-        "result = automl.sweep(lambda trial: 'good', space, 'minimize loss', trials=6)\n"
+        "def objective(trial): return 'good'\n"
+        "result = automl.sweep(objective, space, 'minimize loss', trials=6, workers=1)\n"
         "print(len(result.trials))\n"
     )
     done = subprocess.run(
