@@ -350,14 +350,17 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
 
 
 def _call_objective(objective: Objective, context: Context) -> Any:
-    """Call an objective; one that raises Optuna's TrialPruned stops its trial itself."""
+    """Call an objective; one that has reported and raises Optuna's TrialPruned stops its trial.
+
+    One that has not reported has failed: the suggester learns from it.
+    """
     try:
         return objective(context)
     except Exception as error:
-        if type(error).__name__ != "TrialPruned":
+        if type(error).__name__ != "TrialPruned" or not context.reported:
             raise
         context.stop = context.stop or StopRequest.STOP
-        context.message = context.message or "it has raised TrialPruned"
+        context.message = context.message or f"it has raised TrialPruned {error}".rstrip()
         return None
 
 

@@ -88,6 +88,8 @@ def test_optunas_pruned_trial_has_stopped_itself(runner):
     outcome = runner()
     assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
     assert outcome.message == "it has raised TrialPruned"
+    runner.objective = raiser(optuna.TrialPruned("too large"))
+    assert (runner().ending, runner().message) == (Ending.FAILED, "TrialPruned: too large")
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):
