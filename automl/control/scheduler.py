@@ -21,7 +21,6 @@ from .shutdown import Shutdown
 from .speed_probes import SpeedProbes
 
 MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
-MIN_WAIT_SECONDS: Final = 0.5  # but it waits for what a suggestion usually takes
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 
 
@@ -129,7 +128,7 @@ class Scheduler:
                 self._journal.state.index,
                 self._new_trials_left(),
                 seconds / max(self._dispatcher.num_slots, 1),
-                max(MAX_WAIT_SHARE * seconds, MIN_WAIT_SECONDS),
+                MAX_WAIT_SHARE * seconds,
             )
         self._estimate_next()
         if self._dispatcher.elastic:
