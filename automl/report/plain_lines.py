@@ -50,8 +50,9 @@ class PlainLines:
         if snapshot.waits_for and not self.waited:
             self.waited = True
             self._line(snapshot, snapshot.waits_for)
-        waiting = len(snapshot.in_state(TrialState.RUNNING))
-        if waiting and any(_is_interrupt(event) for event in snapshot.events):
+        if any(map(_is_interrupt, snapshot.events)) and (
+            waiting := len(snapshot.in_state(TrialState.RUNNING))
+        ):
             words = f"waits for running trials: {waiting}; once more ends them at once"
             self._line(snapshot, f"interrupted: {words}")
         is_first = not self.standings.values and not snapshot.events
