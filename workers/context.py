@@ -61,6 +61,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.message = ""  # of the outcome, unless the attempt fails
+        self.pruned = False  # the objective has stopped its trial, and nobody had asked it to
         self._begun = time.monotonic()
         self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads

@@ -226,6 +226,7 @@ class Outcome:
         exception: class of the exception that the objective raised; "" if it raised none.
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
+        pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
         memory_limit_bytes: that a rank could have used; None if it is not known.
         artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
@@ -248,6 +249,7 @@ class Outcome:
     exception: str = ""
     node_kind: str = ""
     held: bool = False
+    pruned: bool = False
     estimated_memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
     artifact_bytes: int = 0

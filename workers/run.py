@@ -124,6 +124,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         peak,
         details,
         failed_at=context.failed_at,
+        pruned=context.pruned,
         memory_limit_bytes=_room(context),
         artifact_bytes=notes.artifact_bytes,
         **typed,
@@ -352,13 +353,15 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
 def _call_objective(objective: Objective, context: Context) -> Any:
     """Call an objective; one that has reported and raises Optuna's TrialPruned stops its trial.
 
-    One that has not reported has failed: the suggester learns from it.
+    If nobody had asked it to stop, the trial has pruned itself, so it has no value. One that has
+    not reported has failed: the suggester learns from it.
     """
     try:
         return objective(context)
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:
             raise
+        context.pruned = context.stop is None
         context.stop = context.stop or StopRequest.STOP
         context.message = context.message or f"it has raised TrialPruned {error}".rstrip()
         return None

@@ -396,6 +396,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
         details={**trial.details, **outcome.details},
         retries=trial.retries + is_retried,
         held=outcome.held,
+        pruned=outcome.pruned,
         lease=None,
         exception=outcome.exception or trial.exception,
         node_kind=outcome.node_kind or trial.node_kind,

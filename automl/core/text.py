@@ -142,7 +142,11 @@ def why_no_best(snapshot: Snapshot) -> str:
     """Why no trial of a sweep is the best: nothing ran, constraints, or the commonest failure."""
     goal = snapshot.goals[0]
     failed = snapshot.in_state(TrialState.FAILED)
-    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    ended = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    succeeded = [trial for trial in ended if not trial.pruned]
+    if ended and not succeeded:
+        some = f"{len(ended)} of {len(snapshot.trials)} trials stopped themselves (TrialPruned)"
+        return f"No trial has succeeded. {some}.{reasons(failed)}"
     if succeeded and any(goal.metric in trial.metrics for trial in succeeded):
         rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
         return f"No trial satisfies {rules}."

@@ -93,6 +93,7 @@ class Trial:
         worker: host and process of the newest attempt; begins with `AGENT` if an agent runs it.
         retries: attempts that were begun because a worker was lost.
         held: a person has paused it, so only a person resumes it.
+        pruned: it has stopped by itself (TrialPruned), so it has no value.
         lease: of the agent that runs it; None if it does not run, or a worker runs it.
         exception: class of the exception that the objective raised; "" if it raised none.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
@@ -119,6 +120,7 @@ class Trial:
     worker: str = ""
     retries: int = 0
     held: bool = False
+    pruned: bool = False
     lease: AgentLease | None = None
     exception: str = ""
     node_kind: str = ""
