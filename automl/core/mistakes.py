@@ -1,10 +1,14 @@
 """Mistakes in an objective: which failures are probably one, and which of them are alike."""
 
+import difflib
 import re
+from collections.abc import Collection, Sequence
 from typing import Final
 
+from automl.errors import UsageError
 from workers.protocol import Outcome
 
+from .goals import Goal
 from .trial import Trial, TrialState
 
 _NUMBER: Final = r"0x[0-9a-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
@@ -18,6 +22,7 @@ _DEATH: Final = re.compile(
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
 _MAX_ALIKE: Final = 3
 _MAX_LEARNED: Final = 10
+ALIKE_NAMES: Final = 0.8  # least similarity of a misspelt name, by `difflib`
 
 
 def most_alike(trial: Trial) -> int:
@@ -46,6 +51,33 @@ def _teaches(trial: Trial) -> bool:
     """Whether the suggester learns from a failure where not to go."""
     arithmetic = trial.failure == "non_finite" and trial.exception not in ("", "TrialFailure")
     return trial.failure in _LEARNED and not arithmetic
+
+
+def misspelt(trial: Trial, given: Collection[str], goals: Sequence[Goal]) -> str:
+    """A question if a trial has reported a goal, and its result has a similar name instead.
+
+    Args:
+        given: names of the metrics of its result. A name that it has reported too is no mistake.
+
+    Returns:
+        "" if there is nothing to ask.
+    """
+    for metric in [one.metric for one in goals if one.metric not in given]:
+        others = {name.lower(): name for name in given if trial.reports.first(name) is None}
+        close = difflib.get_close_matches(metric.lower(), others, 1, ALIKE_NAMES)
+        if close and trial.reports.first(metric):
+            return f"{others[close[0]]!r}, which is no goal: did you mean {metric!r}?"
+    return ""
+
+
+def check_told(trial: Trial, told: Collection[str], goals: Sequence[Goal]) -> None:
+    """Raise UsageError if a trial is told a `misspelt` result, so that it can be told again."""
+    if question := misspelt(trial, told, goals):
+        known = ", ".join(dict.fromkeys(name for one in trial.reports for name in one.metrics))
+        raise UsageError(
+            f"trial {trial.number} has reported {known}, and is told {question} "
+            f"All that is told: {', '.join(told)}. If it is a metric of its own, tell the goal too"
+        )
 
 
 def died_by_itself(trial: Trial) -> bool:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, text
+from automl.core.advice import advice
 
 if TYPE_CHECKING:
     from .terminal_view import Show
@@ -16,6 +17,30 @@ if TYPE_CHECKING:
 EVERY_SECONDS: Final = 1.0
 GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
 MIN_TRIALS: Final = 4  # that are new, too
+
+
+class Adviser:
+    """Says on standard error, once, what a person should know about an objective.
+
+    Args:
+        own_files: paths of files that this process writes.
+    """
+
+    def __init__(self, own_files: Callable[[], Collection[str]] = list) -> None:
+        self._own_files = own_files
+        self._said: set[str] = set()
+        self._ended = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Look at a snapshot, if more attempts have ended."""
+        ended = sum(trial.state.finished for trial in snapshot.trials)
+        if ended == self._ended:
+            return
+        self._ended = ended
+        for line in advice(snapshot.trials, self._own_files(), snapshot.goals):
+            if line not in self._said:
+                self._said.add(line)
+                say([text.printable(line)])
 
 
 @contextmanager
@@ -29,7 +54,7 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     if wanted is False:
         yield None
     elif in_notebook():
-        yield NotebookOutput()
+        yield _advised(NotebookOutput())
     elif sys.stderr is None:  # a program without a console
         yield None
     elif sys.stderr.isatty():
@@ -38,11 +63,22 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         from .terminal_view import view
 
         with view(Console(stderr=True, highlight=False)) as show:
-            yield show
+            yield _advised(show)
     else:
         from .plain_lines import PlainLines, Stream
 
-        yield PlainLines(Stream(sys.stderr), starts=False)
+        yield _advised(PlainLines(Stream(sys.stderr), starts=False))
+
+
+def _advised(show: Show) -> Show:
+    """A function that shows each snapshot, and then what a person should know."""
+    adviser = Adviser()
+
+    def shown(snapshot: Snapshot) -> None:
+        show(snapshot)
+        adviser(snapshot)
+
+    return shown
 
 
 def say(lines: Iterable[str]) -> None:
