@@ -224,6 +224,7 @@ class Outcome:
             if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
         exception: class of the exception that the objective raised; "" if it raised none.
+        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         pruned: the objective has stopped the trial by itself: it has no value.
@@ -247,6 +248,7 @@ class Outcome:
     gpus_full: str | None = None
     failed_at: float | None = None
     exception: str = ""
+    raised_at: str = ""
     node_kind: str = ""
     held: bool = False
     pruned: bool = False

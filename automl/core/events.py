@@ -399,6 +399,7 @@ def _end(trial: Trial, event: Ended) -> Trial:
         pruned=outcome.pruned,
         lease=None,
         exception=outcome.exception or trial.exception,
+        raised_at=outcome.raised_at,
         node_kind=outcome.node_kind or trial.node_kind,
         estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
         artifact_bytes=outcome.artifact_bytes or trial.artifact_bytes,

@@ -11,13 +11,16 @@ from workers.protocol import Outcome
 from .goals import Goal
 from .trial import Trial, TrialState
 
-_NUMBER: Final = r"0x[0-9a-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?"
+# Words that differ from trial to trial: with a digit in them, or a temporary file's.
+_VARYING: Final = re.compile(r"(?<![\w.+-])[\w.+-]*\d[\w.+-]*|tmp[a-z0-9_]{8}")
 # A worker's death by its own doing; who is killed from outside is not to blame.
 _DEATH: Final = re.compile(
     r"the worker(?: \(process \d+\))? "
     r"((?:ended with exit status|died:|was killed by signal \d+ \((?!SIGKILL|SIGTERM)).*?)"
     r"(?: \((?:after|retry) \d+ [^()]*\))?$"
 )
+# By the kernel for want of memory, or by a person.
+_KILLED: Final = re.compile(r"was killed by signal \d+ \((?:SIGKILL|SIGTERM)\)|from outside")
 # Failures from which the suggester learns where not to go: the first trials may all have them.
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
 _MAX_ALIKE: Final = 3
@@ -34,7 +37,9 @@ def most_alike(trial: Trial) -> int:
         return 1
     if _teaches(trial):
         return _MAX_LEARNED
-    return 0 if trial.failure in (None, "preempted") else _MAX_ALIKE
+    if trial.failure == "preempted" and not was_killed(trial):
+        return 0
+    return _MAX_ALIKE if trial.failure else 0
 
 
 def is_mistake(trial: Trial) -> bool:
@@ -85,6 +90,11 @@ def died_by_itself(trial: Trial) -> bool:
     return _DEATH.search(trial.message) is not None
 
 
+def was_killed(trial: Trial) -> bool:
+    """Whether the process of a failed trial was killed from outside, in its last attempt too."""
+    return trial.failure in ("crashed", "preempted") and bool(_KILLED.search(trial.message))
+
+
 def is_own_death(outcome: Outcome) -> bool:
     """Whether an attempt has ended its worker, such as by `os._exit` or a segmentation fault."""
     found = outcome.worker_lost and outcome.failure == "crashed"
@@ -92,16 +102,19 @@ def is_own_death(outcome: Outcome) -> bool:
 
 
 def error_key(trial: Trial) -> tuple[str, str]:
-    """What failures that are alike have in common: their kind and message.
+    """What failures that are alike have in common: their kind, and how or where they failed.
 
-    In the message `#` stands for numbers and for values of the trial, such as in the line that a
-    program has printed last. Of a worker's death only how it died counts.
+    Of an exception the class and the line of the user's code count. Without such a line, the
+    message does; `#` stands in it for words with a digit and for values of the trial, such as in
+    the line that a program has printed last. Of a worker's death only how it died counts.
     """
     message = trial.message
     if (death := _DEATH.search(message)) is not None:
         message = death[1]
+    elif trial.raised_at:
+        return trial.failure or "", f"{trial.exception} at {trial.raised_at}"
     else:
         values = sorted({str(value) for value in trial.params.values()} - {""}, key=len)
         kinds = "|".join(re.escape(value) for value in reversed(values))
         message = re.sub(rf"(?i)(?<![a-z])(?:{kinds})(?![a-z])", "#", message)
-    return trial.failure or "", re.sub(_NUMBER, "#", message)
+    return trial.failure or "", _VARYING.sub("#", message)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .events import Proposed
-from .mistakes import error_key, is_mistake, most_alike
+from .mistakes import error_key, is_mistake, most_alike, was_killed
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
@@ -18,6 +18,10 @@ _MISTAKE_HINT = (
 _PROGRAM_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the program, its options "
     "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
+)
+_KILL_HINT = (
+    "Who kills it? The kernel, if memory runs out (dmesg), a limit of the container, or a person. "
+    "Then resume the sweep."
 )
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -162,7 +166,9 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 
 def mistake_hint(failed: Trial) -> str:
-    """What to do about a failure that is probably a mistake; "" if its message says so."""
+    """What to do about a failure that may come again; "" if its message says so."""
+    if was_killed(failed):
+        return _KILL_HINT
     if not is_mistake(failed) or most_alike(failed) == 1:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT

@@ -96,6 +96,7 @@ class Trial:
         pruned: it has stopped by itself (TrialPruned), so it has no value.
         lease: of the agent that runs it; None if it does not run, or a worker runs it.
         exception: class of the exception that the objective raised; "" if it raised none.
+        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
         artifact_bytes: of its files at the location of the sweep's artifacts.
@@ -123,6 +124,7 @@ class Trial:
     pruned: bool = False
     lease: AgentLease | None = None
     exception: str = ""
+    raised_at: str = ""
     node_kind: str = ""
     estimated_memory_bytes: int | None = None
     artifact_bytes: int = 0
