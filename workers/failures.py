@@ -98,7 +98,7 @@ def raised_at(shown: str) -> str:
         "" if there is none: all is of libraries, or the program is not in Python.
     """
     own = [
-        f"{os.path.basename(file)}:{line}"
+        f"{Path(file).name}:{line}"
         for file, line in _FRAME.findall(shown)
         if not file.startswith(_OURS) and not any(place in file for place in _LIBRARIES)
     ]
