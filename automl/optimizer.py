@@ -32,7 +32,7 @@ from .core import (
     TrialState,
     arguments,
 )
-from .core.mistakes import check_told
+from .core.mistakes import check_result
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
@@ -205,7 +205,7 @@ class Optimizer:
         """
         with self._lock:
             current, numbers = self._running(trial), self._named_metrics(metrics)
-            check_told(current, numbers, self._spec.goals)
+            check_result(current, numbers, self._spec.goals)
             return self._end(current, Ending.COMPLETED, numbers)
 
     def fail(self, trial: Trial | int, failure: str, message: str = "") -> Trial:

@@ -195,7 +195,7 @@ def sweep(
         beginning = Beginning.of(prior, enqueue, pin)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
-        earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
+        earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
             ledger,
             spec,
@@ -209,7 +209,7 @@ def sweep(
 
         if progress is not False:
             shown.say(notes)
-            shown.say_which(wanted, spec.name, earlier)
+            shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
         again = python_call(spec.name)
         with (
             told_how_to_resume(again),
@@ -232,7 +232,8 @@ def sweep(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
     if progress is not False:
-        shown.say_why(snapshot)
+        ended = earlier is not None and earlier.state == "finished"
+        shown.say_why(snapshot, earlier.num_trials if ended else None)
     return Result(snapshot, store)
 
 

@@ -13,7 +13,7 @@
 from typing import Final
 
 from automl.core import SweepState, Trial
-from automl.core.mistakes import is_own_death, was_killed
+from automl.core.mistakes import ended_from_outside, is_own_death
 from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Outcome
 
@@ -58,7 +58,7 @@ class EndOfSweep:
 
     def reason_after(self, ended: Trial, outcome: Outcome) -> str:
         """Why it must end after this outcome, such as the same error again; "" if it goes on."""
-        if outcome.worker_lost and not is_own_death(outcome) and not was_killed(ended):
+        if outcome.worker_lost and not is_own_death(outcome) and not ended_from_outside(ended):
             return ""
         running = self._state.index.each_running()
         return self._repeated_error.reason_to_end(ended, running) or ""

@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import Trial, TrialState
-from automl.core.mistakes import died_by_itself, error_key, is_own_death, most_alike, was_killed
+from automl.core.mistakes import (
+    died_by_itself,
+    ended_from_outside,
+    error_key,
+    is_own_death,
+    most_alike,
+)
 from automl.core.text import mistake_hint
 from workers.protocol import Outcome
 
@@ -44,7 +50,7 @@ class RepeatedError:
             self._succeeded = True
             self._counts.clear()
         most = most_alike(ended) if ended.state is TrialState.FAILED else 0
-        if not most or (self._succeeded and not was_killed(ended)):
+        if not most or (self._succeeded and not ended_from_outside(ended)):
             return None
         error = error_key(ended)
         self._counts[error] += not died_by_itself(ended)  # deaths were counted already

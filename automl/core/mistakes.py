@@ -20,7 +20,7 @@ _DEATH: Final = re.compile(
     r"(?: \((?:after|retry) \d+ [^()]*\))?$"
 )
 # By the kernel for want of memory, or by a person.
-_KILLED: Final = re.compile(r"was killed by signal \d+ \((?:SIGKILL|SIGTERM)\)|from outside")
+_OUTSIDE: Final = re.compile(r"was killed by signal \d+ \((?:SIGKILL|SIGTERM)\)|from outside")
 # Failures from which the suggester learns where not to go: the first trials may all have them.
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
 _MAX_ALIKE: Final = 3
@@ -37,7 +37,7 @@ def most_alike(trial: Trial) -> int:
         return 1
     if _teaches(trial):
         return _MAX_LEARNED
-    if trial.failure == "preempted" and not was_killed(trial):
+    if trial.failure == "preempted" and not ended_from_outside(trial):
         return 0
     return _MAX_ALIKE if trial.failure else 0
 
@@ -75,13 +75,13 @@ def misspelt(trial: Trial, given: Collection[str], goals: Sequence[Goal]) -> str
     return ""
 
 
-def check_told(trial: Trial, told: Collection[str], goals: Sequence[Goal]) -> None:
-    """Raise UsageError if a trial is told a `misspelt` result, so that it can be told again."""
-    if question := misspelt(trial, told, goals):
+def check_result(trial: Trial, given: Collection[str], goals: Sequence[Goal]) -> None:
+    """Raise UsageError if the result of a trial is `misspelt`, so that it can be given again."""
+    if question := misspelt(trial, given, goals):
         known = ", ".join(dict.fromkeys(name for one in trial.reports for name in one.metrics))
         raise UsageError(
             f"trial {trial.number} has reported {known}, and is told {question} "
-            f"All that is told: {', '.join(told)}. If it is a metric of its own, tell the goal too"
+            f"All that is told: {', '.join(given)}. If it is a metric of its own, tell the goal too"
         )
 
 
@@ -90,9 +90,9 @@ def died_by_itself(trial: Trial) -> bool:
     return _DEATH.search(trial.message) is not None
 
 
-def was_killed(trial: Trial) -> bool:
+def ended_from_outside(trial: Trial) -> bool:
     """Whether the process of a failed trial was killed from outside, in its last attempt too."""
-    return trial.failure in ("crashed", "preempted") and bool(_KILLED.search(trial.message))
+    return trial.failure in ("crashed", "preempted") and bool(_OUTSIDE.search(trial.message))
 
 
 def is_own_death(outcome: Outcome) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .events import Proposed
-from .mistakes import error_key, is_mistake, most_alike, was_killed
+from .mistakes import ended_from_outside, error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
@@ -167,7 +167,7 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that may come again; "" if its message says so."""
-    if was_killed(failed):
+    if ended_from_outside(failed):
         return _KILL_HINT
     if not is_mistake(failed) or most_alike(failed) == 1:
         return ""

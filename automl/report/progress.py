@@ -105,12 +105,24 @@ def say_which(wanted: str, name: str, num_trials: int) -> None:
     say([line])
 
 
-def say_why(snapshot: Snapshot) -> None:
-    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded."""
+def say_why(snapshot: Snapshot, ended: int | None = None) -> None:
+    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded.
+
+    Args:
+        ended: how many trials it had if it had ended before.
+    """
     if early := text.why_early(snapshot):
         say([text.printable(early)])
     elif snapshot.state == "finished" and snapshot.best is None:
         say([text.printable(text.why_no_best(snapshot), keep="\n")])
+    elif ended == len(snapshot.trials):
+        more = "budget=" if snapshot.budget.trials is None else f"trials={2 * ended}"
+        say(
+            [
+                f"no trial was left to run: the sweep {snapshot.sweep!r} has {ended} trials, and "
+                f"{snapshot.reason}. To go on, pass more, such as {more}"
+            ]
+        )
 
 
 def in_notebook() -> bool:
