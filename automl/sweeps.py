@@ -14,6 +14,7 @@ from workers.protocol import Metric
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_loop, check_not_importing, check_spec, lines_about_knobs
+from .control.signals import SafeEnd
 from .core import (
     Budget,
     Constraint,
@@ -181,6 +182,7 @@ def sweep(
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
+        SafeEnd(),
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
@@ -232,8 +234,7 @@ def sweep(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
     if progress is not False:
-        ended = earlier is not None and earlier.state == "finished"
-        shown.say_why(snapshot, earlier.num_trials if ended else None)
+        shown.say_why(snapshot, earlier)
     return Result(snapshot, store)
 
 

@@ -12,6 +12,8 @@ from automl.core import Snapshot, text
 from automl.core.advice import advice
 
 if TYPE_CHECKING:
+    from automl.ledger.reader import SweepInfo
+
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
@@ -105,21 +107,22 @@ def say_which(wanted: str, name: str, num_trials: int) -> None:
     say([line])
 
 
-def say_why(snapshot: Snapshot, ended: int | None = None) -> None:
-    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded.
+def say_why(snapshot: Snapshot, before: SweepInfo | None = None) -> None:
+    """Say, on standard error, why a sweep has ended early or had no trial to run, or no success.
 
     Args:
-        ended: how many trials it had if it had ended before.
+        before: the sweep of the name that was asked for, as it was; None if there was none.
     """
+    known = () if before is None else (before.name, before.state, before.num_trials)
     if early := text.why_early(snapshot):
         say([text.printable(early)])
     elif snapshot.state == "finished" and snapshot.best is None:
         say([text.printable(text.why_no_best(snapshot), keep="\n")])
-    elif ended == len(snapshot.trials):
-        more = "budget=" if snapshot.budget.trials is None else f"trials={2 * ended}"
+    elif known == (snapshot.sweep, "finished", num := len(snapshot.trials)):
+        more = "budget=" if snapshot.budget.trials is None else f"trials={2 * num}"
         say(
             [
-                f"no trial was left to run: the sweep {snapshot.sweep!r} has {ended} trials, and "
+                f"no trial was left to run: the sweep {snapshot.sweep!r} has {num} trials, and "
                 f"{snapshot.reason}. To go on, pass more, such as {more}"
             ]
         )
