@@ -14,6 +14,7 @@ from workers.protocol import Metric
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_loop, check_not_importing, check_spec, lines_about_knobs
+from .control.signals import SafeEnd
 from .core import (
     Budget,
     Constraint,
@@ -181,6 +182,7 @@ def sweep(
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
+        SafeEnd(),
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
@@ -195,7 +197,7 @@ def sweep(
         beginning = Beginning.of(prior, enqueue, pin)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
-        earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
+        earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
             ledger,
             spec,
@@ -209,7 +211,7 @@ def sweep(
 
         if progress is not False:
             shown.say(notes)
-            shown.say_which(wanted, spec.name, earlier)
+            shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
         again = python_call(spec.name)
         with (
             told_how_to_resume(again),
@@ -232,7 +234,7 @@ def sweep(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
     if progress is not False:
-        shown.say_why(snapshot)
+        shown.say_why(snapshot, earlier)
     return Result(snapshot, store)
 
 

@@ -61,6 +61,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.message = ""  # of the outcome, unless the attempt fails
+        self.pruned = False  # the objective has stopped its trial, and nobody had asked it to
         self._begun = time.monotonic()
         self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads
@@ -320,7 +321,7 @@ class Context:
         """
         return profiling(num_steps, self.files, self.rank)
 
-    def report(self, step: int, **metrics: Any) -> bool:
+    def report(self, step: int, *unnamed: Any, **metrics: Any) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
         A metric is a number, or an array or tensor of one element. If the trial has several ranks,
@@ -331,7 +332,15 @@ class Context:
         Raises:
             TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
                 memory than `resources.memory` allows ("out_of_memory").
+            TypeError: a metric has no name.
         """
+        if unnamed:
+            given = ", ".join(map(reprlib.repr, (step, *unnamed)))
+            name = next(iter(self.assignment.goals), "loss")
+            raise TypeError(
+                f"the step comes first, and a metric has a name: trial.report(step, {name}=value); "
+                f"got trial.report({given})"
+            )
         self._check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))

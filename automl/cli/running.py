@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from automl.control.signals import SafeEnd
 from automl.core.resuming import Typed, told_how_to_resume
 from automl.errors import UsageError
 
@@ -109,6 +110,7 @@ def run_sweep(
 
     again = typed.line(spec)
     with (
+        SafeEnd(),
         told_how_to_resume(again),
         shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show,
     ):

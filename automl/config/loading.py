@@ -24,6 +24,7 @@ from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
 from search_spaces.plain import ambiguous
+from search_spaces.plugins import nearest
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -185,7 +186,7 @@ class _Checker:
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
-            notes += _unnamed(spec)
+            notes += [*_unnamed(spec), *_unreported(spec)]
         return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
@@ -326,6 +327,19 @@ class _Checker:
 
             check = check_reader if name == TENSORBOARD else partial(compile_pattern, name, pattern)
             self._checked(("reports", name), check)
+
+
+def _unreported(spec: SweepSpec) -> list[str]:
+    """A line for each goal that no pattern of a command finds; none if there are no patterns."""
+    found = [name for name in spec.reports if name != "step"]
+    if not found or "tensorboard" in found:
+        return []
+    return [
+        f"`reports` does not find the goal {goal.metric!r}, so trials fail unless the program "
+        f"writes it to AUTOML_REPORTS; {nearest(goal.metric, found)}"
+        for goal in spec.goals
+        if goal.declared is None and goal.metric not in found
+    ]
 
 
 def _add_reports(root: Node, reports: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep does with another space when it is resumed."""
+"""What a sweep does with another space, or another goal, when it is resumed."""
 
 from dataclasses import replace
 
@@ -21,9 +21,16 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         wanted: with the space of the trials to come.
 
     Raises:
-        UsageError: a parameter is missing or has another type, or a new one has no default.
+        UsageError: a parameter is missing or has another type, a new one has no default, or a goal
+            has another metric or direction.
     """
     stored = writer.spec
+    if _directions(stored) != _directions(wanted):
+        known, given = (", ".join(map(str, spec.goals)) for spec in (stored, wanted))
+        raise UsageError(
+            f"sweep {stored.name!r} has the goal {known!r}, got {given!r}: go on with that, "
+            "or begin a sweep of another name"
+        )
     spec = replace(
         wanted,
         explored=stored.explored,
@@ -43,3 +50,7 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         writer.note("space", "; ".join(changes(stored.space, wanted.space)))
     writer.specify(spec)
     return spec
+
+
+def _directions(spec: SweepSpec) -> list[tuple[str, bool]]:
+    return [(goal.metric, goal.maximize) for goal in spec.goals]

@@ -158,13 +158,19 @@ class Confirmation:
         winner, closest = self.repeats[0], self.closest
         if not winner.values:
             return f"Trained again, trial {winner.trial} failed every time."
-        spread = f" ± {number(winner.deviation)}" if len(winner.values) > 1 else ""
+        spread = f" ± {number(winner.deviation)}" if winner.deviation > 0 else ""
         runs = f"{len(winner.values)} runs" if len(winner.values) > 1 else "1 run"
         text = (
             f"Trained again, trial {winner.trial} reaches {number(winner.mean)}{spread} ({runs})."
         )
         if closest is None:
             return text
+        if self.noise == 0:
+            return (
+                f"{text} Runs of a configuration do not differ: the objective ignores its seed "
+                "(trial.seed, AUTOML_SEED), so they say nothing of noise, or it is deterministic. "
+                f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations."
+            )
         sure = f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations with"
         return f"{text} {self._lead(closest)} {sure} a probability of {self.probability:.0%}."
 

@@ -91,7 +91,7 @@ def test_an_error_of_whoever_watches_leaves_a_sweep_that_can_be_resumed(ledger: 
 
 
 def test_automl_sweep_returns_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     options: dict[str, Any] = {"suggester": "random", "dispatcher": "inline", "workers": 1}
@@ -113,6 +113,14 @@ def test_automl_sweep_returns_what_it_found(
         quick, SPACE, goals="minimize loss", trials=4, name="mine", resume=True, **options
     )
     assert list(more.trials[:3]) == list(result.trials)
+    capsys.readouterr()
+    automl.sweep(quick, SPACE, "minimize loss", trials=4, name="mine", resume=True, **options)
+    assert (
+        "the sweep 'mine' has 4 trials, and its budget is used up. To go on, pass more, such as "
+        in (capsys.readouterr().err)
+    )
+    with pytest.raises(UsageError, match="has the goal 'minimize loss', got 'maximize loss'"):
+        automl.sweep(quick, SPACE, "maximize loss", trials=5, name="mine", resume=True, **options)
     with pytest.raises(UsageError, match="has run with another space"):
         automl.sweep(
             quick,

@@ -44,6 +44,14 @@ def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str
     assert len(caught.value.message) < 200
 
 
+def test_a_metric_without_a_name_is_said_how_to_report() -> None:
+    context = Context(Assignment("s", 0, 1, {}, None, "", goals=("acc",)))
+    with pytest.raises(
+        TypeError, match=r"trial.report\(step, acc=value\); got trial.report\(0.5, 3"
+    ):
+        context.report(0.5, 3)  # type: ignore[arg-type]
+
+
 def test_names_and_numbers_of_metrics_are_bounded() -> None:
     with pytest.raises(TrialFailure, match="at most 10,000 metrics are kept, got 10,001"):
         numbers_of({str(n): 0.0 for n in range(MAX_METRICS + 1)})

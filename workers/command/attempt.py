@@ -222,7 +222,8 @@ class CommandAttempt:
                         selector.unregister(key.fileobj)
                 if time.monotonic() - looked >= LOOK_SECONDS:
                     sources.look()
-                    self._supervise(process)
+                    if not ended:  # by itself: a request that comes now has not stopped it
+                        self._supervise(process)
                     looked = time.monotonic()
         end = process.end()
         for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)):

@@ -6,15 +6,18 @@ import importlib
 import json
 import math
 import os
+import selectors
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from workers.command import attempt
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -238,6 +241,23 @@ def test_a_pause_and_what_follows(command: Any) -> None:
     trained += [int(line[7:]) for line in command.log.splitlines() if line.startswith("trains")]
     assert trained == [1, 2, 3, 4, 5, 6, 7]
     assert command.reports[0].step + len(command.reports) == 8
+
+
+def test_a_request_after_the_end_of_a_program_has_not_stopped_it(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class LateRequest(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            ready = super().select(timeout)
+            if any(key.data is None for key, _ in ready):  # the program has ended
+                command.request = StopRequest.STOP
+                time.sleep(2 * attempt.LOOK_SECONDS)
+            return ready
+
+    late = SimpleNamespace(DefaultSelector=LateRequest, EVENT_READ=selectors.EVENT_READ)
+    monkeypatch.setattr(attempt, "selectors", late)
+    assert command.python(APPEND + "report(step=1, loss=0.5)").ending == "completed"
+    assert command.request is StopRequest.STOP
 
 
 @pytest.mark.parametrize("request_", list(StopRequest))
