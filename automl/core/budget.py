@@ -45,8 +45,8 @@ class Budget:
     until: str | None = key(
         one_of("settled"),
         "`settled`: the sweep ends if `bayes` expects three times in a row that going on improves "
-        "the recommendation by less than two of its standard errors (or than `gain`, if that is "
-        "more). See [noise](../guides/noise.md#when-to-end).",
+        "the recommendation by less than its standard error (or than `gain`, if that is more). "
+        "See [noise](../guides/noise.md#when-to-end).",
         "until: settled",
         None,
     )

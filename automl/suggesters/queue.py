@@ -20,7 +20,6 @@ from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 THREAD: Final = "automl-suggester"
 EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
-NUM_ERRORS: Final = 2.0  # standard errors: half of an interval of 95%
 NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
 
 
@@ -137,11 +136,11 @@ class SuggestionQueue:
         """The latest prospect if each of the latest few promises too little; else None.
 
         Args:
-            least: a gain below it is too little, and so is one below `NUM_ERRORS` standard errors
-                of the recommendation.
+            least: a gain below it is too little, and so is one below the standard error of the
+                recommendation.
         """
         few = len(self.prospects) < NUM_GAINS
-        if few or any(one.gain >= max(NUM_ERRORS * one.error, least) for one in self.prospects):
+        if few or any(one.gain >= max(one.error, least) for one in self.prospects):
             return None
         return self.prospects[-1]
 

@@ -44,7 +44,7 @@ from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer, make_suggester
-from automl.suggesters.queue import NUM_ERRORS, NUM_GAINS
+from automl.suggesters.queue import NUM_GAINS
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
 from benchmarks.common.missing import missing
@@ -200,7 +200,7 @@ def settled_at(row: Row) -> int:
     """How many trials a sweep has that ends by `budget.until: settled`; all if it does not end."""
     in_row = 0
     for number, prospect in enumerate(row["prospects"]):
-        below = prospect is not None and prospect[0] < NUM_ERRORS * prospect[1]
+        below = prospect is not None and prospect[0] < prospect[1]
         in_row = in_row + 1 if below else 0
         if in_row == NUM_GAINS:
             return number

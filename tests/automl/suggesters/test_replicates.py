@@ -158,14 +158,14 @@ def test_a_sweep_ends_if_its_recommendation_is_settled(tmp_path: Path) -> None:
 def test_settled_needs_three_prospects_in_a_row() -> None:
     make: Any = None
     queue = SuggestionQueue(Proposer(make, "bayes", Domain(SPACE)))
-    for prospect in (Prospect(1.0, 0.1), Prospect(0.1, 0.1), Prospect(0.15, 0.1)):
+    for prospect in (Prospect(1.0, 0.1), Prospect(0.05, 0.1), Prospect(0.07, 0.1)):
         queue.prospects.append(prospect)
     assert queue.settled(0.0) is None
-    queue.prospects.append(Prospect(0.19, 0.1))
-    assert queue.settled(0.0) == Prospect(0.19, 0.1)
-    queue.prospects.append(Prospect(0.3, 0.1))
+    queue.prospects.append(Prospect(0.09, 0.1))
+    assert queue.settled(0.0) == Prospect(0.09, 0.1)
+    queue.prospects.append(Prospect(0.11, 0.1))
     assert queue.settled(0.0) is None
-    assert queue.settled(0.5) == Prospect(0.3, 0.1)
+    assert queue.settled(0.5) == Prospect(0.11, 0.1)
 
 
 def test_an_optimizer_repeats_and_says_of_which_trial() -> None:
