@@ -111,7 +111,7 @@ def sweep(
         name: of the sweep; must be new unless `resume` is set.
         resume: continue the sweep of that name, or begin it if there is none. The space may be
             wider or narrower than before, or have new parameters with a default: what was learned
-            is kept. No parameter may be missing or change its type.
+            is kept. No parameter may be missing or change its type, and the goals stay.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
@@ -194,8 +194,7 @@ def sweep(
 
         beginning = Beginning.of(prior, enqueue, pin)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
-        wanted, sweeps = spec.name, ledger.sweeps()
-        earlier = next((info.num_trials for info in sweeps if info.name == wanted), 0)
+        wanted, sweeps = spec.name, {info.name: info for info in ledger.sweeps()}
         spec = begin(
             ledger,
             spec,
@@ -207,6 +206,7 @@ def sweep(
         )
         from .report import progress as shown
 
+        earlier = sweeps.get(spec.name)
         if progress is not False:
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier)
@@ -232,7 +232,7 @@ def sweep(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
     if progress is not False:
-        shown.say_why(snapshot)
+        shown.say_why(snapshot, earlier)
     return Result(snapshot, store)
 
 

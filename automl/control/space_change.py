@@ -1,4 +1,4 @@
-"""What a sweep does with another space when it is resumed."""
+"""What a sweep does with another space when it is resumed, and that it keeps its goals."""
 
 from dataclasses import replace
 
@@ -21,9 +21,11 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         wanted: with the space of the trials to come.
 
     Raises:
-        UsageError: a parameter is missing or has another type, or a new one has no default.
+        UsageError: the goals are others, a parameter is missing or has another type, or a new one
+            has no default.
     """
     stored = writer.spec
+    check_goals(stored, wanted)
     spec = replace(
         wanted,
         explored=stored.explored,
@@ -43,3 +45,14 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         writer.note("space", "; ".join(changes(stored.space, wanted.space)))
     writer.specify(spec)
     return spec
+
+
+def check_goals(stored: SweepSpec, wanted: SweepSpec) -> None:
+    """Raise UsageError if a sweep is to go on with other goals than those it began with."""
+    if stored.goals != wanted.goals:
+        before, now = ("; ".join(map(str, spec.goals)) for spec in (stored, wanted))
+        raise UsageError(
+            f"the sweep {stored.name!r} has the goal {before!r}, which it keeps, got {now!r}. Give "
+            f"the same goal, or begin a sweep under another name; with the prior "
+            f"'sweep:{stored.name}' it learns from these trials"
+        )

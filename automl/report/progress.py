@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from automl.core import Snapshot, text
 
 if TYPE_CHECKING:
+    from automl.ledger.reader import SweepInfo
+
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
@@ -51,27 +53,37 @@ def say(lines: Iterable[str]) -> None:
         print(f"automl: {line}", file=sys.stderr)
 
 
-def say_which(wanted: str, name: str, num_trials: int) -> None:
+def say_which(wanted: str, name: str, earlier: SweepInfo | None) -> None:
     """Say, on standard error, if a sweep gets another name or goes on with earlier trials.
 
     Args:
         wanted: the name that was asked for.
         name: of the sweep.
-        num_trials: that it has already.
+        earlier: the sweep as it was before; None if it is new.
     """
     if name != wanted:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
-    elif num_trials:
-        line = f"going on with the sweep {name!r}, which has trials: {num_trials}"
+    elif earlier and earlier.num_trials:
+        line = f"going on with the sweep {name!r}, which has trials: {earlier.num_trials}"
     else:
         return
     say([line])
 
 
-def say_why(snapshot: Snapshot) -> None:
-    """Say, on standard error, why a sweep has ended early, and why no trial has succeeded."""
-    if early := text.why_early(snapshot):
+def say_why(snapshot: Snapshot, earlier: SweepInfo | None = None) -> None:
+    """Say, on standard error, why a sweep ran nothing, ended early or has no trial that succeeded.
+
+    Args:
+        earlier: the sweep as it was before this run; None if it was new.
+    """
+    done = len(snapshot.trials)
+    if earlier and (earlier.state, earlier.num_trials) == ("finished", done):
+        state = text.sweep_state(snapshot)
+        line = f"nothing was left to run: the sweep {snapshot.sweep!r}, which has trials: {done}, "
+        line += f"is {state}; to go on, pass trials={2 * done} or a longer budget"
+        say([text.printable(line)])
+    elif early := text.why_early(snapshot):
         say([text.printable(early)])
     elif snapshot.state == "finished" and snapshot.best is None:
         say([text.printable(text.why_no_best(snapshot), keep="\n")])
