@@ -180,7 +180,9 @@ def sweep(
     notes += lines_about_knobs(spec, objective)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
+    again: list[str] = []
     with (
+        told_how_to_resume(again),
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
@@ -210,9 +212,8 @@ def sweep(
         if progress is not False:
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier)
-        again = python_call(spec.name)
+        again.append(python_call(spec.name))
         with (
-            told_how_to_resume(again),
             shown.progress(progress) as show,
             tracked(spec, ledger, show, written) as on_change,
         ):
@@ -229,7 +230,7 @@ def sweep(
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
-            f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
+            f"the sweep {spec.name!r} is interrupted and can be resumed: {again[0]}"
         )
     if progress is not False:
         shown.say_why(snapshot, earlier)

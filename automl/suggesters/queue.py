@@ -102,7 +102,7 @@ class SuggestionQueue:
         """Make the suggester anew by this function, such as one for another budget."""
         self._proposer.remake(make)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = False) -> None:
         """End the background work."""
 
     def _batch_size(self, num_trials: int) -> int:
@@ -232,17 +232,22 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._seen = None
         self._stale = self._busy
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = False) -> None:
         """Let the thread end, after the suggestion that it is making.
 
         The sweep does not wait for it, but the end of the program does, before Python clears its
         modules: it would abort the process if torch computes in a thread, and an import of torch
         would print tracebacks.
+
+        Args:
+            wait: for that suggestion, now.
         """
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
+        if wait:
+            self._thread.join(EXIT_SECONDS)
         if self._thread.is_alive():
             threading.Thread(target=self._thread.join, args=(EXIT_SECONDS,)).start()
 
