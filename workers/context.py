@@ -18,7 +18,7 @@ from search_spaces.other_tools import TRIAL, no_attribute
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .functions.numbers import numbers_of
+from .functions.numbers import explained, numbers_of
 from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
@@ -320,6 +320,7 @@ class Context:
         """
         return profiling(num_steps, self.files, self.rank)
 
+    @explained
     def report(self, step: int, **metrics: Any) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
@@ -329,8 +330,9 @@ class Context:
         A step that counts microbatches becomes the number of the update.
 
         Raises:
-            TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
-                memory than `resources.memory` allows ("out_of_memory").
+            TrialFailure: the step is no whole number, or a metric has no name ("crashed"); a metric
+                is not a number ("missing_metric"); or this rank has used more memory than
+                `resources.memory` allows ("out_of_memory").
         """
         self._check_memory()
         if self.loop is not None:
