@@ -177,4 +177,8 @@ def _show(config: Config) -> None:
     )
     for name, prior in UserPrior(spec.space, spec.beliefs).by_name.items():
         say(f"prior: {name} {prior}")
-    say("everything checked; nothing was created")
+    gives = "" if spec.workload else f" and gives {', '.join(g.metric for g in spec.goals)}"
+    say(
+        "checked: keys and values, space, goals, data, store, and that what runs is found; nothing "
+        f"was created. Only a trial shows whether {spec.trained} runs{gives}"
+    )

@@ -24,6 +24,7 @@ from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
 from search_spaces.plain import ambiguous
+from search_spaces.plugins import nearest
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -185,7 +186,7 @@ class _Checker:
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
-            notes += _unnamed(spec)
+            notes += [*_unnamed(spec), *_unreported(spec)]
         return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
 
     def _refused_without_torch(
@@ -373,4 +374,20 @@ def _unnamed(spec: SweepSpec) -> list[str]:
     return [
         f"the command does not name {', '.join(names)}: unless the program reads AUTOML_PARAMS, "
         f"nothing changes with them; as an argument: --{names[0]} {{{names[0]}}}"
+    ]
+
+
+def _unreported(spec: SweepSpec) -> list[str]:
+    """A line about metrics of goals and constraints for which `reports` has no pattern."""
+    from workers.command.tensorboard import TENSORBOARD
+    from workers.functions.numbers import LARGEST
+
+    known = [name for name in spec.reports if name != "step"]
+    wanted = dict.fromkeys(one.metric for one in (*spec.goals, *spec.constraints))
+    missing = [name for name in wanted if name not in known and name not in LARGEST]
+    if not known or not missing or TENSORBOARD in known:
+        return []
+    return [
+        f"`reports` has no pattern for {missing[0]} ({nearest(missing[0], known)}): unless the "
+        "program writes it to AUTOML_REPORTS, no trial succeeds"
     ]

@@ -20,7 +20,7 @@ LARGEST: Final[Mapping[str, float]] = {
 
 
 class WrongReturn(TrialFailure):
-    """An objective has returned what can be no result, or reported a wrong step: each trial will."""
+    """An objective has returned no result, or reported no step: every trial will."""
 
     shown_traceback = ""  # the message says it all; the frames are ours
 

@@ -21,6 +21,7 @@ def trials(name: str = "toy") -> list[dict[str, Any]]:
 
 def test_a_dry_run_shows_what_would_run_and_creates_nothing(folder: Path) -> None:
     done = sweep("--dry-run", "--trials", "7")
+    assert "Only a trial shows whether an objective runs and gives loss" in done.stdout
     assert done.exit_code == 0
     assert "0 to 1" in done.stdout
     assert "budget: trials 7" in done.stdout
