@@ -238,6 +238,8 @@ class CommandAttempt:
         request = self._context.stop_requested()
         if request is not None:
             if self._request is None:
+                if process.has_ended(LOOK_SECONDS):
+                    return  # by itself: it was not told
                 self._stop_requested_at = now
                 self._files.open(STOP, "w").close()
             self._request = request

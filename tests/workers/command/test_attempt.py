@@ -241,6 +241,17 @@ def test_a_pause_and_what_follows(command: Any) -> None:
 
 
 @pytest.mark.parametrize("request_", list(StopRequest))
+def test_a_command_that_had_ended_before_the_request_is_completed(
+    command: Any, request_: StopRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.command.attempt.LOOK_SECONDS", 60.0)  # it looks at the end only
+    stop_after_first(command, request_)
+    ended = command.python(APPEND + "time.sleep(0.1)\nreport(step=1, loss=1)\nreport(loss=0.5)")
+    assert (ended.ending, ended.metrics, ended.message) == ("completed", {"loss": 0.5}, "")
+    assert command.context.stop is None
+
+
+@pytest.mark.parametrize("request_", list(StopRequest))
 def test_a_command_that_has_left_no_checkpoint_cannot_pause(
     command: Any, request_: StopRequest
 ) -> None:
