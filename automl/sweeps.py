@@ -14,6 +14,7 @@ from workers.protocol import Metric
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import check_loop, check_not_importing, check_spec, lines_about_knobs
+from .control.signals import SafeEnd
 from .core import (
     Budget,
     Constraint,
@@ -111,7 +112,7 @@ def sweep(
         name: of the sweep; must be new unless `resume` is set.
         resume: continue the sweep of that name, or begin it if there is none. The space may be
             wider or narrower than before, or have new parameters with a default: what was learned
-            is kept. No parameter may be missing or change its type, and the goals stay.
+            is kept. No parameter may be missing or change its type.
         beliefs: your prior on good values, by parameter: a value, a list of values,
             `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
@@ -180,9 +181,8 @@ def sweep(
     notes += lines_about_knobs(spec, objective)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
-    again: list[str] = []
     with (
-        told_how_to_resume(again),
+        SafeEnd(),
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
@@ -196,7 +196,8 @@ def sweep(
 
         beginning = Beginning.of(prior, enqueue, pin)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
-        wanted, sweeps = spec.name, {info.name: info for info in ledger.sweeps()}
+        wanted, sweeps = spec.name, ledger.sweeps()
+        earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
             ledger,
             spec,
@@ -208,12 +209,12 @@ def sweep(
         )
         from .report import progress as shown
 
-        earlier = sweeps.get(spec.name)
         if progress is not False:
             shown.say(notes)
-            shown.say_which(wanted, spec.name, earlier)
-        again.append(python_call(spec.name))
+            shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
+        again = python_call(spec.name)
         with (
+            told_how_to_resume(again),
             shown.progress(progress) as show,
             tracked(spec, ledger, show, written) as on_change,
         ):
@@ -230,7 +231,7 @@ def sweep(
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
-            f"the sweep {spec.name!r} is interrupted and can be resumed: {again[0]}"
+            f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )
     if progress is not False:
         shown.say_why(snapshot, earlier)

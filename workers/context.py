@@ -18,7 +18,7 @@ from search_spaces.other_tools import TRIAL, no_attribute
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .functions.numbers import explained, numbers_of
+from .functions.numbers import numbers_of
 from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class Context:
 
     def __post_init__(self) -> None:
         self.message = ""  # of the outcome, unless the attempt fails
+        self.pruned = False  # the objective has stopped its trial, and nobody had asked it to
         self._begun = time.monotonic()
         self._process, self._sequence = os.getpid(), 0
         self._lock = threading.Lock()  # an objective may report from several threads
@@ -320,8 +321,7 @@ class Context:
         """
         return profiling(num_steps, self.files, self.rank)
 
-    @explained
-    def report(self, step: int, **metrics: Any) -> bool:
+    def report(self, step: int, *unnamed: Any, **metrics: Any) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
         A metric is a number, or an array or tensor of one element. If the trial has several ranks,
@@ -330,10 +330,17 @@ class Context:
         A step that counts microbatches becomes the number of the update.
 
         Raises:
-            TrialFailure: the step is no whole number, or a metric has no name ("crashed"); a metric
-                is not a number ("missing_metric"); or this rank has used more memory than
-                `resources.memory` allows ("out_of_memory").
+            TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
+                memory than `resources.memory` allows ("out_of_memory").
+            TypeError: a metric has no name.
         """
+        if unnamed:
+            given = ", ".join(map(reprlib.repr, (step, *unnamed)))
+            name = next(iter(self.assignment.goals), "loss")
+            raise TypeError(
+                f"the step comes first, and a metric has a name: trial.report(step, {name}=value); "
+                f"got trial.report({given})"
+            )
         self._check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))

@@ -4,9 +4,12 @@ Every text that a worker sends has its limit here.
 """
 
 import errno
+import os
+import re
 import reprlib
 import sys
 import traceback
+from pathlib import Path
 from typing import Any, Final
 
 from search_spaces.errors import TrialFailure
@@ -17,6 +20,10 @@ MAX_TRACEBACK: Final = 20_000
 MAX_CAUSES: Final = 10  # errors behind an error that are looked at
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
 _CALLERS: Final = ("workers.run", "workers.artifacts.fallback")  # of an objective
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
+_ROOT: Final = Path(__file__).parents[1]
+_OURS: Final = tuple(f"{_ROOT / name}{os.sep}" for name in ("automl", "workers", "search_spaces"))
+_LIBRARIES: Final = ("site-packages", "dist-packages", "/lib/python3", "<frozen ")
 MEMORY_WORDS = (
     "out of memory",
     "can't allocate memory",
@@ -82,6 +89,20 @@ def traceback_of(error: BaseException) -> str:
     while frames is not None and frames.tb_frame.f_globals["__name__"] in _CALLERS:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
+
+
+def raised_at(shown: str) -> str:
+    """The innermost line of the user's own code in the text of a traceback, such as `train.py:12`.
+
+    Returns:
+        "" if there is none: all is of libraries, or the program is not in Python.
+    """
+    own = [
+        f"{Path(file).name}:{line}"
+        for file, line in _FRAME.findall(shown)
+        if not file.startswith(_OURS) and not any(place in file for place in _LIBRARIES)
+    ]
+    return own[-1] if own else ""
 
 
 def is_torch_out_of_memory(error: BaseException) -> bool:

@@ -224,8 +224,10 @@ class Outcome:
             if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
         exception: class of the exception that the objective raised; "" if it raised none.
+        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
+        pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
         memory_limit_bytes: that a rank could have used; None if it is not known.
         artifact_bytes: of the trial's files at the location of the artifacts; 0 for none.
@@ -246,8 +248,10 @@ class Outcome:
     gpus_full: str | None = None
     failed_at: float | None = None
     exception: str = ""
+    raised_at: str = ""
     node_kind: str = ""
     held: bool = False
+    pruned: bool = False
     estimated_memory_bytes: int | None = None
     memory_limit_bytes: int | None = None
     artifact_bytes: int = 0

@@ -25,6 +25,7 @@ from .failures import (
     failure_of,
     is_disk_full,
     is_torch_out_of_memory,
+    raised_at,
     traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
@@ -86,6 +87,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
             facts["traceback"] = traceback_of(error) if own is None else own
+            typed["raised_at"] = raised_at(facts["traceback"])
         if context.device.startswith("cuda") and is_torch_out_of_memory(error):
             typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if isinstance(error, _GpuLost):
@@ -124,6 +126,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         peak,
         details,
         failed_at=context.failed_at,
+        pruned=context.pruned,
         memory_limit_bytes=_room(context),
         artifact_bytes=notes.artifact_bytes,
         **typed,
@@ -185,6 +188,7 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         peak_memory_bytes=peak,
         details=details,
         exception=worst.exception or first.exception,
+        raised_at=worst.raised_at,
         gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
         failed_at=None,
     )
@@ -352,13 +356,15 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
 def _call_objective(objective: Objective, context: Context) -> Any:
     """Call an objective; one that has reported and raises Optuna's TrialPruned stops its trial.
 
-    One that has not reported has failed: the suggester learns from it.
+    If nobody had asked it to stop, the trial has pruned itself, so it has no value. One that has
+    not reported has failed: the suggester learns from it.
     """
     try:
         return objective(context)
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:
             raise
+        context.pruned = context.stop is None
         context.stop = context.stop or StopRequest.STOP
         context.message = context.message or f"it has raised TrialPruned {error}".rstrip()
         return None

@@ -62,8 +62,8 @@ class Commands(click.Group):
             raise Failure(str(error), USAGE if usage else FAILED) from error
         except PermissionError as error:  # such as a store of another account
             raise Failure(f"{error.filename or 'a file'}: {error.strerror}", USAGE) from error
-        except KeyboardInterrupt as error:
-            click.echo(printable(str(error)) or "interrupted", err=True)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -9,31 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from automl.core.advice import advice
-
-from .common import say
+from automl.report.progress import Adviser
 
 if TYPE_CHECKING:
     from automl.core import Snapshot
-
-
-class Adviser:
-    """Says on standard error, once, what a person should know about a program."""
-
-    def __init__(self) -> None:
-        self._said: set[str] = set()
-        self._ended = 0
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Look at a snapshot, if more attempts have ended."""
-        ended = sum(bool(trial.details) for trial in snapshot.trials)
-        if ended == self._ended:
-            return
-        self._ended = ended
-        for text in advice(snapshot.trials, own_files()):
-            if text not in self._said:
-                self._said.add(text)
-                say(text, err=True)
 
 
 @cache
@@ -80,7 +59,7 @@ def shown(
 
             shows.append(stack.enter_context(view()))
 
-        shows.append(Adviser())
+        shows.append(Adviser(own_files))
 
         def show(snapshot: Snapshot) -> None:
             for each in shows:

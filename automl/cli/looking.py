@@ -20,6 +20,7 @@ from automl.core.text import (
     number,
     printable,
     state_of,
+    violation,
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
@@ -214,11 +215,12 @@ def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
     for snapshot in snapshots:
         best = snapshot.best
         value = goal_value(best, snapshot) if best else None
+        none = "infeasible" if any(violation(t, snapshot) for t in snapshot.trials) else "-"
         rows.append(
             [
                 snapshot.sweep,
                 snapshot.state,
-                "-" if value is None else number(value),
+                none if value is None else number(value),
                 str(len(snapshot.trials)),
                 str(len(snapshot.in_state(TrialState.FAILED))),
                 duration(snapshot.seconds),

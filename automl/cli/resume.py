@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from automl.actions.arguments import DEFAULT_DISPATCHER
-from automl.control.space_change import check_goals
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resuming import Typed, present_folder
 from automl.core.text import why_early
@@ -101,7 +100,7 @@ def why_finished(snapshot: Snapshot) -> str:
         return ""
     if early:
         return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
-    return f" and has trials: {len(snapshot.trials)}; to continue, raise --trials or --budget"
+    return "; to continue, raise --trials or --budget"
 
 
 def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:
@@ -114,7 +113,6 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             raise UsageError(
                 f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
             )
-        check_goals(spec, found)
         return replace(spec, space=found.space, artifacts=found.artifacts)
     if overrides:
         from automl.config.overrides import with_changes

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from automl.control.signals import SafeEnd
 from automl.core.resuming import Typed, told_how_to_resume
 from automl.errors import UsageError
 
@@ -108,19 +109,25 @@ def run_sweep(
     from automl.report.summary import print_summary
 
     again = typed.line(spec)
-    with told_how_to_resume([again]):
-        with shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show:
-            snapshot = sweeps.run(
-                spec, ledger=ledger, objective=objective, on_change=show, **run_options
-            )
-            show(snapshot)
-        if as_json or log_json:
-            if as_json and summary:
-                emit(status_object(snapshot))
-        elif summary:
-            print_summary(console(), snapshot, spec.known_space, typed)
-        elif snapshot.state == "interrupted":
-            say(f"interrupted; continue with: {again}", err=True)
+    with (
+        SafeEnd(),
+        told_how_to_resume(again),
+        shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show,
+    ):
+        snapshot = sweeps.run(
+            spec, ledger=ledger, objective=objective, on_change=show, **run_options
+        )
+        show(snapshot)
+    if as_json:
+        if summary:
+            emit(status_object(snapshot))
+        return _exit_status(snapshot)
+    if log_json:
+        return _exit_status(snapshot)
+    if summary:
+        print_summary(console(), snapshot, spec.known_space, typed)
+    elif snapshot.state == "interrupted":
+        say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
 
 

@@ -16,6 +16,7 @@ from .running import run_sweep, wait_for_lost_controller
 
 if TYPE_CHECKING:
     from automl.config import Config
+    from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
@@ -40,7 +41,8 @@ def sweep(
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)
     if options["dry_run"]:
-        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
+        checked = _checked(loaded.spec, program, options["objective"])
+        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
         return None
     check_loop(loaded.spec, objective)
     from automl.ledger import Ledger
@@ -156,7 +158,18 @@ def _patterns(given: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-def _show(config: Config) -> None:
+def _checked(spec: SweepSpec, program: Program | None, objective: str | None) -> str:
+    """What a dry run has checked, and what only a trial can show."""
+    metrics = ", ".join(goal.metric for goal in spec.goals)
+    what = "the program exists" if program else "the function can be loaded"
+    if spec.workload is not None:
+        return "checked: the configuration and its data"
+    if program is None and objective is None:
+        return "checked: the configuration; not what a trial runs, which was not named"
+    return f"checked: the configuration, and that {what}; not whether a trial reports {metrics}"
+
+
+def _show(config: Config, checked: str) -> None:
     from automl.core.durations import duration
     from automl.suggesters.user_prior import UserPrior
 
@@ -177,8 +190,4 @@ def _show(config: Config) -> None:
     )
     for name, prior in UserPrior(spec.space, spec.beliefs).by_name.items():
         say(f"prior: {name} {prior}")
-    gives = "" if spec.workload else f" and gives {', '.join(g.metric for g in spec.goals)}"
-    say(
-        "checked: keys and values, space, goals, data, store, and that what runs is found; nothing "
-        f"was created. Only a trial shows whether {spec.trained} runs{gives}"
-    )
+    say(f"{checked}; nothing was created")

@@ -329,6 +329,19 @@ class _Checker:
             self._checked(("reports", name), check)
 
 
+def _unreported(spec: SweepSpec) -> list[str]:
+    """A line for each goal that no pattern of a command finds; none if there are no patterns."""
+    found = [name for name in spec.reports if name != "step"]
+    if not found or "tensorboard" in found:
+        return []
+    return [
+        f"`reports` does not find the goal {goal.metric!r}, so trials fail unless the program "
+        f"writes it to AUTOML_REPORTS; {nearest(goal.metric, found)}"
+        for goal in spec.goals
+        if goal.declared is None and goal.metric not in found
+    ]
+
+
 def _add_reports(root: Node, reports: Mapping[str, str]) -> None:
     """Set entries that `--report` names, unless the file's section is not a mapping."""
     if not reports or not isinstance(root.value, dict):
@@ -374,20 +387,4 @@ def _unnamed(spec: SweepSpec) -> list[str]:
     return [
         f"the command does not name {', '.join(names)}: unless the program reads AUTOML_PARAMS, "
         f"nothing changes with them; as an argument: --{names[0]} {{{names[0]}}}"
-    ]
-
-
-def _unreported(spec: SweepSpec) -> list[str]:
-    """A line about metrics of goals and constraints for which `reports` has no pattern."""
-    from workers.command.tensorboard import TENSORBOARD
-    from workers.functions.numbers import LARGEST
-
-    known = [name for name in spec.reports if name != "step"]
-    wanted = dict.fromkeys(one.metric for one in (*spec.goals, *spec.constraints))
-    missing = [name for name in wanted if name not in known and name not in LARGEST]
-    if not known or not missing or TENSORBOARD in known:
-        return []
-    return [
-        f"`reports` has no pattern for {missing[0]} ({nearest(missing[0], known)}): unless the "
-        "program writes it to AUTOML_REPORTS, no trial succeeds"
     ]

@@ -4,7 +4,7 @@
 |---|---|
 | a person has asked it to stop | running trials stop, the sweep is finished |
 | the target, the time or the worker time is reached | the same |
-| the same error again and again | the same |
+| the same error, or a kill from outside, again and again | the same |
 | the space is exhausted, all trials of the budget were begun | no new trial begins |
 | too little gain is expected, or the recommendation is settled | the same |
 | no trial could end in the time that is left | the same, and no waiting one begins |
@@ -13,7 +13,7 @@
 from typing import Final
 
 from automl.core import SweepState, Trial
-from automl.core.mistakes import is_own_death
+from automl.core.mistakes import ended_from_outside, is_own_death
 from automl.suggesters.queue import SuggestionQueue
 from workers.protocol import Outcome
 
@@ -58,7 +58,7 @@ class EndOfSweep:
 
     def reason_after(self, ended: Trial, outcome: Outcome) -> str:
         """Why it must end after this outcome, such as the same error again; "" if it goes on."""
-        if outcome.worker_lost and not is_own_death(outcome):
+        if outcome.worker_lost and not is_own_death(outcome) and not ended_from_outside(ended):
             return ""
         running = self._state.index.each_running()
         return self._repeated_error.reason_to_end(ended, running) or ""

@@ -6,7 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import Trial, TrialState
-from automl.core.mistakes import died_by_itself, error_key, is_own_death, most_alike
+from automl.core.mistakes import (
+    died_by_itself,
+    ended_from_outside,
+    error_key,
+    is_own_death,
+    most_alike,
+)
 from automl.core.text import mistake_hint
 from workers.protocol import Outcome
 
@@ -14,7 +20,7 @@ _SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED
 
 
 class RepeatedError:
-    """Counts the errors of a run of a sweep, until a trial succeeds.
+    """Counts the errors of a run of a sweep, until a trial succeeds, and kills since the last one.
 
     Args:
         trials: of the sweep's earlier runs.
@@ -40,9 +46,11 @@ class RepeatedError:
             running: the other trials that run. One that has reported, or that has lasted longer
                 than a later one, may still succeed.
         """
-        self._succeeded |= _has_succeeded(ended)
+        if _has_succeeded(ended):
+            self._succeeded = True
+            self._counts.clear()
         most = most_alike(ended) if ended.state is TrialState.FAILED else 0
-        if self._succeeded or not most:
+        if not most or (self._succeeded and not ended_from_outside(ended)):
             return None
         error = error_key(ended)
         self._counts[error] += not died_by_itself(ended)  # deaths were counted already
@@ -53,6 +61,7 @@ class RepeatedError:
         count = self._counts[error]
         failures = "attempts" if died_by_itself(ended) else "trials"
         words = f"{count} {failures} failed alike and none succeeded"
+        words += " in between" if self._succeeded else ""
         words = words if most > 1 else "no trial can work"
         return f"{words}: {ended.message}. {mistake_hint(ended)}".rstrip()
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Final
+
+IMPATIENT_SECONDS: Final = 10.0  # after a Ctrl-C, in which further ones add nothing
+WAIT_SECONDS: Final = 30.0  # for a suggestion that nobody needs any more
 
 
 class StopSignals:
@@ -39,6 +43,8 @@ class StopSignals:
     ) -> bool:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+            if self.count and isinstance(handler, SafeEnd):
+                handler.taken = time.monotonic()
         self._previous.clear()
         return isinstance(error, KeyboardInterrupt)
 
@@ -61,3 +67,40 @@ class StopSignals:
         self.count += 1
         if self._raises or (self.count == 2 and self._interrupts):
             raise KeyboardInterrupt
+
+
+class SafeEnd:
+    """Around a sweep: once a Ctrl-C was taken, further ones do not cut short how the sweep ends.
+
+    So it is closed, and says how it can be resumed. Does nothing outside the main thread.
+
+    Attributes:
+        taken: when the last Ctrl-C was taken, by the monotonic clock; minus infinity before.
+    """
+
+    def __init__(self) -> None:
+        self.taken = -float("inf")
+        self._previous: Any = None
+
+    def __enter__(self) -> None:
+        previous = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is threading.main_thread() and callable(previous):
+            self._previous = previous
+            signal.signal(signal.SIGINT, self)
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Take a signal as the handler before would, unless one was taken shortly before."""
+        now = time.monotonic()
+        if now > self.taken + IMPATIENT_SECONDS:
+            self.taken = now
+            self._previous(number, frame)
+
+    def __exit__(self, *error: object) -> None:
+        if self.taken > 0:
+            from automl.suggesters.queue import wait_for_threads
+
+            # If a thread imports torch at the end of a script, CPython forgets that nobody has
+            # handled a KeyboardInterrupt, and the exit status is 1.
+            wait_for_threads(WAIT_SECONDS)
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)

@@ -1,4 +1,4 @@
-"""What a sweep does with another space when it is resumed, and that it keeps its goals."""
+"""What a sweep does with another space, or another goal, when it is resumed."""
 
 from dataclasses import replace
 
@@ -21,11 +21,16 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
         wanted: with the space of the trials to come.
 
     Raises:
-        UsageError: the goals are others, a parameter is missing or has another type, or a new one
-            has no default.
+        UsageError: a parameter is missing or has another type, a new one has no default, or a goal
+            has another metric or direction.
     """
     stored = writer.spec
-    check_goals(stored, wanted)
+    if _directions(stored) != _directions(wanted):
+        known, given = (", ".join(map(str, spec.goals)) for spec in (stored, wanted))
+        raise UsageError(
+            f"sweep {stored.name!r} has the goal {known!r}, got {given!r}: go on with that, "
+            "or begin a sweep of another name"
+        )
     spec = replace(
         wanted,
         explored=stored.explored,
@@ -47,12 +52,5 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     return spec
 
 
-def check_goals(stored: SweepSpec, wanted: SweepSpec) -> None:
-    """Raise UsageError if a sweep is to go on with other goals than those it began with."""
-    if stored.goals != wanted.goals:
-        before, now = ("; ".join(map(str, spec.goals)) for spec in (stored, wanted))
-        raise UsageError(
-            f"the sweep {stored.name!r} has the goal {before!r}, which it keeps, got {now!r}. Give "
-            f"the same goal, or begin a sweep under another name; with the prior "
-            f"'sweep:{stored.name}' it learns from these trials"
-        )
+def _directions(spec: SweepSpec) -> list[tuple[str, bool]]:
+    return [(goal.metric, goal.maximize) for goal in spec.goals]

@@ -12,7 +12,6 @@ from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Ledger, SweepLedger, SweepRecorder
 from automl.ledger.store_errors import HeldError
-from automl.suggesters.queue import SuggestionQueue
 
 from .agents import Agents
 from .artifacts import artifacts_of, tell_unshared, with_artifacts
@@ -159,7 +158,7 @@ def _wired(
         suggestions.remake(partial(plugins.make_suggester, changed))
 
     with (
-        _closed(plugins.make_queue(spec, kind, local_slots(spec), note), signals) as suggestions,
+        closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
         closing(make_leases(spec, kind, local=local)) as leases,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
@@ -204,19 +203,6 @@ def _wired(
                 Requests(journal, commands, agents, steering),
                 probes,
             )
-
-
-@contextmanager
-def _closed(suggestions: SuggestionQueue, signals: StopSignals) -> Iterator[SuggestionQueue]:
-    """Leaving the context closes the queue; after a signal it waits until its thread has ended.
-
-    The program ends soon then. If a thread still imports torch meanwhile, Python forgets that it
-    ends by KeyboardInterrupt, and a further signal is printed as "Exception ignored".
-    """
-    try:
-        yield suggestions
-    finally:
-        suggestions.close(wait=signals.count > 0)
 
 
 def _seconds(recorder: SweepRecorder) -> float:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from .goals import Goal
+from .mistakes import misspelt
 from .trial import BUFFERED, FILES, Trial
 
 MAX_PAIRS: Final = 16  # earlier trials that one is compared with
+MAX_RESULTS: Final = 16  # of the first trials: a misspelt name is in each
 END_SHARE: Final = 0.1  # of a trial's time is its end
 _VARYING: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 
 
-def advice(trials: Iterable[Trial], ignored: Collection[str] = ()) -> list[str]:
+def advice(
+    trials: Sequence[Trial], ignored: Collection[str] = (), goals: Sequence[Goal] = ()
+) -> list[str]:
     """Sentences for a person; at most one of a kind.
 
     Args:
@@ -21,7 +26,8 @@ def advice(trials: Iterable[Trial], ignored: Collection[str] = ()) -> list[str]:
         ignored: paths of files that this process writes.
     """
     known = [trial for trial in trials if trial.details]
-    found = []
+    questions = (misspelt(trial, trial.returned, goals) for trial in trials[:MAX_RESULTS])
+    found = [f"a trial has returned {words} Its reports count" for words in questions if words][:1]
     late = next((trial for trial in known if BUFFERED in trial.details), None)
     if late is not None:
         found.append(

@@ -17,8 +17,14 @@ def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> f
     `returned` value counts, of a trial that has returned it.
 
     Returns:
-        None if the trial failed, or if it has no finite value that satisfies the constraints.
+        None if the trial failed or pruned itself, or if it has no finite value that satisfies the
+        constraints.
     """
+    return None if trial.pruned else observed(trial, goal, constraints)
+
+
+def observed(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> float | None:
+    """What a suggester learns of a goal: like `value`, also of a trial that pruned itself."""
     if trial.state is TrialState.FAILED:
         return None
     if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):

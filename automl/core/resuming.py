@@ -89,21 +89,14 @@ def python_call(name: str) -> str:
 
 
 @contextmanager
-def told_how_to_resume(how: Sequence[str]) -> Iterator[None]:
-    """Inside, an error that leaves the sweep resumable ends with how to resume it.
-
-    Args:
-        how: the line that says it; empty as long as nothing has begun.
-    """
+def told_how_to_resume(how: str) -> Iterator[None]:
+    """Inside, an error that leaves the sweep resumable ends with how to resume it."""
     try:
         yield
     except AutomlError as error:
-        if not how or type(error) not in (AutomlError, StoreFailure):
+        if type(error) not in (AutomlError, StoreFailure):
             raise  # such as a wrong argument: nothing was begun
-        raise type(error)(f"{error}. To go on with the sweep: {how[0]}") from error
+        raise type(error)(f"{error}. To go on with the sweep: {how}") from error
     except KeyboardInterrupt as error:
-        if error.args or not how:
-            raise
-        raise KeyboardInterrupt(
-            f"the sweep is interrupted and can be resumed: {how[0]}"
-        ) from None  # where it was is of no use
+        words = f"the sweep is interrupted and can be resumed: {how}"
+        raise KeyboardInterrupt(*error.args or [words]) from error

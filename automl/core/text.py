@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from .events import Proposed
-from .mistakes import error_key, is_mistake, most_alike
+from .mistakes import ended_from_outside, error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
@@ -18,6 +18,10 @@ _MISTAKE_HINT = (
 _PROGRAM_HINT = (
     "After three errors that are alike and no success a sweep ends: mend the program, its options "
     "or the patterns in `reports`, and begin again. `automl logs` shows what it has printed."
+)
+_KILL_HINT = (
+    "Who kills it? The kernel, if memory runs out (dmesg), a limit of the container, or a person. "
+    "Then resume the sweep."
 )
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -142,7 +146,11 @@ def why_no_best(snapshot: Snapshot) -> str:
     """Why no trial of a sweep is the best: nothing ran, constraints, or the commonest failure."""
     goal = snapshot.goals[0]
     failed = snapshot.in_state(TrialState.FAILED)
-    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    ended = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    succeeded = [trial for trial in ended if not trial.pruned]
+    if ended and not succeeded:
+        some = f"{len(ended)} of {len(snapshot.trials)} trials stopped themselves (TrialPruned)"
+        return f"No trial has succeeded. {some}.{reasons(failed)}"
     if succeeded and any(goal.metric in trial.metrics for trial in succeeded):
         rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
         return f"No trial satisfies {rules}."
@@ -158,7 +166,9 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 
 def mistake_hint(failed: Trial) -> str:
-    """What to do about a failure that is probably a mistake; "" if its message says so."""
+    """What to do about a failure that may come again; "" if its message says so."""
+    if ended_from_outside(failed):
+        return _KILL_HINT
     if not is_mistake(failed) or most_alike(failed) == 1:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT

@@ -93,8 +93,10 @@ class Trial:
         worker: host and process of the newest attempt; begins with `AGENT` if an agent runs it.
         retries: attempts that were begun because a worker was lost.
         held: a person has paused it, so only a person resumes it.
+        pruned: it has stopped by itself (TrialPruned), so it has no value.
         lease: of the agent that runs it; None if it does not run, or a worker runs it.
         exception: class of the exception that the objective raised; "" if it raised none.
+        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
         artifact_bytes: of its files at the location of the sweep's artifacts.
@@ -119,8 +121,10 @@ class Trial:
     worker: str = ""
     retries: int = 0
     held: bool = False
+    pruned: bool = False
     lease: AgentLease | None = None
     exception: str = ""
+    raised_at: str = ""
     node_kind: str = ""
     estimated_memory_bytes: int | None = None
     artifact_bytes: int = 0

@@ -136,12 +136,6 @@ class Confirmation:
         """Whether the lead over the closest other is larger than run-to-run noise."""
         return self.closest is not None and self.lead(self.closest)[1] > 0
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether the first ran several times, and no runs of a configuration differ."""
-        several = len(self.repeats[0].values) > 1
-        return several and all(len(set(r.values)) == 1 for r in self.repeats if r.values)
-
     def to_dict(self) -> dict[str, Any]:
         """The runs and the lead as JSON data."""
         rows = [
@@ -164,21 +158,21 @@ class Confirmation:
         winner, closest = self.repeats[0], self.closest
         if not winner.values:
             return f"Trained again, trial {winner.trial} failed every time."
-        sure = f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations"
-        if self.repeatable:
-            same = f"{number(winner.values[0])} in each of {len(winner.values)} runs"
-            return (
-                f"Trained again, trial {winner.trial} returns {same}: there is no noise, the runs "
-                f"of a configuration do not differ. {sure}."
-            )
-        spread = f" ± {number(winner.deviation)}" if len(winner.values) > 1 else ""
+        spread = f" ± {number(winner.deviation)}" if winner.deviation > 0 else ""
         runs = f"{len(winner.values)} runs" if len(winner.values) > 1 else "1 run"
         text = (
             f"Trained again, trial {winner.trial} reaches {number(winner.mean)}{spread} ({runs})."
         )
         if closest is None:
             return text
-        return f"{text} {self._lead(closest)} {sure} with a probability of {self.probability:.0%}."
+        if self.noise == 0:
+            return (
+                f"{text} Runs of a configuration do not differ: the objective ignores its seed "
+                "(trial.seed, AUTOML_SEED), so they say nothing of noise, or it is deterministic. "
+                f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations."
+            )
+        sure = f"Trial {self.leader.trial} is the best of {len(self.repeats)} configurations with"
+        return f"{text} {self._lead(closest)} {sure} a probability of {self.probability:.0%}."
 
     def _lead(self, closest: Repeats) -> str:
         """The lead of the first configuration over the closest other one, in a sentence."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, text
+from automl.core.advice import advice
 
 if TYPE_CHECKING:
     from automl.ledger.reader import SweepInfo
@@ -18,6 +19,30 @@ if TYPE_CHECKING:
 EVERY_SECONDS: Final = 1.0
 GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
 MIN_TRIALS: Final = 4  # that are new, too
+
+
+class Adviser:
+    """Says on standard error, once, what a person should know about an objective.
+
+    Args:
+        own_files: paths of files that this process writes.
+    """
+
+    def __init__(self, own_files: Callable[[], Collection[str]] = list) -> None:
+        self._own_files = own_files
+        self._said: set[str] = set()
+        self._ended = 0
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Look at a snapshot, if more attempts have ended."""
+        ended = sum(trial.state.finished for trial in snapshot.trials)
+        if ended == self._ended:
+            return
+        self._ended = ended
+        for line in advice(snapshot.trials, self._own_files(), snapshot.goals):
+            if line not in self._said:
+                self._said.add(line)
+                say([text.printable(line)])
 
 
 @contextmanager
@@ -31,7 +56,7 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     if wanted is False:
         yield None
     elif in_notebook():
-        yield NotebookOutput()
+        yield _advised(NotebookOutput())
     elif sys.stderr is None:  # a program without a console
         yield None
     elif sys.stderr.isatty():
@@ -40,11 +65,22 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         from .terminal_view import view
 
         with view(Console(stderr=True, highlight=False)) as show:
-            yield show
+            yield _advised(show)
     else:
         from .plain_lines import PlainLines, Stream
 
-        yield PlainLines(Stream(sys.stderr), starts=False)
+        yield _advised(PlainLines(Stream(sys.stderr), starts=False))
+
+
+def _advised(show: Show) -> Show:
+    """A function that shows each snapshot, and then what a person should know."""
+    adviser = Adviser()
+
+    def shown(snapshot: Snapshot) -> None:
+        show(snapshot)
+        adviser(snapshot)
+
+    return shown
 
 
 def say(lines: Iterable[str]) -> None:
@@ -53,40 +89,43 @@ def say(lines: Iterable[str]) -> None:
         print(f"automl: {line}", file=sys.stderr)
 
 
-def say_which(wanted: str, name: str, earlier: SweepInfo | None) -> None:
+def say_which(wanted: str, name: str, num_trials: int) -> None:
     """Say, on standard error, if a sweep gets another name or goes on with earlier trials.
 
     Args:
         wanted: the name that was asked for.
         name: of the sweep.
-        earlier: the sweep as it was before; None if it is new.
+        num_trials: that it has already.
     """
     if name != wanted:
         line = f"there is a sweep {wanted!r} already: this one is {name!r}; to go on with an "
         line += "earlier one, give its name= and resume=True"
-    elif earlier and earlier.num_trials:
-        line = f"going on with the sweep {name!r}, which has trials: {earlier.num_trials}"
+    elif num_trials:
+        line = f"going on with the sweep {name!r}, which has trials: {num_trials}"
     else:
         return
     say([line])
 
 
-def say_why(snapshot: Snapshot, earlier: SweepInfo | None = None) -> None:
-    """Say, on standard error, why a sweep ran nothing, ended early or has no trial that succeeded.
+def say_why(snapshot: Snapshot, before: SweepInfo | None = None) -> None:
+    """Say, on standard error, why a sweep has ended early or had no trial to run, or no success.
 
     Args:
-        earlier: the sweep as it was before this run; None if it was new.
+        before: the sweep of the name that was asked for, as it was; None if there was none.
     """
-    done = len(snapshot.trials)
-    if earlier and (earlier.state, earlier.num_trials) == ("finished", done):
-        state = text.sweep_state(snapshot)
-        line = f"nothing was left to run: the sweep {snapshot.sweep!r}, which has trials: {done}, "
-        line += f"is {state}; to go on, pass trials={2 * done} or a longer budget"
-        say([text.printable(line)])
-    elif early := text.why_early(snapshot):
+    known = () if before is None else (before.name, before.state, before.num_trials)
+    if early := text.why_early(snapshot):
         say([text.printable(early)])
     elif snapshot.state == "finished" and snapshot.best is None:
         say([text.printable(text.why_no_best(snapshot), keep="\n")])
+    elif known == (snapshot.sweep, "finished", num := len(snapshot.trials)):
+        more = "budget=" if snapshot.budget.trials is None else f"trials={2 * num}"
+        say(
+            [
+                f"no trial was left to run: the sweep {snapshot.sweep!r} has {num} trials, and "
+                f"{snapshot.reason}. To go on, pass more, such as {more}"
+            ]
+        )
 
 
 def in_notebook() -> bool:

@@ -179,7 +179,13 @@ def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
     goal = snapshot.goals[0].metric
     rows = [_row(snapshot, trial, default, best) for trial in shown[:num_rows]]
     return table(
-        ["trial", "state", goal[:16], "time", "configuration"],
+        [
+            "trial",
+            "state",
+            goal[:16],
+            "time",
+            "changed from the default" if default else "configuration",
+        ],
         rows,
         right=["trial", goal[:16], "time"],
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.core.ranking import value
+from automl.core.ranking import observed
 
 _MAX_VALUE = 1e100
 
@@ -59,7 +59,7 @@ def observations(
 
 def _losses(trial: Trial, goals: Sequence[Goal]) -> tuple[float, ...] | None:
     """The loss of each goal, the best over the trial's reports; None if any has none."""
-    found = [value(trial, goal) for goal in goals]
+    found = [observed(trial, goal) for goal in goals]
     if None in found:
         return None
     return tuple(g.loss(v) for g, v in zip(goals, found, strict=True) if v is not None)

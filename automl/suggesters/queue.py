@@ -18,9 +18,17 @@ from .domain import Domain
 from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
+THREAD: Final = "automl-suggester"
 EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
 NUM_ERRORS: Final = 2.0  # standard errors: half of an interval of 95%
 NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
+
+
+def wait_for_threads(seconds: float) -> None:
+    """Wait for the suggestions that closed queues still make, at most so long for each."""
+    for thread in threading.enumerate():
+        if thread.name == THREAD:
+            thread.join(seconds)
 
 
 class SuggestionQueue:
@@ -102,7 +110,7 @@ class SuggestionQueue:
         """Make the suggester anew by this function, such as one for another budget."""
         self._proposer.remake(make)
 
-    def close(self, *, wait: bool = False) -> None:
+    def close(self) -> None:
         """End the background work."""
 
     def _batch_size(self, num_trials: int) -> int:
@@ -177,7 +185,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._closed = False
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = threading.Thread(target=self._work, name="automl-suggester", daemon=True)
+        self._thread = threading.Thread(target=self._work, name=THREAD, daemon=True)
         self._thread.start()
 
     def take(self, history: TrialIndex, count: int) -> list[Proposal]:
@@ -232,22 +240,17 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         self._seen = None
         self._stale = self._busy
 
-    def close(self, *, wait: bool = False) -> None:
+    def close(self) -> None:
         """Let the thread end, after the suggestion that it is making.
 
         The sweep does not wait for it, but the end of the program does, before Python clears its
         modules: it would abort the process if torch computes in a thread, and an import of torch
         would print tracebacks.
-
-        Args:
-            wait: for that suggestion, now.
         """
         sys.setswitchinterval(self._switch_interval)
         with self._condition:
             self._closed = True
             self._condition.notify()
-        if wait:
-            self._thread.join(EXIT_SECONDS)
         if self._thread.is_alive():
             threading.Thread(target=self._thread.join, args=(EXIT_SECONDS,)).start()
 

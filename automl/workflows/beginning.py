@@ -7,7 +7,6 @@ from typing import Any
 
 from automl.control.beginning import create
 from automl.control.earlier import with_earlier
-from automl.control.space_change import check_goals
 from automl.core import Command, SweepSpec, arguments
 from automl.core.plugin_choice import PluginChoice
 from automl.ledger import Ledger
@@ -82,7 +81,6 @@ def begin(
         UsageError: something does not fit the sweep. Then a new sweep is deleted again.
     """
     if resume and ledger.exists(spec.name):
-        check_goals(ledger.spec(spec.name), spec)
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
     spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)

@@ -104,7 +104,8 @@ def _finished(
         if trial.state.finished:
             values = {goal.metric: ranking.value(trial, goal, constraints) for goal in goals}
             counted = {name: value for name, value in values.items() if value is not None}
-            found.append(FinishedTrial(trial.params, {**trial.metrics, **counted}, trial.failure))
+            metrics = {} if trial.pruned else {**trial.metrics, **counted}
+            found.append(FinishedTrial(trial.params, metrics, trial.failure))
     return found
 
 

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def interrupted(
-    folder: Path, dispatcher: str, *, signals: int = 1, **options: str
+    folder: Path, dispatcher: str, signals: int = 1, **options: str
 ) -> subprocess.CompletedProcess[str]:
     (folder / "script.py").write_text(SCRIPT % (dispatcher, options))
     command = [sys.executable, "script.py"]
@@ -43,27 +43,23 @@ def interrupted(
         time.sleep(0.05)
     for _ in range(signals):
         running.send_signal(signal.SIGINT)
-        time.sleep(0.3)
+        time.sleep(0.1)
     out, err = running.communicate(timeout=60)
     return subprocess.CompletedProcess(command, running.returncode, out, err)
 
 
-@pytest.mark.parametrize("dispatcher", ["local", "inline"])
-def test_the_script_ends_and_says_how_it_goes_on(tmp_path: Path, dispatcher: str) -> None:
-    done = interrupted(tmp_path, dispatcher)
-    assert done.returncode == -signal.SIGINT, done.stderr  # a shell shows it as 130
+@pytest.mark.parametrize(("dispatcher", "signals"), [("local", 1), ("local", 4), ("inline", 1)])
+def test_the_script_ends_and_says_how_it_goes_on(
+    tmp_path: Path, dispatcher: str, signals: int
+) -> None:
+    """Python ends by the signal although a thread is importing torch for `bayes`."""
+    done = interrupted(tmp_path, dispatcher, signals)
+    assert done.returncode == -signal.SIGINT, done.stderr
+    assert "Exception ignored" not in done.stderr
     assert "the next line" not in done.stdout
     last = done.stderr.strip().splitlines()[-1]
     assert "KeyboardInterrupt: the sweep 'sweep' is interrupted and can be resumed" in last
     assert "name='sweep' and resume=True" in last
-
-
-@pytest.mark.parametrize("dispatcher", ["local", "inline"])
-def test_however_often_it_is_pressed(tmp_path: Path, dispatcher: str) -> None:
-    done = interrupted(tmp_path, dispatcher, signals=4)
-    assert done.returncode == -signal.SIGINT, done.stderr
-    assert "interrupted and can be resumed: run it again with name='sweep'" in done.stderr
-    assert "Exception ignored" not in done.stderr
 
 
 def test_a_script_may_want_the_result_instead(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import automl
-from automl.core import Goal, SweepSpec
+from automl.core import Goal, SweepSpec, ranking
 from automl.ledger import Ledger
 from search_spaces.plain import read_space
 
@@ -85,6 +85,35 @@ def test_which_value_counts(
     assert f"({origin})" in repr(found)
     again = automl.load(found.name, tmp_path).best
     assert (again.value, again.value_from, again.returned) == (best.value, origin, best.returned)
+
+
+def test_a_trial_that_prunes_itself_is_never_the_best(tmp_path: Path) -> None:
+    class TrialPruned(Exception):
+        pass
+
+    def objective(trial: Any) -> float:
+        if trial.number > 1:
+            trial.report(1, loss=0.1)
+            raise TrialPruned
+        trial.report(1, loss=0.4)
+        return 0.5 + trial.number
+
+    options: Any = {"dispatcher": "inline", "suggester": "sobol", "store": tmp_path}
+    found = automl.sweep(objective, SPACE, "minimize loss", trials=4, **options)
+    assert (found.best.number, found.best.value) == (0, 0.5)
+    assert found.recommended.trials == (0,)
+    assert [trial.value for trial in found.trials] == [0.5, 1.5, None, None]
+    assert ranking.observed(found.trials[3], found.snapshot.goals[0]) == 0.1  # it teaches
+    again = automl.load(found.name, tmp_path)
+    assert [trial.value for trial in again.trials] == [0.5, 1.5, None, None]
+
+    def pruning(trial: Any) -> None:
+        trial.report(1, loss=0.1)
+        raise TrialPruned
+
+    none = automl.sweep(pruning, SPACE, "minimize loss", trials=2, **options)
+    with pytest.raises(automl.AutomlError, match="2 of 2 trials stopped themselves"):
+        none.best  # noqa: B018
 
 
 def test_an_older_sweep_keeps_its_rule(tmp_path: Path) -> None:

@@ -108,28 +108,6 @@ def test_parameters_that_a_command_does_not_get_are_named(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        ([], "`reports` has no pattern for val_los (did you mean 'val_loss'?): unless the program"),
-        (["goals=minimize other"], "`reports` has no pattern for other (known: val_loss): unless"),
-        (["goals=minimize val_loss", "constraints=[size <= 3]"], "no pattern for size"),
-        (["goals=[minimize val_loss, minimize seconds]"], ""),
-        (["reports={tensorboard: logs}"], ""),
-        (["reports={}"], ""),
-    ],
-)
-def test_a_goal_without_a_pattern_is_named(tmp_path: Path, changes: list[str], line: str) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        "space: {lr: [0.1, 0.2, 0.3]}\ngoals: minimize val_los\n"
-        "reports: {val_loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}\n"
-    )
-    notes = load(config, changes, command="python train.py --lr {lr}").notes
-    assert len(notes) == bool(line)
-    assert line in "".join(notes)
-
-
-@pytest.mark.parametrize(
     ("entry", "line"),
     [
         ((0, 1), "x: (0, 1) is the whole numbers 0 and 1; for the numbers between them write"),

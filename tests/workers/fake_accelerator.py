@@ -242,11 +242,13 @@ def trained(
         For each case and rank: `failure`, `message`, `traceback`, `updates`, `losses`, and
         `strays`, the names of weights and states that lie elsewhere.
     """
+    folder.mkdir(exist_ok=True)
+    errors = [folder / f"errors-{rank}" for rank in range(ranks)]  # a pipe could fill up
     started = [
         subprocess.Popen(
             [sys.executable, __file__, str(folder), fault, str(rank), str(ranks)],
             stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=errors[rank].open("w"),
             text=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
@@ -257,10 +259,8 @@ def trained(
             assert process.stdin is not None
             process.stdin.write(json.dumps(cases))
             process.stdin.close()
-            process.stdin = None
-        for process in reversed(started):
-            _, errors = process.communicate()
-            assert process.returncode == 0, errors[-4000:]
+        for process in started:
+            assert process.wait() == 0, "\n".join(path.read_text()[-4000:] for path in errors)
     finally:
         for process in started:
             process.kill()

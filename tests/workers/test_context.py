@@ -13,7 +13,7 @@ import torch
 from search_spaces.errors import StoreError, TrialFailure
 from workers.context import Context
 from workers.failures import MAX_MESSAGE, failure_of
-from workers.functions.numbers import MAX_METRICS, WrongReturn, number_of, numbers_of, returned
+from workers.functions.numbers import MAX_METRICS, number_of, numbers_of, returned
 from workers.protocol import Assignment
 
 
@@ -44,35 +44,12 @@ def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str
     assert len(caught.value.message) < 200
 
 
-@pytest.mark.parametrize(
-    ("given", "named", "got"),
-    [
-        ((0.5, 3), {}, "float: 0.5, int: 3"),
-        ((0.5,), {"step": 3}, "float: 0.5, int: 3"),
-        ((0.5,), {}, "float: 0.5"),
-        ((), {"step": 0.5, "loss": 3}, "float: 0.5"),
-        ((), {"loss": 3}, "no step"),
-        ((Hostile(),), {"loss": 3}, "Hostile"),
-        ((math.nan,), {}, "float: nan"),
-        ((3, {"loss": 0.5}), {}, "int: 3, dict of 1: {'loss': 0.5}"),
-    ],
-)
-def test_a_wrong_call_of_report_is_explained(
-    given: tuple[Any, ...], named: dict[str, Any], got: str, tmp_path: Path
-) -> None:
-    trial = Context(Assignment("s", 0, 1, {}, None, str(tmp_path)))
-    with pytest.raises(WrongReturn) as caught:
-        trial.report(*given, **named)
-    assert "such as trial.report(step=3, loss=0.5); got " + got in caught.value.message
-
-
-@pytest.mark.parametrize("step", [3, 3.0, np.int64(3), np.float32(3), torch.tensor(3)])
-def test_a_step_is_any_whole_number(step: Any, tmp_path: Path) -> None:
-    sent: list[Any] = []
-    trial = Context(Assignment("s", 0, 1, {}, None, str(tmp_path)), send=sent.append)
-    assert trial.report(step=step, loss=0.5)
-    assert (sent[0].step, sent[0].metrics) == (3, {"loss": 0.5})
-    assert type(sent[0].step) is int
+def test_a_metric_without_a_name_is_said_how_to_report() -> None:
+    context = Context(Assignment("s", 0, 1, {}, None, "", goals=("acc",)))
+    with pytest.raises(
+        TypeError, match=r"trial.report\(step, acc=value\); got trial.report\(0.5, 3"
+    ):
+        context.report(0.5, 3)  # type: ignore[arg-type]
 
 
 def test_names_and_numbers_of_metrics_are_bounded() -> None:

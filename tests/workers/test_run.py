@@ -87,7 +87,8 @@ def test_optunas_pruned_trial_has_stopped_itself(runner):
     runner.objective = objective
     outcome = runner()
     assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
-    assert outcome.message == "it has raised TrialPruned"
+    assert (outcome.message, outcome.pruned) == ("it has raised TrialPruned", True)
+    assert not runner(stop_requested=lambda: StopRequest.STOP).pruned  # it was asked to
     runner.objective = raiser(optuna.TrialPruned("too large"))
     assert (runner().ending, runner().message) == (Ending.FAILED, "TrialPruned: too large")
 

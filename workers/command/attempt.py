@@ -222,7 +222,8 @@ class CommandAttempt:
                         selector.unregister(key.fileobj)
                 if time.monotonic() - looked >= LOOK_SECONDS:
                     sources.look()
-                    self._supervise(process)
+                    if not ended:  # by itself: a request that comes now has not stopped it
+                        self._supervise(process)
                     looked = time.monotonic()
         end = process.end()
         for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)):
@@ -238,8 +239,6 @@ class CommandAttempt:
         request = self._context.stop_requested()
         if request is not None:
             if self._request is None:
-                if process.has_ended(LOOK_SECONDS):
-                    return  # by itself: it was not told
                 self._stop_requested_at = now
                 self._files.open(STOP, "w").close()
             self._request = request

@@ -69,15 +69,18 @@ class CommandObjective:
                 compile_pattern(metric, text)
 
     def check_program(self) -> None:
-        """Check that the program is on this machine.
+        """Check that the program, and a script that it runs, are on this machine.
 
         Raises:
-            UsageError: there is no such program.
+            UsageError: there is no such program or script.
         """
         program = self.arguments[0]
         found = shutil.which(Path(self.folder, program) if "/" in program else program)
         if found is None and not self.shell and "{" not in program:
             raise UsageError(f"there is no program {program!r} that can be run")
+        script = next((one for one in self.arguments[1:] if not one.startswith("-")), "")
+        if script.endswith(".py") and "{" not in script and not Path(self.folder, script).exists():
+            raise UsageError(f"there is no script {script!r} in {self.folder}")
 
     def __call__(self, context: Context) -> dict[str, float]:
         """Run one attempt at a trial; returns its result.

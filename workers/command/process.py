@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -116,12 +115,6 @@ class CommandProcess:
     def kill(self) -> None:
         """Kill every process of the command."""
         self._say(b"K")
-
-    def has_ended(self, seconds: float) -> bool:
-        """Whether the command ends within these seconds."""
-        polled = select.poll()
-        polled.register(self.channel, select.POLLIN)
-        return bool(polled.poll(1000 * seconds))
 
     def end(self) -> End:
         """How the command has ended; waits for it."""

@@ -134,13 +134,17 @@ def matmul_precision(
     named = MATMUL_PRECISION.checked(option) if torch.device(device).type == "cpu" else None
     wanted = named or ("high" if precision == "tf32" else "highest")
     before = torch.get_float32_matmul_precision()
+    libraries: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    own = [library.fp32_precision for library in libraries]
     cudnn = torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(wanted)
     torch.backends.cudnn.allow_tf32 = wanted != "highest"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before)  # names a format where none was named, too
+        for library, format_before in zip(libraries, own, strict=True):
+            library.fp32_precision = format_before
         torch.backends.cudnn.allow_tf32 = cudnn
 
 

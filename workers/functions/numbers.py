@@ -1,15 +1,12 @@
 """What a metric may be, whoever reports, returns or tells it: all of them are bounded here."""
 
-import functools
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from search_spaces.errors import TrialFailure
 from workers.failures import MAX_NAME, described
 
-F = TypeVar("F", bound=Callable[..., Any])
 MAX_METRICS: Final = 10_000  # of a report or result
 # The controller computes with these metrics, so they are from 0 to this.
 LARGEST: Final[Mapping[str, float]] = {
@@ -20,7 +17,7 @@ LARGEST: Final[Mapping[str, float]] = {
 
 
 class WrongReturn(TrialFailure):
-    """An objective has returned no result, or reported no step: every trial will."""
+    """An objective has returned what can be no result: every trial will."""
 
     shown_traceback = ""  # the message says it all; the frames are ours
 
@@ -40,36 +37,6 @@ def number_of(value: Any) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
     return float(value)
-
-
-def explained(report: F) -> F:
-    """A method `report(step, **metrics)` that explains a wrong call, such as `report(loss, 3)`."""
-
-    @functools.wraps(report)
-    def checked(trial: Any, *given: Any, **metrics: Any) -> Any:
-        if "step" in metrics:
-            given += (metrics.pop("step"),)
-        return report(trial, _whole_step(given), **metrics)
-
-    return cast(F, checked)
-
-
-def _whole_step(given: Sequence[Any]) -> int:
-    """The one step that was given; 3.0 and integers of NumPy and torch are whole numbers too.
-
-    Raises:
-        WrongReturn: there is another number of values, or it is no whole number.
-    """
-    with suppress(Exception):  # of any kind, from a type of the objective
-        (step,) = given
-        number = int(step)
-        if number == step:
-            return number
-    raise WrongReturn(
-        "crashed",
-        "trial.report takes the step, a whole number, and then metrics by name, such as "
-        f"trial.report(step=3, loss=0.5); got {', '.join(map(described, given)) or 'no step'}",
-    )
 
 
 def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:

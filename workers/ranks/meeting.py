@@ -138,11 +138,16 @@ def _on_this_machine(rank: int, file: str) -> tuple[TCPStore, int]:
     if rank > 0:
         port = int(FileStore(file).get("port"))
         return server_at(HERE, port), port
-    listener = socket.create_server((HERE, 0))  # not reached from other machines
+    store = store_here()
+    if file:
+        FileStore(file).set("port", str(store.port))
+    return store, store.port
+
+
+def store_here() -> TCPStore:
+    """A store on a free port, which other machines do not reach."""
+    listener = socket.create_server((HERE, 0))
     port = listener.getsockname()[1]
-    store = TCPStore(
+    return TCPStore(
         HERE, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
     )
-    if file:
-        FileStore(file).set("port", str(port))
-    return store, port

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import psutil
 
@@ -17,7 +17,6 @@ from .worker import Worker
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump` and `address` in "control".
 CONCURRENCY_GROUPS = {"mail": 1, "control": 1}
-NODE_FILE: Final = "node-file:"  # before the name of a file in the temporary folder of Ray's node
 
 
 class Actor:
@@ -43,7 +42,6 @@ class Actor:
         os.environ.update(_interfaces())
         self._worker = Worker(objective, workload, threads, _logged, gpus)
         self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
-        self._meeting: Path | None = None  # the file at which the ranks of the last attempt met
 
     def __repr__(self) -> str:
         return self._name
@@ -53,18 +51,7 @@ class Actor:
         return self._worker.broken, self._worker.gpu_problem
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """See `Worker.run`.
-
-        Args:
-            rendezvous: "tcp://HOST:PORT", "" for one rank, or `NODE_FILE` and a name for ranks of
-                one node.
-        """
-        if self._meeting is not None:
-            self._meeting.unlink(missing_ok=True)  # left there by ranks that were killed
-        self._meeting = None
-        if rendezvous.startswith(NODE_FILE):
-            self._meeting = _node_folder() / rendezvous.removeprefix(NODE_FILE)
-            rendezvous = f"file://{self._meeting}"
+        """See `Worker.run`."""
         self._worker.run(assignment, rank, rendezvous)
 
     def take(self, timeout: float) -> tuple[list[Event], Heartbeat]:
@@ -79,23 +66,24 @@ class Actor:
         """See `Worker.stop`."""
         self._worker.stop(trial, attempt, how)
 
-    def address(self) -> str:
-        """Start a rendezvous store on a free port, for a gang on several nodes; its address."""
+    def address(self, *, on_one_node: bool) -> str:
+        """Start a store on a free port, at which a gang meets, and return "tcp://HOST:PORT".
+
+        Args:
+            on_one_node: no other machine has to reach it.
+        """
         import ray
         from torch._C._distributed_c10d import TCPStore
 
-        host = ray.util.get_node_ip_address()
-        self._rendezvous = TCPStore(host, 0, is_master=True, wait_for_workers=False)
-        return f"tcp://{host}:{self._rendezvous.port}"
+        from workers.ranks.meeting import HERE, store_here
 
-
-def _node_folder() -> Path:
-    """The temporary folder that Ray has on this node."""
-    from ray._private import worker
-
-    node = worker._global_node
-    assert node is not None, "an actor runs on a node"
-    return Path(node.get_session_dir_path())
+        host = HERE if on_one_node else ray.util.get_node_ip_address()
+        self._rendezvous = store = (
+            store_here()
+            if on_one_node
+            else TCPStore(host, 0, is_master=True, wait_for_workers=False)
+        )
+        return f"tcp://{host}:{store.port}"
 
 
 def _interfaces() -> dict[str, str]:

@@ -1,7 +1,6 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
 import re
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import ray
 
 from workers.protocol import Assignment, Event, Outcome, StopRequest
-from workers.runtime.actor import NODE_FILE
 from workers.runtime.gang import TAKE_SECONDS, Gang
 
 
@@ -82,15 +80,11 @@ class RayAttempt:
         self.refs[ref] = rank
 
     def _rendezvous(self) -> Any:
-        """If there are several nodes, the address that rank 0's worker will open; nobody waits.
-
-        On one node the ranks meet at a file of that node, which is not this one.
-        """
+        """The address that rank 0's worker will open for the others; nobody waits for it here."""
         if len(self._workers) == 1:
             return ""
-        if len({worker.node for worker in self._workers}) == 1:
-            return f"{NODE_FILE}automl-meeting-{uuid.uuid4().hex}"
-        return self._workers[0].actor.address.options(concurrency_group="control").remote()
+        address = self._workers[0].actor.address.options(concurrency_group="control")
+        return address.remote(on_one_node=len({worker.node for worker in self._workers}) == 1)
 
 
 @dataclass(frozen=True)

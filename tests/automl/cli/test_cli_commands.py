@@ -168,6 +168,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     [
         (["--", "python", "--y={y}"], "the argument '--y={y}' names no parameter: known: x"),
         (["--", "python", "{x"], "has no partner"),
+        (["--", "python", "-u", "palin.py", "--x={x}"], "there is no script 'palin.py' in "),
         (["--", "no-such-program"], "there is no program 'no-such-program' that can be run"),
         (["--"], "a command is needed after --"),
         (["--shell"], "--shell is for a command after --"),
@@ -187,6 +188,18 @@ def test_wrong_usage(folder: Path, arguments: list[str], words: str) -> None:
     assert not (folder / ".automl").exists()
 
 
+def test_a_dry_run_says_what_it_has_checked(folder: Path) -> None:
+    done = sweep("--dry-run", "goals=minimize val_los", *TRAIN)
+    assert (done.exit_code, (folder / ".automl").exists()) == (0, False)
+    assert done.stdout.splitlines()[-1] == (
+        "checked: the configuration, and that the program exists; not whether a trial reports "
+        "val_los; nothing was created"
+    )
+    assert "`reports` does not find the goal 'val_los', so trials fail unless" in done.stderr
+    assert "not what a trial runs" in sweep("--dry-run", "reports=null", "--create").stdout
+    assert "does not find" not in sweep("--dry-run", *TRAIN).stderr
+
+
 def test_a_workload_takes_no_command(folder: Path) -> None:
     (folder / "toy.yaml").write_text("workload: sentiment\ndata: {name: builtin}\n")
     done = sweep("--", "true", config="toy.yaml")
@@ -194,17 +207,11 @@ def test_a_workload_takes_no_command(folder: Path) -> None:
     assert "with a command a configuration has no workload" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("script", "argument", "words"),
-    [("palin.py", "--x={x}", "palin.py"), ("plain.py", "--y={x}", "unrecognized arguments: --y=")],
-)
-def test_three_failures_alike_end_the_sweep(
-    folder: Path, script: str, argument: str, words: str
-) -> None:
-    done = sweep("budget.trials=9", "--", *PYTHON, script, argument)
+def test_three_failures_alike_end_the_sweep(folder: Path) -> None:
+    done = sweep("budget.trials=9", "--", *PYTHON, "plain.py", "--y={x}")
     assert done.exit_code == 3
     assert "the command ended with exit status 2: " in done.output
-    assert words in done.output
+    assert "unrecognized arguments: --y=" in done.output
     assert "3 of 3 trials failed, 3 of them alike" in done.output
     assert "mend the program, its options or the patterns in `reports`" in " ".join(
         done.output.split()

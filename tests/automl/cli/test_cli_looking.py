@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from automl.cli import COMMANDS, cli
 from automl.core.events import Begun, Ended, Proposed, SweepEvent
-from automl.core.goals import Goal
+from automl.core.goals import Constraint, Goal
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
@@ -303,6 +303,10 @@ def test_sweeps_are_compared(runs: str) -> None:
         "toy",
         "other",
     ]
+    limited = replace(SPEC, name="limited", constraints=(Constraint.parse("loss >= 1000"),))
+    store(Path(runs).parent, completed(0, 2.0), spec=limited)
+    lines = automl("compare", "toy", "limited", "--store", runs).stdout.splitlines()
+    assert lines[2].split()[2:5] == ["infeasible", "1", "0"]
     for wrong in (["toy"], ["toy", "apart"]):
         assert automl("compare", *wrong, "--store", runs).exit_code == 2
 

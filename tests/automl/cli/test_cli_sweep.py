@@ -21,7 +21,6 @@ def trials(name: str = "toy") -> list[dict[str, Any]]:
 
 def test_a_dry_run_shows_what_would_run_and_creates_nothing(folder: Path) -> None:
     done = sweep("--dry-run", "--trials", "7")
-    assert "Only a trial shows whether an objective runs and gives loss" in done.stdout
     assert done.exit_code == 0
     assert "0 to 1" in done.stdout
     assert "budget: trials 7" in done.stdout
@@ -80,7 +79,7 @@ def test_a_finished_sweep_goes_on_with_a_larger_budget(folder: Path) -> None:
     assert sweep("--trials", "1", "space.kind=[good]").exit_code == 0
     first = trials()
     arguments = ["resume", "toy", "--objective", "mine.py:objective", "--dispatcher", "inline"]
-    assert "is finished and has trials: 1; to continue" in automl(*arguments).stderr
+    assert "is finished; to continue" in automl(*arguments).stderr
     assert automl(*arguments, "--trials", "0").exit_code == 2
     done = automl(*arguments, "--trials", "3")
     assert done.exit_code == 0, done.output

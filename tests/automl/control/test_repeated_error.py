@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from automl.report.terminal_view import PlainLines, SweepView
 from automl.result import Result
 from automl.workflows import import_trials
 from automl.workflows.import_trials import FinishedTrial
+from workers.command.command import CommandObjective
 from workers.context import Context
 
 FAILED, RUNNING = TrialState.FAILED, TrialState.RUNNING
@@ -132,9 +134,47 @@ def test_deaths_are_alike_but_for_their_process_and_kills_are_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("good", "ended", "words"),
+    [
+        (9, [2, 2, 2], "3 trials failed alike and none succeeded: the command was killed"),
+        (1, [2, 1, 2, 2, 2], "3 trials failed alike and none succeeded in between: the command"),
+    ],
+)
+def test_three_trials_in_a_row_whose_process_is_killed_end_it(
+    ledger: Ledger, good: int, ended: list[int], words: str
+) -> None:
+    """A kill is no proof against a configuration, so each trial is tried again before."""
+    line = f"test $AUTOML_TRIAL = {good} && echo loss=1 || kill -9 $$"
+    command = CommandObjective(("sh", "-c", line), reports={"loss": r"loss=(\d)"}, goal="loss")
+    snapshot = run_inline(ledger, make_spec(trials=12, max_retries=1), command)
+    assert [trial.attempts for trial in snapshot.trials] == ended
+    assert words in snapshot.reason
+    assert "(SIGKILL) from outside (after 1 retries). Who kills it?" in snapshot.reason
+
+
+@pytest.mark.parametrize("is_command", [False, True])
+def test_errors_with_random_texts_are_alike_by_their_line(
+    ledger: Ledger, tmp_path: Path, is_command: bool
+) -> None:
+    """The line of the user's code counts, not that of the library which it calls."""
+    code = (
+        "import tempfile, pathlib\nfolder = tempfile.mkdtemp()\npathlib.Path(folder).read_text()\n"
+    )
+    (tmp_path / "train.py").write_text(code, encoding="utf-8")
+
+    def function(trial: Context) -> Any:
+        exec(compile(code, "train.py", "exec"))
+
+    command = CommandObjective((sys.executable, "train.py"), folder=str(tmp_path))
+    snapshot = run_inline(ledger, make_spec(trials=6), command if is_command else function)
+    assert [trial.raised_at for trial in snapshot.trials] == ["train.py:3"] * 3
+    assert len({trial.message for trial in snapshot.trials}) == 3
+
+
+@pytest.mark.parametrize(
     "errors",
     [
-        pytest.param([ValueError("a"), ValueError("b"), ValueError("c")] * 2, id="other texts"),
+        pytest.param([ValueError("a"), KeyError("a"), TypeError("a")] * 2, id="other classes"),
         pytest.param([MemoryError()] * 6, id="memory"),
         pytest.param([ValueError("a"), None, *[ValueError("a")] * 4], id="a success"),
     ],
@@ -184,11 +224,13 @@ def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
         ("ended with exit status 2: error: invalid choice: '{kind}' (choose from 1, 2.5, 3)", True),
         ("ended with exit status 1: cannot write run_{kind}_lr{lr} at 12:0{number}:07", True),
         ("has printed no val_los; its last lines: val_loss: {lr}", True),
+        ("ended with exit status 1: no /tmp/{temporary}/x of 2b{number}f-ab3e-{number}cd", True),
         ("ended with exit status 1: {name} is missing", False),
     ],
 )
 def test_errors_are_alike_but_for_numbers_and_values(template: str, alike: bool) -> None:
     names = ["a file", "a folder", "a key"]
+    temporary = ["tmpabcdefgh", "tmp8x_kabcd", "tmp_zyxwvut"]
     errors = {
         error_key(
             Trial(
@@ -197,7 +239,13 @@ def test_errors_are_alike_but_for_numbers_and_values(template: str, alike: bool)
                 FAILED,
                 failure="crashed",
                 message="the command "
-                + template.format(lr=lr, kind=kind, number=number, name=names[number]),
+                + template.format(
+                    lr=lr,
+                    kind=kind,
+                    number=number,
+                    name=names[number],
+                    temporary=temporary[number],
+                ),
             )
         )
         for number, (lr, kind) in enumerate([(0.01, "adam"), (2.5, "sgd"), (1e-05, "adamw")])

@@ -45,7 +45,7 @@ def test_a_function_or_a_workload_is_named_as_it_was_typed() -> None:
 
 def test_only_errors_that_leave_the_sweep_resumable_say_how() -> None:
     for kind, told in ((AutomlError, True), (StoreFailure, True), (UsageError, False)):
-        with pytest.raises(kind) as caught, told_how_to_resume(["THIS"]):
+        with pytest.raises(kind) as caught, told_how_to_resume("THIS"):
             raise kind("gone")
         assert ("To go on with the sweep: THIS" in str(caught.value)) is told
 

@@ -38,6 +38,7 @@ def test_the_view_says_what_matters_and_fits(width: int) -> None:
         "out of memory",
         "workers 1 of 2 busy   suggestions 2 ready, 0.2 s each",
         "1 running   2 completed   1 failed (1 out of memory)",
+        "changed from the default",
         "the default",
     ):
         assert words in everything

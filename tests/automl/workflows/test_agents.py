@@ -225,9 +225,10 @@ def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger
         (lambda kept: agents.fail(kept, "test", 0, "bogus"), "a failure is one of out_of_memory, "),
         (
             lambda kept: agents.tell(kept, "test", 7, {"loss": 1.0}),
-            "there is no trial 7: there are 1",
+            "there is no trial 7: there are 2",
         ),
         (lambda kept: agents.tell(kept, "test", 0, {"acc": 1.0}), "no metric 'loss' was reported"),
+        (lambda kept: agents.tell(kept, "test", 1, {"los": 1.0}), "did you mean 'loss'"),
         (
             lambda kept: agents.tell(kept, "test", 0, {"loss": "low"}),
             "metric 'loss' must be a number",
@@ -246,6 +247,8 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
     created(ledger)
     agents.ask(ledger, "test")
     agents.report_step(ledger, "test", 0, 3, {"acc": 1.0})
+    agents.ask(ledger, "test")
+    agents.report_step(ledger, "test", 1, 1, {"loss": 1.0})
     with pytest.raises(UsageError, match=message):
         call(ledger)
     assert state(ledger, 0) == "running"

@@ -6,15 +6,18 @@ import importlib
 import json
 import math
 import os
+import selectors
 import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
+from workers.command import attempt
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -240,15 +243,21 @@ def test_a_pause_and_what_follows(command: Any) -> None:
     assert command.reports[0].step + len(command.reports) == 8
 
 
-@pytest.mark.parametrize("request_", list(StopRequest))
-def test_a_command_that_had_ended_before_the_request_is_completed(
-    command: Any, request_: StopRequest, monkeypatch: pytest.MonkeyPatch
+def test_a_request_after_the_end_of_a_program_has_not_stopped_it(
+    command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.command.attempt.LOOK_SECONDS", 60.0)  # it looks at the end only
-    stop_after_first(command, request_)
-    ended = command.python(APPEND + "time.sleep(0.1)\nreport(step=1, loss=1)\nreport(loss=0.5)")
-    assert (ended.ending, ended.metrics, ended.message) == ("completed", {"loss": 0.5}, "")
-    assert command.context.stop is None
+    class LateRequest(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> Any:
+            ready = super().select(timeout)
+            if any(key.data is None for key, _ in ready):  # the program has ended
+                command.request = StopRequest.STOP
+                time.sleep(2 * attempt.LOOK_SECONDS)
+            return ready
+
+    late = SimpleNamespace(DefaultSelector=LateRequest, EVENT_READ=selectors.EVENT_READ)
+    monkeypatch.setattr(attempt, "selectors", late)
+    assert command.python(APPEND + "report(step=1, loss=0.5)").ending == "completed"
+    assert command.request is StopRequest.STOP
 
 
 @pytest.mark.parametrize("request_", list(StopRequest))

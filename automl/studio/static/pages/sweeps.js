@@ -45,7 +45,7 @@ export async function sweepsPage(frame) {
       pick();
     } });
     const best = line.error ? h("span", { class: "wrong" }, line.error) : !one.line ? h("span", { class: "soft" }, "reading") : line.value === null || line.value === undefined
-      ? h("span", { class: "soft" }, line.states?.failed ? "no success" : "none yet") : [h("b", {}, metric(goal.metric, line.value)), " ", h("span", { class: "soft" }, `${goal.metric} ${goal.maximize ? "↑" : "↓"}`, line.goals.length > 1 ? ` +${line.goals.length - 1}` : "")];
+      ? h("span", { class: "soft" }, line.states?.infeasible ? "none feasible" : line.states?.failed ? "no success" : "none yet") : [h("b", {}, metric(goal.metric, line.value)), " ", h("span", { class: "soft" }, `${goal.metric} ${goal.maximize ? "↑" : "↓"}`, line.goals.length > 1 ? ` +${line.goals.length - 1}` : "")];
     return h("tr", {},
       h("td", { class: "pick" }, box),
       h("th", { scope: "row" }, h("a", { href: path(one.name) }, one.name), line.marks?.star ? h("span", { class: "star" }, "★", hidden(" with a star")) : null, (line.marks?.tags || []).map((tag) => h("span", { class: "chip tag plain" }, tag))),

@@ -97,7 +97,7 @@ function head(trial, sweep, name) {
   const values = sweep.goals.map((goal, i) => (typeof trial.values[i] === "number" ? [goal.metric, trial.values[i], trial.values_from[i]] : null)).filter(Boolean);
   const best = sweep.best?.number === trial.number;
   return [h("div", { class: "title" }, h("h1", {}, `Trial ${trial.number}`), pill(trial.violation ? "infeasible" : trial.state), best ? h("span", { class: "star" }, "★ the best") : null),
-    h("p", { class: "headline" }, values.length ? values.map(([key, value, from]) => `${key} ${metric(key, value)} (${from})`).join(", ") : trial.failure ? `Failed: ${words(trial.failure)}` : trial.violation || "No result yet"),
+    h("p", { class: "headline" }, values.length ? values.map(([key, value, from]) => `${key} ${metric(key, value)} (${from})`).join(", ") : trial.failure ? `Failed: ${words(trial.failure)}` : trial.violation || (trial.state === "stopped" ? "No value" : "No result yet")),
     trial.message ? h("p", { class: trial.failure ? "wrong" : "soft" }, trial.message) : null,
     facts([["Time", duration(trial.seconds)], ["Peak memory", trial.peak_memory_bytes === null ? "" : memory(trial.peak_memory_bytes)], ["Attempts", String(trial.attempts)], ["Reports", String(trial.num_reports)],
       ["Proposed by", trial.replicate_of === null ? trial.source : `${trial.source}: trial ${trial.replicate_of} again`], ["Worker", trial.details.worker || ""], ["Began", trial.started === null ? "" : `${duration(trial.started)} after the sweep`]])];

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from automl.core import Goal, Trial, TrialState
 from automl.core.curve import WIDTH, CurvePoint
-from automl.core.ranking import value
+from automl.core.ranking import observed
 from automl.core.replicates import original
 from search_spaces import Space
 
@@ -205,8 +205,8 @@ def _finite(number: float | None) -> float:
 
 
 def loss_of(trial: Trial, goal: Goal) -> float:
-    """The goal's loss in a trial, as trials are ranked; NaN if it has none."""
-    worth = value(trial, goal)
+    """The goal's loss in a trial, also in one that pruned itself; NaN if it has none."""
+    worth = observed(trial, goal)
     return math.nan if worth is None else goal.loss(worth)
 
 
