@@ -18,7 +18,7 @@ from search_spaces.other_tools import TRIAL, no_attribute
 from .device.profiling import profiling
 from .device.warmup import Warmup
 from .files.folder import Folder
-from .functions.numbers import numbers_of
+from .functions.numbers import explained, numbers_of
 from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 
 if TYPE_CHECKING:
@@ -321,7 +321,8 @@ class Context:
         """
         return profiling(num_steps, self.files, self.rank)
 
-    def report(self, step: int, *unnamed: Any, **metrics: Any) -> bool:
+    @explained
+    def report(self, step: int, **metrics: Any) -> bool:
         """Send metrics at a step; returns False if the trial was asked to stop and should return.
 
         A metric is a number, or an array or tensor of one element. If the trial has several ranks,
@@ -332,15 +333,8 @@ class Context:
         Raises:
             TrialFailure: a metric is not a number ("missing_metric"), or this rank has used more
                 memory than `resources.memory` allows ("out_of_memory").
-            TypeError: a metric has no name.
+            TypeError: a metric has no name, or the step is no whole number.
         """
-        if unnamed:
-            given = ", ".join(map(reprlib.repr, (step, *unnamed)))
-            name = next(iter(self.assignment.goals), "loss")
-            raise TypeError(
-                f"the step comes first, and a metric has a name: trial.report(step, {name}=value); "
-                f"got trial.report({given})"
-            )
         self._check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))

@@ -12,6 +12,7 @@ import click
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.durations import duration
 from automl.core.garbage import no_collection
+from automl.core.spec import KEYS, SweepSpec
 from automl.core.text import (
     configuration,
     configurations,
@@ -46,11 +47,26 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     from automl.report.terminal_view import SweepView
 
     draw(SweepView(snapshot, height=24), width=100)
-    if snapshot.spec is not None and snapshot.spec.explored is not None:
+    if snapshot.spec is None:
+        return None
+    say(_settings(snapshot.spec))
+    if snapshot.spec.explored is not None:
         for event in ledger.events(sweep):
             if isinstance(event, Noted) and event.kind == "space":
                 say(f"the space was changed: {event.message}")
     return None
+
+
+def _settings(spec: SweepSpec) -> str:
+    """How a sweep searches and where it runs, also as far as it was not said: in a line."""
+    options = {"suggester": spec.suggester_options, "stopper": spec.stopper_options}
+    plugins = [
+        "  ".join(filter(None, [f"{kind} {getattr(spec, kind)}", configuration(found)]))
+        for kind, found in options.items()
+    ]
+    workers = KEYS["workers"].words if spec.worker_range is None else str(spec.worker_range)
+    where = f"workers {workers}" + (f", {spec.dispatcher}" if spec.dispatcher else "")
+    return "; ".join([*map(str, spec.goals), *plugins, where, f"seed {spec.seed}"])
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

@@ -113,7 +113,8 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             raise UsageError(
                 f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
             )
-        return replace(spec, space=found.space, artifacts=found.artifacts)
+        # Other goals are refused where the sweep goes on.
+        return replace(spec, space=found.space, goals=found.goals, artifacts=found.artifacts)
     if overrides:
         from automl.config.overrides import with_changes
 

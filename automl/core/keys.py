@@ -105,7 +105,7 @@ class WrongParts(UsageError):
     """
 
     def __init__(self, parts: Sequence[tuple[Path, UsageError]], right: Any = None) -> None:
-        super().__init__(str(parts[0][1]))
+        super().__init__("; ".join(str(error) for _, error in parts))
         self.parts, self.right = parts, right
 
 

@@ -23,7 +23,10 @@ def check_name(name: str) -> str:
             f"got {show(name)}"
         )
     if name in RESERVED:
-        raise UsageError(f"no sweep is named auto or none, which `transfer` means; got {name!r}")
+        raise UsageError(
+            f"no sweep is named {name!r}, because the setting `transfer` takes that word for "
+            "something else: choose another name"
+        )
     return name
 
 

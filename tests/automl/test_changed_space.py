@@ -148,6 +148,10 @@ def test_on_the_command_line_by_overrides_and_by_an_edited_file(tmp_path: Path) 
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
     assert "n was of type int and is now of type choice" in refused.output
+    config.write_text("space: {x: {low: 1.0, high: 2.0}}\ngoals: maximize loss\n")
+    refused = ended("resume", "s", "--config", str(config), "--trials", "8")
+    assert refused.exit_code == 2
+    assert "has the goal 'minimize loss', got 'maximize loss'" in refused.output
     wrong = ended("resume", "s", "seed=3", "space.x.hihg=3", "--trials", "8")
     assert wrong.exit_code == 2
     assert "only the space can be changed here" in wrong.output

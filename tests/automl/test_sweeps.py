@@ -200,3 +200,14 @@ def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: 
     (tmp_path / "best.yaml").write_text(recipe(spec, best))
     again = load_configuration(tmp_path / "best.yaml", objective=True).spec
     assert again.constraints == spec.constraints
+
+
+def test_all_wrong_arguments_are_told_at_once(tmp_path: Path) -> None:
+    wrong: dict[str, Any] = {"seed": None, "name": "none", "max_retries": -1}
+    with pytest.raises(UsageError) as caught:
+        automl.sweep(quick, SPACE, "minimize loss", trials=1, store=tmp_path / "runs", **wrong)
+    said = str(caught.value)
+    assert "seed must be a whole number of at least 0, got None (NoneType)" in said
+    assert "no sweep is named 'none', because the setting `transfer` takes that word" in said
+    assert "max_retries must be a whole number of at least 0, got -1" in said
+    assert not list(tmp_path.iterdir())

@@ -44,12 +44,35 @@ def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str
     assert len(caught.value.message) < 200
 
 
-def test_a_metric_without_a_name_is_said_how_to_report() -> None:
+@pytest.mark.parametrize(
+    ("given", "named", "got"),
+    [
+        ((0.5, 3), {}, "float: 0.5, int: 3"),
+        ((0.5,), {"step": 3}, "float: 0.5, int: 3"),
+        ((0.5,), {}, "float: 0.5"),
+        ((), {"step": 0.5, "loss": 3}, "float: 0.5"),
+        ((), {"loss": 3}, ""),
+        ((Hostile(),), {"loss": 3}, "Hostile"),
+        ((math.nan,), {}, "float: nan"),
+        ((3, {"loss": 0.5}), {}, "int: 3, dict of 1: {'loss': 0.5}"),
+    ],
+)
+def test_a_wrong_call_of_report_is_explained(
+    given: tuple[Any, ...], named: dict[str, Any], got: str
+) -> None:
     context = Context(Assignment("s", 0, 1, {}, None, "", goals=("acc",)))
-    with pytest.raises(
-        TypeError, match=r"trial.report\(step, acc=value\); got trial.report\(0.5, 3"
-    ):
-        context.report(0.5, 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError) as caught:
+        context.report(*given, **named)
+    assert f"trial.report(step, acc=value); got trial.report({got})" in str(caught.value)
+
+
+@pytest.mark.parametrize("step", [3, 3.0, np.int64(3), np.float32(3), torch.tensor(3)])
+def test_a_step_is_any_whole_number(step: Any) -> None:
+    sent: list[Any] = []
+    context = Context(Assignment("s", 0, 1, {}, None, ""), send=sent.append)
+    assert context.report(step=step, loss=0.5)
+    assert (sent[0].step, sent[0].metrics) == (3, {"loss": 0.5})
+    assert type(sent[0].step) is int
 
 
 def test_names_and_numbers_of_metrics_are_bounded() -> None:

@@ -1,12 +1,14 @@
 """What a metric may be, whoever reports, returns or tells it: all of them are bounded here."""
 
+import functools
 import reprlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
 
 from search_spaces.errors import TrialFailure
 from workers.failures import MAX_NAME, described
 
+F = TypeVar("F", bound=Callable[..., Any])
 MAX_METRICS: Final = 10_000  # of a report or result
 # The controller computes with these metrics, so they are from 0 to this.
 LARGEST: Final[Mapping[str, float]] = {
@@ -37,6 +39,32 @@ def number_of(value: Any) -> float:
     if isinstance(value, str | bytes | bytearray):
         raise TypeError(f"a text is not a number: {reprlib.repr(value)}")
     return float(value)
+
+
+def explained(report: F) -> F:
+    """A method `report(step, **metrics)` that explains a wrong call, such as `report(loss, 3)`."""
+
+    @functools.wraps(report)
+    def checked(trial: Any, *given: Any, **metrics: Any) -> Any:
+        steps = (*given, metrics.pop("step")) if "step" in metrics else given
+        if len(steps) == 1 and (step := _whole(steps[0])) is not None:
+            return report(trial, step, **metrics)
+        name = next(iter(trial.assignment.goals), "loss")
+        raise TypeError(
+            "the step, a whole number, comes first, and a metric has a name: trial.report(step, "
+            f"{name}=value); got trial.report({', '.join(map(described, steps))})"
+        )
+
+    return cast(F, checked)
+
+
+def _whole(step: Any) -> int | None:
+    """A step as an integer, if it is a whole number, also of NumPy or torch; else None."""
+    try:
+        number = int(step)
+        return number if number == step else None
+    except Exception:  # of any kind, from a type of the objective
+        return None
 
 
 def numbers_of(metrics: Mapping[Any, Any]) -> dict[str, float]:

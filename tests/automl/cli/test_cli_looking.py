@@ -356,3 +356,25 @@ def test_without_a_name_or_a_sweep_the_message_says_what_to_do(tmp_path: Path) -
     shown = automl("best", "--store", str(tmp_path))
     assert shown.exit_code == 2
     assert "there is no sweep in" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({}, "suggester bayes; stopper none; workers as many as there is room for; seed 0"),
+        (
+            {
+                "suggester": "tpe",
+                "stopper": "asha",
+                "stopper_options": {"grace": 5},
+                "workers": 4,
+                "min_workers": 2,
+                "dispatcher": "ray",
+            },
+            "suggester tpe; stopper asha  grace=5; workers 2 to 4, ray; seed 0",
+        ),
+    ],
+)
+def test_the_status_says_the_settings(tmp_path: Path, given: dict[str, Any], line: str) -> None:
+    runs = store(tmp_path, completed(0, 2.0), spec=replace(SPEC, **given))
+    assert f"\nminimize loss; {line}\n" in automl("status", "toy", "--store", runs).stdout

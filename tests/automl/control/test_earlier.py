@@ -83,7 +83,7 @@ def test_the_optimizer_learns_from_a_sweep_of_its_store(tmp_path: Path) -> None:
         ({"transfer": "unlike"}, "has no successful trial with loss"),
         ({"transfer": ["auto", "first"]}, "transfer must be auto, none, or names of sweeps"),
         ({"transfer": "first", "suggester": "tpe"}, "'tpe' ignores earlier sweeps"),
-        ({"name": "auto"}, "no sweep is named auto or none"),
+        ({"name": "auto"}, "no sweep is named 'auto', because"),
     ],
 )
 def test_a_wrong_transfer_is_refused_and_leaves_nothing(

@@ -407,6 +407,8 @@ def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: 
         large = [t["number"] for t in trials if t["metrics"].get("size", 0) > 1000]
         go(page, client, f"/sweeps/toy/trials/{large[0]}")
         assert page.inner_text(".headline").startswith("infeasible: size")
+        go(page, client, f"/compare?trials=toy:0&trials=toy:{large[0]}")
+        assert "infeasible" in page.inner_text("table")
 
 
 def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:

@@ -70,7 +70,7 @@ async function compareSweeps(frame, names) {
     section("Progress", { class: "panel" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; draw(); }), left ? h("p", { class: "soft" }, `${count(left, "sweep")} with another goal than '${goal.text}' ${left === 1 ? "is" : "are"} left out of the figure.`) : null, chart.node),
     section("Results", { class: "panel" }, sideBySide("Results of the sweeps", found.map((one) => h("a", { href: path(one.name) }, one.name)), [
       ["state", found.map((one) => pill(one.data.state))],
-      [`best ${goal.metric}`, found.map((one, i) => (results[i] ? h("b", {}, metric(goal.metric, results[i].values[0])) : "–"))],
+      [`best ${goal.metric}`, found.map((one, i) => (results[i] ? h("b", {}, metric(goal.metric, results[i].values[0])) : one.data.states.infeasible ? "none feasible" : "–"))],
       ["trials", found.map((one) => number(one.table.rows.length))], ["time", found.map((one) => duration(one.data.seconds))],
       ["suggester", found.map((one) => one.data.suggester)], ["stopper", found.map((one) => one.data.stopper)], ["seed", found.map((one) => String(one.data.seed))]])),
     section("Best configurations", { class: "panel" }, sideBySide("Best configurations of the sweeps", found.map((one, i) => (results[i] ? h("a", { href: path(one.name, "trials", results[i].number) }, `${one.name}, trial ${results[i].number}`) : one.name)), keys.map((key) => [key, results.map((one) => (one && key in one.params ? configuration.show(one.params[key]) : "–"))]))))] };
@@ -105,7 +105,7 @@ async function compareTrials(frame, chosen) {
   return { content: [h("h1", {}, "Compare trials"), h("div", { class: "stack" },
     section("Curves", { class: "panel" }, charts.length ? choice("Curves by", { steps: "by step", seconds: "by time" }, x, (value) => { x = value; draw(); }) : h("p", { class: "soft" }, "These trials have reported nothing."), h("div", { class: "curves" }, charts.map(([one, chart]) => h("div", {}, h("h3", {}, one), chart.node)))),
     section("Side by side", { class: "panel" }, sideBySide("Configurations and results of the trials", trials.map(({ name, n, title }, i) => [h("i", { class: "key line", style: { "--colour": COLOURS[i] }, "aria-hidden": "true" }), h("a", { href: path(name, "trials", n) }, title)]), [
-      ["state", trials.map(({ trial }) => pill(trial.failure ? "failed" : trial.state))], ...goals.map((one, i) => [one, trials.map(({ trial }) => h("b", {}, metric(one, trial.values[i])))]),
+      ["state", trials.map(({ trial }) => pill(trial.failure ? "failed" : trial.violation ? "infeasible" : trial.state))], ...goals.map((one, i) => [one, trials.map(({ trial }) => h("b", {}, metric(one, trial.values[i])))]),
       ...keys.map((key) => [key, trials.map(({ trial }) => (key in trial.params ? configuration.show(trial.params[key]) : "–"))]), ["time", trials.map(({ trial }) => duration(trial.seconds))], ...measured.slice(0, 20).map((one) => [one, trials.map(({ trial }) => (one in trial.metrics ? metric(one, trial.metrics[one]) : "–"))])])))] };
 }
 
