@@ -20,6 +20,7 @@ from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 THREAD: Final = "automl-suggester"
 EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
+AT_ONCE: Final = 16  # if trials are quicker than suggestions: `bayes` makes them in the time of one
 NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
 
 
@@ -226,6 +227,8 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         count = depth
         if hurried:
             count = max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
+            if count and each > period:
+                count = min(wanted, AT_ONCE)
         if count == 0:
             return
         self._seen = version

@@ -149,6 +149,18 @@ def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> N
     suggestions.close()
 
 
+@pytest.mark.parametrize(("each", "wanted", "count"), [(3.0, 40, 16), (3.0, 5, 5), (0.5, 40, 4)])
+def test_many_are_made_at_once_if_one_takes_longer_than_it_lasts(
+    counting: Counting, each: float, wanted: int, count: int
+) -> None:
+    suggestions, history = ahead(counting), begun()
+    suggestions.seconds.append(each)
+    suggestions.prepare(history, wanted, period=1.0)
+    assert len(take(suggestions, history, count)) == count
+    assert [call[2] for call in counting.calls] == [count]
+    suggestions.close()
+
+
 def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
     counting: Counting,
 ) -> None:
