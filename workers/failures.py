@@ -33,6 +33,7 @@ MEMORY_WORDS = (
     "not enough memory",
     "bad_alloc",
 )
+NO_ROOM = "there is no room on the disk"
 DISK_WORDS = (
     "no space left on device",
     "disk quota exceeded",

@@ -21,6 +21,7 @@ from search_spaces.hardware import memory_limit
 from .context import Context, Stopped
 from .failures import (
     MAX_NAME,
+    NO_ROOM,
     described,
     failure_of,
     is_disk_full,
@@ -105,7 +106,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
     if no_room:
-        message = f"there is no room on the disk: {no_room}"
+        message = f"{NO_ROOM}: {no_room}"
         return lost(a, message, failure="preempted", seconds=seconds)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"

@@ -5,16 +5,19 @@
 | a person has asked it to stop | running trials stop, the sweep is finished |
 | the target, the time or the worker time is reached | the same |
 | the same error, or a kill from outside, again and again | the same |
+| no trial has a metric that a constraint bounds | the same |
 | the space is exhausted, all trials of the budget were begun | no new trial begins |
 | too little gain is expected, or the recommendation is settled | the same |
 | no trial could end in the time that is left | the same, and no waiting one begins |
 """
 
+from itertools import islice
 from typing import Final
 
-from automl.core import SweepState, Trial
+from automl.core import SweepState, Trial, TrialState
 from automl.core.mistakes import ended_from_outside, is_own_death
 from automl.suggesters.queue import SuggestionQueue
+from search_spaces.plugins import nearest
 from workers.protocol import Outcome
 
 from .assignments import Assigner
@@ -24,6 +27,7 @@ SETTLED: Final = "settled"  # of `budget.until`
 EXHAUSTED: Final = "every configuration of its space was tried"
 NARROWED: Final = "every configuration within its limits was tried; the limits are on"
 USED_UP: Final = "its budget is used up"
+MAX_WITHOUT: Final = 3  # trials without a metric that a constraint bounds
 
 
 class EndOfSweep:
@@ -61,7 +65,23 @@ class EndOfSweep:
         if outcome.worker_lost and not is_own_death(outcome) and not ended_from_outside(ended):
             return ""
         running = self._state.index.each_running()
-        return self._repeated_error.reason_to_end(ended, running) or ""
+        again = self._repeated_error.reason_to_end(ended, running)
+        return again or self._reason_of_constraints(ended)
+
+    def _reason_of_constraints(self, ended: Trial) -> str:
+        """Why it must end if the first trials lack a metric that a constraint bounds; "" if not."""
+        if ended.state is not TrialState.COMPLETED:
+            return ""
+        completed = (one for one in self._state.trials if one.state is TrialState.COMPLETED)
+        first = [*islice(completed, MAX_WITHOUT + 1)]
+        for constraint in self._state.spec.constraints if len(first) == MAX_WITHOUT else ():
+            known = {name for one in first for name in one.metrics}
+            if constraint.metric not in known:
+                return (
+                    f"{MAX_WITHOUT} trials have completed, and none has the metric of the "
+                    f"constraint {constraint}: {nearest(constraint.metric, sorted(known))}"
+                )
+        return ""
 
     def reason_for_none(self, now: float) -> str:
         """Why no new trial begins; "" if one may."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from automl.errors import UsageError
+from workers.failures import NO_ROOM
 from workers.protocol import Outcome
 
 from .goals import Goal
@@ -19,8 +20,10 @@ _DEATH: Final = re.compile(
     r"((?:ended with exit status|died:|was killed by signal \d+ \((?!SIGKILL|SIGTERM)).*?)"
     r"(?: \((?:after|retry) \d+ [^()]*\))?$"
 )
-# By the kernel for want of memory, or by a person.
-_OUTSIDE: Final = re.compile(r"was killed by signal \d+ \((?:SIGKILL|SIGTERM)\)|from outside")
+# By the kernel for want of memory, or by a person; or because the disk is full.
+_OUTSIDE: Final = re.compile(
+    rf"was killed by signal \d+ \((?:SIGKILL|SIGTERM)\)|from outside|{NO_ROOM}"
+)
 # Failures from which the suggester learns where not to go: the first trials may all have them.
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")
 _MAX_ALIKE: Final = 3
@@ -91,7 +94,7 @@ def died_by_itself(trial: Trial) -> bool:
 
 
 def ended_from_outside(trial: Trial) -> bool:
-    """Whether the process of a failed trial was killed from outside, in its last attempt too."""
+    """Whether a trial failed by its machine: its process was killed, or the disk is full."""
     return trial.failure in ("crashed", "preempted") and bool(_OUTSIDE.search(trial.message))
 
 

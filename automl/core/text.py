@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from workers.failures import NO_ROOM
+
 from .events import Proposed
 from .mistakes import ended_from_outside, error_key, is_mistake, most_alike
 from .snapshot import Snapshot
@@ -23,6 +25,7 @@ _KILL_HINT = (
     "Who kills it? The kernel, if memory runs out (dmesg), a limit of the container, or a person. "
     "Then resume the sweep."
 )
+_ROOM_HINT = "Free some room on the disk, then resume the sweep."
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -168,7 +171,7 @@ def why_no_best(snapshot: Snapshot) -> str:
 def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that may come again; "" if its message says so."""
     if ended_from_outside(failed):
-        return _KILL_HINT
+        return _ROOM_HINT if NO_ROOM in failed.message else _KILL_HINT
     if not is_mistake(failed) or most_alike(failed) == 1:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -263,3 +264,26 @@ def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:
     out.truncate(0)
     PlainLines(console)(replace(snapshot, events=list(ledger.events(snapshot.sweep))))
     assert out.getvalue().count('trial.params["lerning_rate"]') == 1  # not once a trial
+
+
+def test_three_trials_that_find_the_disk_full_end_a_sweep_after_a_success(ledger: Ledger) -> None:
+    def full(trial: Context) -> float:
+        if trial.number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return 1.0
+
+    snapshot = run_inline(ledger, make_spec(trials=12), full)
+    assert states(snapshot) == ["completed", *["failed"] * 3]
+    assert "no room on the disk" in snapshot.reason
+    assert "Free some room" in snapshot.reason
+
+
+def test_a_constraint_on_a_metric_that_no_trial_has_ends_a_sweep(ledger: Ledger) -> None:
+    def sized(trial: Context) -> dict[str, float]:
+        return {"loss": 1.0, "size": 1.0 + trial.number}
+
+    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("sise <= 0.5",)), sized)
+    assert states(snapshot) == ["completed"] * 3
+    assert "constraint sise <= 0.5: did you mean 'size'?" in snapshot.reason
+    known = replace(make_spec(trials=12, constraints=("size <= 0.5",)), name="known")
+    assert len(run_inline(ledger, known, sized).trials) == 12  # infeasible, each of them
