@@ -128,6 +128,11 @@ def main() -> int:
     early = 5 if options.quick else 50
     known = settings(3 if options.quick else 100)
     problems: list[str] = []
+
+    def note(problem: str) -> None:
+        print(problem, flush=True)  # at once: the run may be ended before its end
+        problems.append(problem)
+
     folder = Path(tempfile.mkdtemp())
     expected = []
     for index, (name, params) in enumerate(known):
@@ -136,7 +141,7 @@ def main() -> int:
         fresh.close()
         expected.append(losses)
         if outcome.failure or not losses:
-            problems.append(f"alone: {name} {params}: {outcome.failure}: {outcome.message}")
+            note(f"alone: {name} {params}: {outcome.failure}: {outcome.message}")
     print(f"{len(known)} settings alone, {len(problems)} problems", flush=True)
     order = [index % len(known) for index in range(trials)]
     random.Random(5).shuffle(order)
@@ -146,9 +151,9 @@ def main() -> int:
         outcome, losses = worker.run(folder / "warm" / str(count), name, params)
         pids.add(worker.pid)
         if outcome.failure or losses != expected[index]:
-            problems.append(f"trial {count}: {name} {params}: {outcome.message or 'other losses'}")
+            note(f"trial {count}: {name} {params}: {outcome.message or 'other losses'}")
         if outcome.worker_spent:
-            problems.append(f"trial {count}: {name} {params}: {outcome.details['left_behind']}")
+            note(f"trial {count}: {name} {params}: {outcome.details['left_behind']}")
         if count in (early, trials) or count % 100 == 0:
             print(f"{count} trials, {worker.resident() / 1e6:.0f} MB", flush=True)
         if count == early:
@@ -156,11 +161,9 @@ def main() -> int:
     grown = worker.resident() - first
     worker.close()
     if len(pids) > 1:
-        problems.append(f"{len(pids)} processes")
+        note(f"{len(pids)} processes")
     if grown > MAX_BYTES:
-        problems.append(f"{grown / 1e6:.0f} MB more than after {early} trials")
-    for problem in problems:
-        print(problem)
+        note(f"{grown / 1e6:.0f} MB more than after {early} trials")
     seconds = time.monotonic() - begun
     print(
         f"{trials} trials of {len(known)} settings in {seconds:.0f} s, in {len(pids)} process, "
