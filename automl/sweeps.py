@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
+from search_spaces.change import changes
 from search_spaces.other_tools import hinted
 from workers.protocol import Metric
 
@@ -212,6 +213,8 @@ def sweep(
         if progress is not False:
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
+            if changed := changes(ledger.spec(spec.name).space, spec.space):
+                shown.say([f"the space was changed: {'; '.join(changed)}"])
         again = python_call(spec.name)
         with (
             told_how_to_resume(again),

@@ -71,6 +71,9 @@ def continue_sweep(
             if options["dispatcher"] != "agents":  # they know what to train
                 check_runnable(spec, typed, program, "resume")
                 spec = replace(spec, command="" if program is None else str(program))
+                if stored.command not in ("", spec.command):
+                    line = f"the sweep ran {stored.command}, and runs {spec.command} now: "
+                    say(f"{line}the results of both are compared", err=True)
                 if runs and cwd is None and not moved:
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)

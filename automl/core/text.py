@@ -157,8 +157,8 @@ def why_no_best(snapshot: Snapshot) -> str:
     if succeeded and any(goal.metric in trial.metrics for trial in succeeded):
         rules = " and ".join(str(constraint) for constraint in snapshot.constraints)
         return f"No trial satisfies {rules}."
-    if succeeded:
-        return f"No trial has succeeded. No trial has reported {goal.metric}.{reasons(failed)}"
+    if succeeded and not failed:
+        return f"No trial has succeeded. No trial has reported {goal.metric}."
     if not failed:
         return "No trial has ended yet." if snapshot.trials else "No trial has begun yet."
     count, first = commonest_failure(failed)

@@ -1,6 +1,7 @@
 """The summary in the terminal after a sweep: the result, a comparison, caveats, next commands."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from rich.console import Console, Group, RenderableType
@@ -130,9 +131,12 @@ def pareto_table(snapshot: Snapshot) -> RenderableType:
 
 def _state(snapshot: Snapshot) -> str:
     trials = "1 trial" if len(snapshot.trials) == 1 else f"{len(snapshot.trials)} trials"
+    if text.why_early(snapshot):
+        trials = f"{len(snapshot.trials)} of {snapshot.budget.trials} trials"
     failed = snapshot.in_state(TrialState.FAILED) if snapshot.best is None else []
     said = failed and text.commonest_failure(failed)[1].message in snapshot.reason  # by `headline`
-    state = f"{snapshot.sweep} {snapshot.state if said else text.sweep_state(snapshot)}"
+    shown = replace(snapshot, reason=snapshot.reason.partition(":")[0]) if said else snapshot
+    state = f"{snapshot.sweep} {text.sweep_state(shown)}"
     found = f"{state}: {trials} in {duration(snapshot.seconds)}"
     counts = text.failure_text(snapshot.trials)
     return f"{found}, {counts}" if counts else found

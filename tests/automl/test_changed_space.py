@@ -45,14 +45,20 @@ def run(tmp_path: Path, space: Space, trials: int, **options: Any) -> automl.Res
         dispatcher="inline",
         store=str(tmp_path),
         name="s",
-        progress=False,
-        **options,
+        **{"progress": False, **options},
     )
 
 
 def notes(tmp_path: Path) -> list[str]:
     with closing(Ledger.open(str(tmp_path), readonly=True)) as ledger:
         return [e.message for e in ledger.events("s") if isinstance(e, Noted) and e.kind == "space"]
+
+
+def test_the_progress_says_how_the_space_was_changed(tmp_path: Path, capfd: Any) -> None:
+    run(tmp_path, BEFORE, 2, progress=True)
+    assert "the space was changed" not in capfd.readouterr().err
+    run(tmp_path, NARROWER, 3, progress=True, resume=True)
+    assert f"automl: the space was changed: {notes(tmp_path)[0]}\n" in capfd.readouterr().err
 
 
 def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:

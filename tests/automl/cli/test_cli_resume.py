@@ -76,3 +76,15 @@ def test_a_folder_that_is_not_there(folder: Path) -> None:
     refused = automl("resume", "mine", "--store", "my runs", "--cwd", "nowhere", *TRAIN)
     assert refused.exit_code == 2
     assert "--cwd: there is no folder 'nowhere'" in refused.stderr
+
+
+def test_another_command_is_named(folder: Path) -> None:
+    (folder / "other.py").write_text(PROGRAM)
+    other = (*TRAIN[:3], "other.py", "{x}")
+    for command, number in ((TRAIN, "2"), (other, "3")):
+        done = automl("resume", "mine", "--store", "my runs", "--trials", number, *command)
+        assert done.exit_code == 0, done.output
+        assert ("the results of both are compared" in done.stderr) == (command is other)
+    assert "'my program.py'" in done.stderr
+    assert "runs -- " in done.stderr
+    assert num_trials(folder) == 3

@@ -8,6 +8,7 @@ from dataclasses import replace
 from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
+from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
 from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
@@ -39,8 +40,16 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
         for number in range(3)
     ]
     reason = "3 trials failed alike and none succeeded: no such file. Mend the program"
-    found = summary(replace(snapshot(*failed, state="finished"), reason=reason))
+    cut_off = trial(3, None, TrialState.STOPPED)  # it ran when the sweep ended
+    budget = Budget(trials=6)
+    shown = replace(snapshot(*failed, cut_off, state="finished"), reason=reason, budget=budget)
+    found = summary(shown)
     assert found.count("no such file") == 1
+    assert "(3 trials failed alike and none succeeded): 4 of 6 trials" in found
+    assert "3 of 4 trials failed, 3 of them alike" in found
+    killed = "the command was killed by signal 9 (SIGKILL) from outside (after 2 retries)"
+    deaths = [replace(one, failure="preempted", message=killed) for one in failed]
+    assert "Who kills it?" in summary(replace(shown, trials=[*deaths, cut_off]))
 
 
 def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
