@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from automl.actions import arguments
-from automl.core.budget import LIMITS, check_unit
+from automl.core.budget import LIMITS
 from automl.core.plain_data import json_data
 from automl.core.text import printable
 from automl.errors import UsageError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 STORE: Final = arguments.STORE_FOLDER
-_FLAG: Final = "--{name} {value}"  # how a setting is typed
 WIDE: Final = 200  # columns, if there is no terminal
 
 
@@ -28,7 +27,6 @@ def given_settings(options: Mapping[str, Any]) -> list[Override]:
     """The overrides of a configuration that the flags of settings stand for."""
     from automl.config import Override
 
-    check_unit(options.get("budget"), _FLAG)
     named = (
         (name, path) for name, (path, _) in arguments.FLAGS.items() if options.get(name) is not None
     )
@@ -37,7 +35,6 @@ def given_settings(options: Mapping[str, Any]) -> list[Override]:
 
 def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:
     """The limits that `--trials` and `--budget` name, as fields of `Budget`."""
-    check_unit(budget, _FLAG)
     number = int(trials) if trials and trials.isascii() and trials.isdigit() else trials
     given = {"trials": ("--trials", number), "time": ("--budget", budget)}
     return {

@@ -1,6 +1,5 @@
 """The budget of a sweep: when it ends, and how a person writes it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -82,28 +81,6 @@ def checked_budget(budget: Any, name: str = "budget") -> Budget:
 BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
 
 
-def check_unit(value: Any, setting: str = "{name}={value!r}") -> None:
-    """Refuse a number as the time of a budget: it may mean trials or seconds.
-
-    Args:
-        setting: how `name` and `value` of a setting are written.
-
-    Raises:
-        UsageError: it is a number, also if it is a text.
-    """
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return
-    if math.isfinite(number) and number > 0:
-        n = f"{number:g}"
-        given = setting.format(name="budget", value=value)
-        trials = setting.format(name="trials", value=int(number))
-        seconds = setting.format(name="budget", value=f"{n}s")
-        count = f"{n} trials are {trials}, " if number.is_integer() else ""
-        raise UsageError(f"{given}: {count}{n} seconds are {seconds}")
-
-
 def read_budget(
     budget: Budget | Mapping[str, Any] | str | float | None, **limits: float | None
 ) -> Budget:
@@ -117,7 +94,6 @@ def read_budget(
         UsageError: the budget is malformed, or it never ends the sweep.
     """
     if isinstance(budget, str | int | float) and not isinstance(budget, bool):
-        check_unit(budget)
         budget = Budget(time=parse_duration(budget))
     if not isinstance(budget, Budget | Mapping | None):
         rule = f"a duration such as '10m', or a mapping of {', '.join(LIMITS)}"

@@ -1,17 +1,14 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 from objectives import make_spec
 
-from automl.cli.common import given_limits
-from automl.core.budget import Budget, read_budget
+from automl.core.budget import Budget
 from automl.core.budget_use import BudgetUse
 from automl.core.goals import parse_goals
 from automl.core.trial import Trial, TrialState
-from automl.errors import UsageError
 
 DONE = TrialState.COMPLETED
 
@@ -108,15 +105,3 @@ def test_another_specification_counts_for_what_has_happened() -> None:
     done = Trial(0, {}, DONE, {"loss": 1.0})
     use.specify(make_spec(budget=Budget(target=2.0)), [done])
     assert use.reason_to_end(0.0) == "trial 0 has reached the target 2"
-
-
-@pytest.mark.parametrize("number", [10, "10", 10.0])
-def test_a_number_is_no_time(number: object) -> None:
-    words = "10 trials are trials=10, 10 seconds are budget='10s'"
-    with pytest.raises(UsageError, match=re.escape(f"budget={number!r}: {words}")):
-        read_budget(number)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"--budget 10.*: 10 trials are --trials 10, 10 seconds"):
-        given_limits(None, str(number))
-    with pytest.raises(UsageError, match=r"^budget=2\.5: 2\.5 seconds are budget='2\.5s'$"):
-        read_budget(2.5)
-    assert read_budget("10s") == read_budget({"time": 10}) == Budget(time=10.0)
