@@ -26,6 +26,7 @@ from .core import (
     arguments,
     read_budget,
 )
+from .core.budget import without_unit
 from .core.garbage import frozen_objects
 from .core.ranks import follow_strategy
 from .core.resuming import present_folder, python_call, told_how_to_resume
@@ -179,7 +180,7 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += lines_about_knobs(spec, objective)
+    notes += [*without_unit(budget), *lines_about_knobs(spec, objective)]
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (

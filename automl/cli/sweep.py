@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from automl.core.budget import without_unit
 from automl.core.resuming import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
@@ -36,7 +37,8 @@ def sweep(
     objective = load_trained(loaded.spec, options["objective"], program)
     from automl.control.preflight import check_loop, lines_about_knobs
 
-    for note in [*loaded.notes, *lines_about_knobs(loaded.spec, objective)]:
+    unclear = without_unit(options["budget"])
+    for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)

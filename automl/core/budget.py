@@ -1,5 +1,6 @@
 """The budget of a sweep: when it ends, and how a person writes it."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -79,6 +80,13 @@ def checked_budget(budget: Any, name: str = "budget") -> Budget:
 
 
 BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
+
+
+def without_unit(budget: Any) -> list[str]:
+    """A line about a time without a unit, which may have meant trials; none for other budgets."""
+    if isinstance(budget, bool) or not re.fullmatch(r"[0-9.]+", str(budget)):
+        return []
+    return [f"a budget without a unit is of seconds: {budget}s. A number of trials is `trials`"]
 
 
 def read_budget(
