@@ -183,9 +183,9 @@ def _goal(
     Raises:
         UsageError: the metric, its direction or the expression is missing or wrong.
     """
-    from automl.config.printed_metrics import VALUE, reported_metrics
     from automl.core import Goal
     from workers.command.patterns import compile_pattern
+    from workers.command.printed_metrics import VALUE, reported_metrics
 
     if minimize and maximize:
         raise UsageError("--minimize or --maximize: leave one out")

@@ -14,7 +14,7 @@ from .common import say
 from .program import Program
 
 if TYPE_CHECKING:
-    from automl.config.printed_metrics import PrintedMetric
+    from workers.command.printed_metrics import PrintedMetric
 
 
 def init(
@@ -97,7 +97,7 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
 
 def printed_by(program: Program) -> list[PrintedMetric]:
     """The metrics that a command prints or reports; says what else is to know."""
-    from automl.config.printed_metrics import printed_metrics, reported_metrics
+    from workers.command.printed_metrics import printed_metrics, reported_metrics
 
     from .dry_run import SECONDS, dry_run
 

@@ -11,8 +11,8 @@ from automl.core.names import NAME
 from automl.core.resuming import shell_line
 from automl.core.text import printable
 from automl.errors import UsageError
+from workers.command.printed_metrics import VALUE, PrintedMetric
 
-from .printed_metrics import VALUE, PrintedMetric
 from .scalars import plain_scalar
 from .template import TAIL, name_of
 

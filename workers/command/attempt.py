@@ -6,9 +6,10 @@ import json
 import math
 import os
 import selectors
+import shlex
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +26,7 @@ from .changes import changed_files
 from .formats import CONFIGS
 from .metrics import Collector
 from .output import Tail, TrialLog
+from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
 from .tensorboard import TENSORBOARD, event_folder
@@ -314,7 +316,7 @@ class CommandAttempt:
         """Raise CommandFailed if the command has not reported what is needed."""
         goal = self._command.goal
         if self._context.rank == 0 and goal and goal not in collector.metrics:
-            last = " | ".join([*self._output.last_lines(), *self._errors.last_lines()])
+            last = [*self._output.last_lines(), *self._errors.last_lines()]
             raise nothing_reported(goal, collector, self._command.reports, last)
 
 
@@ -376,7 +378,7 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
 
 
 def nothing_reported(
-    goal: str, collector: Collector, patterns: Mapping[str, str], last_lines: str
+    goal: str, collector: Collector, patterns: Mapping[str, str], last_lines: Sequence[str]
 ) -> CommandFailed:
     """The failure of a command that has ended well, but has not reported the goal's metric.
 
@@ -388,8 +390,12 @@ def nothing_reported(
     if goal in patterns:
         words += f"; no line of its output matches {patterns[goal]!r}"
     elif TENSORBOARD not in patterns:
-        words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {goal}='REGEX'"
+        metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
+        found = f"{goal}='REGEX'"
+        if goal in metrics:
+            found = shlex.quote(f"{goal}={metrics[goal]}")
+        words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {found}"
     if collector.complaint:
         words += f"; {collector.complaint}"
-    words += f"; the last lines that it printed: {last_lines}" if last_lines else ""
+    words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""
     return CommandFailed("missing_metric", words)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from automl.config.printed_metrics import VALUE
 from automl.config.template import name_of
 from automl.core.plain_data import yaml_scalar
 from automl.core.text import printable
+from workers.command.printed_metrics import VALUE
 
 from .sweep import ForeignSweep
 

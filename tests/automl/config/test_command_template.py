@@ -8,8 +8,8 @@ import pytest
 
 from automl.config import load
 from automl.config.command_template import file_of, for_command
-from automl.config.printed_metrics import printed_metrics
 from search_spaces import Choice, Float, Int
+from workers.command.printed_metrics import printed_metrics
 
 
 def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import selectors
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from workers.command import attempt
+from workers.command.patterns import compile_pattern
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -505,3 +507,14 @@ def test_a_resume_flag_of_its_own(
     assert command.reports[-1].metrics["loss"] == pytest.approx(0.25)
     trained = [line.split()[1] for line in (tmp_path / "trained.txt").read_text().splitlines()]
     assert trained == ["1", "2", "3", "4"]
+
+
+def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) -> None:
+    done = command.python("print('step=0 loss=1.22')", goal="loss")
+    typed = done.message.partition("give a pattern: --report ")[2].partition("; ")[0]
+    [word] = shlex.split(typed)
+    name, _, pattern = word.partition("=")
+    assert name == "loss"
+    assert compile_pattern(name, pattern).search(b"step=0 loss=1.22")[1] == b"1.22"
+    unknown = command.python("print('finished')", goal="loss").message
+    assert "--report loss='REGEX'" in unknown

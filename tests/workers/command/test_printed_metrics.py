@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from automl.config.printed_metrics import printed_metrics
 from workers.command.metrics import Collector
 from workers.command.patterns import PatternReports
+from workers.command.printed_metrics import printed_metrics
 
 LANGUAGE_MODEL = """\
 | epoch   1 |   200/ 2983 batches | lr 20.00 | ms/batch 8.21 | loss  6.53 | ppl   685.33
