@@ -111,7 +111,7 @@ class Optimizer:
             replicates=replicates,
         )
         progress.say(notes)
-        self._ledger = Ledger.open(location or IN_MEMORY, create=True)
+        self._store, self._ledger = location, Ledger.open(location or IN_MEMORY, create=True)
         self._lock = threading.RLock()
         if not self._ledger.exists(name):
             spec = with_earlier(self._ledger, spec, plugins.suggester)
@@ -144,11 +144,13 @@ class Optimizer:
 
     @property
     def recommended(self) -> Recommendation | None:
-        """The configuration of which a model of all trials expects most; see `Result`."""
+        """The best of `automl confirm`, else of which a model expects most; see `Result`."""
         from .report.recommendation import recommended
         from .report.record import Record
 
-        return recommended(Record.of(Snapshot.of(self._writer.state, "running", 0.0)))
+        snapshot = Snapshot.of(self._writer.state, "running", 0.0)
+        stored = Record.stored(self._store, snapshot) if self._store else Record.of(snapshot)
+        return recommended(stored)
 
     @property
     def pareto(self) -> list[Trial]:

@@ -65,6 +65,7 @@ class Result:
     def recommended(self) -> Recommendation:
         """The tried configuration of which a model of all trials expects most, by the first goal.
 
+        If `automl confirm` has trained the best again, it is the best of those by the new runs.
         `best` was selected for its score, in which it may have had luck. Both are the same if the
         model does not predict trials that it has not seen.
 

@@ -26,9 +26,11 @@ from .arguments import (
 from .headings import EVERY_DAY, PREPARE, TAKE_OUT
 
 _PROGRAM: Final = "automl.cli.program.ProgramVerb"
-_TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, *DISPATCHING)
 _DISPATCHER: Final = DISPATCHING[0]
-_REMEMBERED: Final = "[default: as before]"
+_AS_BEFORE: Final = replace(
+    _DISPATCHER, default=None, help=f"{_DISPATCHER.help} [default: as before]"
+)
+_TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
 _RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
 
 
@@ -212,7 +214,7 @@ RUNNING: Final = (
                         flag="--cwd",
                         metavar="FOLDER",
                     ),
-                    replace(_DISPATCHER, default=None, help=f"{_DISPATCHER.help} {_REMEMBERED}"),
+                    _AS_BEFORE,
                     *_RUN[1:],
                 )
             ),

@@ -145,7 +145,7 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
             raise AutomlError(f"{message}\nThe sweep still runs.")
         say(f"{message}\nSee automl trials {sweep}", err=True)
         return NO_SUCCESS
-    advice = recommended(Record.of(snapshot))
+    advice = recommended(Record.of(snapshot, confirmation))
     assert advice is not None, "there is a successful trial"
     if as_json:
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.actions.arguments import DEFAULT_DISPATCHER
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resuming import Typed, present_folder
 from automl.core.text import why_early
@@ -15,7 +14,7 @@ from workers.artifacts.location import read_location
 
 from .common import given_limits, opened, say
 from .program import Program, load_trained
-from .running import check_runnable, run_sweep
+from .running import check_runnable, dispatcher_of, run_sweep
 
 
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
@@ -57,7 +56,7 @@ def continue_sweep(
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = ledger.spec(sweep)
-        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or DEFAULT_DISPATCHER
+        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
         spec = _with_space(spec.with_location(""), config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from automl.actions.arguments import DEFAULT_DISPATCHER
 from automl.control.signals import SafeEnd
 from automl.core.resuming import Typed, told_how_to_resume
 from automl.errors import UsageError
@@ -82,6 +83,18 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
             time.sleep(LOOK_SECONDS)
 
 
+def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) -> str:
+    """The dispatcher to train with: the one that was typed, else the one that ran it last.
+
+    Args:
+        spec: of the sweep.
+        given: that was typed.
+        agents: whether agents may go on without being named; they ask for one sweep only.
+    """
+    last = spec.dispatcher if agents or spec.dispatcher != "agents" else ""
+    return given or last or DEFAULT_DISPATCHER
+
+
 def run_sweep(
     spec: SweepSpec,
     ledger: Ledger,
@@ -105,6 +118,7 @@ def run_sweep(
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
+    from automl.report import confirmations
     from automl.report.console import console
     from automl.report.summary import print_summary
 
@@ -125,7 +139,8 @@ def run_sweep(
     if log_json:
         return _exit_status(snapshot)
     if summary:
-        print_summary(console(), snapshot, spec.known_space, typed)
+        again_run = confirmations.read(ledger, snapshot)
+        print_summary(console(), snapshot, spec.known_space, typed, again_run)
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)

@@ -15,7 +15,7 @@ from automl.workflows.retrain import derived, prepare
 from .common import draw, draw_table, emit, opened, say
 from .program import Program, load_trained
 from .results import show_export
-from .running import check_runnable, run_sweep
+from .running import check_runnable, dispatcher_of, run_sweep
 
 if TYPE_CHECKING:
     from automl.core import SweepSpec
@@ -54,6 +54,7 @@ def confirm(
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
+            options["dispatcher"] = dispatcher_of(spec, options["dispatcher"], agents=False)
         confirmation, counted = None, -1
         while True:
             if runs:
@@ -124,6 +125,7 @@ def fit(
             ledger.delete(companion(sweep, FIT))
         spec = prepare(ledger, spec, [best.params])
         options |= {"summary": False, "resume": True}
+        options["dispatcher"] = dispatcher_of(source, options["dispatcher"], agents=False)
         if status := run_sweep(spec, ledger, typed, function, **options):
             return status
         files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target, artifacts)

@@ -9,7 +9,7 @@ from automl.suggesters.proposer import FALLBACK
 
 from .caveats import caveats
 from .effects import Insight
-from .recommendation import advised, expected_best
+from .recommendation import Recommendation, expected_best, recommended
 from .record import Record
 
 
@@ -42,20 +42,27 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
     return f"{found} It expects more of trial {other.number}: {run_of(other)[1]}."
 
 
+def advice(record: Record, insights: Sequence[Insight]) -> Recommendation | None:
+    """What is recommended, by the model that the report already has of the first goal."""
+    insight = _of_goal(record, insights)
+    model = None if insight is None or insight.doubt else insight.model
+    return recommended(record, lambda _: model)
+
+
 def recommendation(record: Record, insights: Sequence[Insight]) -> str:
     """The recommendation in a sentence or two, if runs differ; else ""."""
-    insight = _of_goal(record, insights)
-    if record.snapshot.best is None or insight is None or insight.doubt:
-        return ""
-    return " ".join(line.strip() for line in advised(record, insight.model).lines(record.snapshot))
+    found = advice(record, insights)
+    return "; ".join(line.strip() for line in found.lines(record.snapshot)) if found else ""
 
 
 def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
     """Every reason to doubt the result."""
     yield from caveats(record.snapshot, record.space)
     yield from _noise(record, insights)
-    if record.confirmation is not None and not record.confirmation.exceeds_noise:
-        yield f"repeated trainings show no clear difference: {record.confirmation}"
+    again = record.confirmation
+    if again is not None and not again.exceeds_noise:
+        found = "refute the choice of the sweep" if again.refutes else "show no clear difference"
+        yield f"repeated trainings {found}: {again}"
     used = {goal.metric for goal in record.spec.goals}
     used |= {constraint.metric for constraint in record.spec.constraints}
     for insight in insights:

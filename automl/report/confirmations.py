@@ -62,12 +62,25 @@ class Confirmation:
     repeats: tuple[Repeats, ...]
 
     @property
+    def degrees(self) -> int:
+        """Degrees of freedom of `noise`."""
+        return sum(len(r.values) - 1 for r in self.repeats if r.values)
+
+    @property
     def noise(self) -> float:
         """Pooled standard deviation between runs of one configuration; NaN if none ran twice."""
         several = [r for r in self.repeats if len(r.values) > 1]
-        degrees = sum(len(r.values) - 1 for r in several)
         squares = sum((len(r.values) - 1) * r.deviation**2 for r in several)
-        return math.sqrt(squares / degrees) if degrees else math.nan
+        return math.sqrt(squares / self.degrees) if several else math.nan
+
+    def interval(self, repeats: Repeats) -> tuple[float, float] | None:
+        """The 90% t interval of a configuration's mean, by `noise`; None if runs do not differ."""
+        from scipy.stats import t
+
+        if not (repeats.values and self.noise > 0):
+            return None
+        half = float(t.ppf(0.95, self.degrees)) * self.noise / math.sqrt(len(repeats.values))
+        return repeats.mean - half, repeats.mean + half
 
     def lead(self, other: Repeats) -> tuple[float, float, float]:
         """Mean lead of the winner over another one (positive is better), and its 95% interval.
@@ -78,11 +91,10 @@ class Confirmation:
 
         winner = self.repeats[0]
         mean = self.goal.loss(other.mean) - self.goal.loss(winner.mean)
-        degrees = sum(len(r.values) - 1 for r in self.repeats if r.values)
-        if not (winner.values and other.values and degrees):
+        if not (winner.values and other.values and self.degrees):
             return mean, -math.inf, math.inf
         error = self.noise * math.sqrt(1 / len(winner.values) + 1 / len(other.values))
-        half = float(t.ppf(0.5 + LEVEL / 2, degrees)) * error
+        half = float(t.ppf(0.5 + LEVEL / 2, self.degrees)) * error
         return mean, mean - half, mean + half
 
     @property
@@ -110,16 +122,16 @@ class Confirmation:
         from scipy.stats import t
 
         first, found = self.leader, {}
-        degrees = sum(len(r.values) - 1 for r in self.repeats if r.values)
         for other in self.repeats:
             if other is first:
                 continue
             ahead = self.goal.loss(other.mean) - self.goal.loss(first.mean)
-            if not (other.values and degrees) or math.isnan(ahead):
+            if not (other.values and self.degrees) or math.isnan(ahead):
                 found[other.trial] = 0.0 if other.failed and not other.values else 1.0
                 continue
             error = self.noise * math.sqrt(1 / len(first.values) + 1 / len(other.values))
-            found[other.trial] = float(t.sf(ahead / error, degrees)) if error else float(not ahead)
+            worse = float(t.sf(ahead / error, self.degrees)) if error else float(not ahead)
+            found[other.trial] = worse
         return found
 
     @property
@@ -135,6 +147,12 @@ class Confirmation:
     def exceeds_noise(self) -> bool:
         """Whether the lead over the closest other is larger than run-to-run noise."""
         return self.closest is not None and self.lead(self.closest)[1] > 0
+
+    @property
+    def refutes(self) -> bool:
+        """Whether the winner always fails, or another one leads it by more than the noise."""
+        failed = not self.repeats[0].values
+        return failed or (self.closest is not None and self.lead(self.closest)[2] < 0)
 
     def to_dict(self) -> dict[str, Any]:
         """The runs and the lead as JSON data."""
@@ -177,13 +195,13 @@ class Confirmation:
     def _lead(self, closest: Repeats) -> str:
         """The lead of the first configuration over the closest other one, in a sentence."""
         lead, low, high = self.lead(closest)
-        interval = f"95% interval {number(low)} to {number(high)}"
         if lead < 0:
-            size = "which exceeds the noise" if high < 0 else "within the noise"
+            size = "which exceeds the noise" if self.refutes else "within the noise"
             return (
                 f"Trial {closest.trial} is better by {number(-lead)} on average, "
-                f"{size} ({interval})."
+                f"{size} (95% interval {number(-high)} to {number(-low)})."
             )
+        interval = f"95% interval {number(low)} to {number(high)}"
         size = "exceeds" if self.exceeds_noise else "is within"
         return (
             f"Its lead over trial {closest.trial} of {number(lead)} {size} the noise ({interval})."

@@ -18,6 +18,7 @@ from .effects import Insight, insights_of
 from .figures import ORDER, draw
 from .plotting import Panel, escape, rounded
 from .recipe import recipe
+from .recommendation import best_run
 from .record import Record
 
 MAX_ROWS: Final = 200
@@ -56,7 +57,7 @@ def render(record: Record) -> str:
         *_warnings(record, insights),
         '<div id="select" class="bar picked"></div>',
         '<div class="panels">',
-        *_best(record),
+        *_best(record, insights),
         *_front(record),
         *(part for panel in panels for part in panel_html(panel)),
         *_setup(record),
@@ -157,12 +158,13 @@ def _setup(record: Record) -> Iterator[str]:
     yield "</section>"
 
 
-def _best(record: Record) -> Iterator[str]:
-    best = record.snapshot.best
+def _best(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
+    advice = conclusion.advice(record, insights)
     yield '<section id="recipe" class="panel"><h2>Best configuration</h2>'
-    if best is None:
+    if advice is None:
         yield "<p>No trial has succeeded.</p></section>"
         return
+    best = best_run(record, advice)
     yield '<div class="recipe"><button type="button">Copy</button>'
     yield f'<pre tabindex="0">{escape(recipe(record.spec, best))}</pre></div>'
     yield f"<h3>Compared with {text.baseline_name(record.snapshot)}</h3>"
@@ -171,13 +173,14 @@ def _best(record: Record) -> Iterator[str]:
 
 
 def _comparison(record: Record, best: Trial) -> str:
-    """Parameters and metrics of the best trial and of trial 0."""
+    """Parameters and metrics of the recommended trial and of trial 0."""
     first = record.trials[0]
+    role = "the best" if best == record.snapshot.best else "recommended"
     rows = [
         *summary.compared_params(best, first, record.space),
         *summary.compared_metrics(record.snapshot, best, first),
     ]
-    return table(("", f"trial {best.number}, the best", "trial 0", "change"), rows, (1, 2, 3))
+    return table(("", f"trial {best.number}, {role}", "trial 0", "change"), rows, (1, 2, 3))
 
 
 def _front(record: Record) -> Iterator[str]:

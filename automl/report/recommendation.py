@@ -1,5 +1,6 @@
-"""What a sweep recommends: the configuration of which a model of all trials expects most.
+"""What a sweep recommends: the best of `automl confirm`, else what a model expects to be best.
 
+Only the new runs of `automl confirm` were not selected for their values, so they go first.
 The best observed value of many noisy trials was selected for its score, in which it had luck; the
 posterior mean at the tried configurations weighs all of them (Frazier, "A tutorial on Bayesian
 optimization", 2018, section 4.1).
@@ -7,7 +8,7 @@ optimization", 2018, section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,14 +27,18 @@ from .record import Record
 class Recommendation:
     """The tried configuration that is expected to be best, and what is known of it.
 
+    If the best configurations were trained again by `automl confirm`, it is the best of those, and
+    `mean`, `interval` and `runs` are those of the new runs only.
+
     Args:
         params: of the configuration.
         mean: the expected value of the first goal, over runs of it.
-        interval: low and high end of the values between which `mean` is with 90% probability; None
-            if no model of the trials is to be believed. Then `mean` is that of its own runs, and
-            the configuration is the one with the best value.
+        interval: low and high end of the values between which `mean` is with 90% probability. None
+            if no model of the trials is to be believed: then `mean` is that of its own runs, and
+            the configuration is the one with the best value. None, too, if new runs do not differ.
         runs: how many trials had these parameters and a value; they are not all of one seed.
-        trials: their numbers.
+        trials: numbers of the trials of the sweep with these parameters and a value.
+        confirmed: whether it comes from the new runs of `automl confirm`.
     """
 
     params: Params
@@ -41,6 +46,7 @@ class Recommendation:
     interval: tuple[float, float] | None
     runs: int
     trials: tuple[int, ...]
+    confirmed: bool = False
 
     def to_dict(self) -> Mapping[str, Any]:
         """The JSON object of `automl best --json`."""
@@ -51,17 +57,22 @@ class Recommendation:
         best = snapshot.best
         assert best is not None, "there is a recommendation"
         value = number(snapshot.value(best) or 0.0)
+        if best.number in self.trials and self.confirmed:
+            return f"its value in the sweep, {value}, does not count: it was selected for it"
         if best.number in self.trials:
             return f"trial {best.number} has the best value of these runs, {value}: it had luck"
-        return (
-            f"trial {best.number} has the best value, {value}, but a model of all trials expects "
-            "less of another run of it"
-        )
+        found = f"trial {best.number} has the best value, {value}, but"
+        if self.confirmed:
+            return f"{found} its new runs are worse"
+        own = ", ".join(number(snapshot.value(snapshot.trials[i]) or 0.0) for i in self.trials)
+        expects = f"{found} a model of all trials expects less of another run of it"
+        return f"{expects}; trial {', '.join(map(str, self.trials))} itself reached {own}"
 
     def comes_first(self, snapshot: Snapshot) -> bool:
         """Whether it says something else than the best single trial, since runs differ."""
         best = snapshot.best
-        return best is not None and (self.runs > 1 or best.number not in self.trials)
+        several = self.confirmed or self.runs > 1
+        return best is not None and (several or best.number not in self.trials)
 
     def lines(self, snapshot: Snapshot) -> list[str]:
         """What people are shown first: the recommendation, and why; none if it adds nothing."""
@@ -71,35 +82,14 @@ class Recommendation:
 
     def __str__(self) -> str:
         trials = ", ".join(map(str, self.trials))
-        named = f"trial {trials}" if self.runs == 1 else f"trials {trials}"
+        named = f"trial {trials}" if len(self.trials) == 1 else f"trials {trials}"
+        new = f"{self.runs} new run{'s' if self.runs > 1 else ''} of `automl confirm`"
+        source = f" by {new}" if self.confirmed else ""
         if self.interval is None:
-            return f"{named}: {number(self.mean)}"
+            return f"{named}: {number(self.mean)}{source}"
         low, high = map(number, self.interval)
-        return f"{named}: {number(self.mean)} expected, with 90% probability {low} to {high}"
-
-
-def recommended(record: Record) -> Recommendation | None:
-    """What the sweep recommends by its first goal; None if no trial has succeeded."""
-    return None if record.snapshot.best is None else advised(record, believed(record))
-
-
-def advised(record: Record, model: MetricModel | None) -> Recommendation:
-    """The recommendation of a sweep with a successful trial.
-
-    Args:
-        model: of the first goal; None if none is to be believed.
-    """
-    best = record.snapshot.best
-    assert best is not None, "a trial has succeeded"
-    trial = best if model is None else expected_best(record, model)
-    same = [(t.number, value) for t, value in record.scored() if t.params == trial.params]
-    if model is None:
-        mean, interval = float(np.mean([value for _, value in same])), None
-    else:
-        low, mean, high = model.expected(record.space.encode([trial.params]))
-        interval = (low, high)
-    trials = tuple(sorted(number for number, _ in same))
-    return Recommendation(dict(trial.params), mean, interval, len(trials), trials)
+        found = f"{named}: {number(self.mean)} expected{source}"
+        return f"{found}, with 90% probability {low} to {high}"
 
 
 def believed(record: Record) -> MetricModel | None:
@@ -110,6 +100,45 @@ def believed(record: Record) -> MetricModel | None:
     from .calibration import calibrate
 
     return model if calibrate(model.metric, model.ensemble).believable else None
+
+
+def recommended(
+    record: Record, modelled: Callable[[Record], MetricModel | None] = believed
+) -> Recommendation | None:
+    """What the sweep recommends by its first goal; None if no trial has succeeded.
+
+    Args:
+        modelled: gives the model of the first goal; None if none is to be believed.
+    """
+    best, again = record.snapshot.best, record.confirmation
+    if best is None:
+        return None
+    if again is not None and again.leader.values:
+        leader = again.leader
+        trial, mean, interval = record.trials[leader.trial], leader.mean, again.interval(leader)
+        trials = tuple(sorted(_same(record, trial)))
+        return Recommendation(
+            dict(trial.params), mean, interval, len(leader.values), trials, confirmed=True
+        )
+    model = modelled(record)
+    trial = best if model is None else expected_best(record, model)
+    same = _same(record, trial)
+    if model is None:
+        mean, interval = float(np.mean(list(same.values()))), None
+    else:
+        low, mean, high = model.expected(record.space.encode([trial.params]))
+        interval = (low, high)
+    return Recommendation(dict(trial.params), mean, interval, len(same), tuple(sorted(same)))
+
+
+def best_run(record: Record, advice: Recommendation) -> Trial:
+    """The trial of the sweep with the best value of those with the recommended parameters."""
+    return next(trial for trial, _ in record.scored() if trial.number in advice.trials)
+
+
+def _same(record: Record, trial: Trial) -> dict[int, float]:
+    """The values of the trials with the parameters of this one, by number."""
+    return {t.number: value for t, value in record.scored() if t.params == trial.params}
 
 
 def expected_best(record: Record, model: MetricModel) -> Trial:

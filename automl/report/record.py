@@ -92,21 +92,24 @@ class Record:
         except StoreError:
             return cls.of(snapshot)
         try:
-            return replace(cls.read(ledger, snapshot.sweep), snapshot=snapshot)
+            again = confirmations.read(ledger, snapshot)
+            found = cls.read(ledger, snapshot.sweep)
+            return replace(found, snapshot=snapshot, confirmation=again)
         except AutomlError:
             return cls.of(snapshot)
         finally:
             ledger.close()
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Record:
-        """The part that is known without a ledger."""
+    def of(cls, snapshot: Snapshot, confirmation: Confirmation | None = None) -> Record:
+        """The part that is known without a ledger, and the runs of `automl confirm`."""
         attempts = [
             Attempt(t.number, t.attempts, t.started, t.started + t.seconds, str(t.state))
             for t in snapshot.trials
             if t.started is not None
         ]
-        return cls(snapshot, attempts=sorted(attempts, key=lambda a: a.started))
+        ordered = sorted(attempts, key=lambda a: a.started)
+        return cls(snapshot, attempts=ordered, confirmation=confirmation)
 
     @property
     def spec(self) -> SweepSpec:

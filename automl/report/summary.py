@@ -13,6 +13,7 @@ from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
 from .caveats import caveats, warmed_up
+from .confirmations import Confirmation
 from .console import table
 from .recommendation import recommended
 from .record import Record
@@ -22,17 +23,22 @@ NOTHING = Typed()
 
 
 def print_summary(
-    console: Console, snapshot: Snapshot, space: Space, typed: Typed = NOTHING
+    console: Console,
+    snapshot: Snapshot,
+    space: Space,
+    typed: Typed = NOTHING,
+    confirmation: Confirmation | None = None,
 ) -> None:
     """Print the summary of a sweep that has ended or was interrupted.
 
     Args:
         space: the search space.
         typed: what the next commands repeat.
+        confirmation: new runs of the best configurations, if there are any.
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
-    for line in recommended_first(Record.of(snapshot)):
+    for line in recommended_first(Record.of(snapshot, confirmation)):
         console.print(Text(line))
     console.print(Text(headline(snapshot)))
     if snapshot.best:

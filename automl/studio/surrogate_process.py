@@ -70,6 +70,8 @@ class Answers:
         ended = sum(trial.state.finished for trial in record.trials)
         known = self._known.get(sweep)
         settled = record.snapshot.state != "running"
+        if known and known.record.confirmation != record.confirmation:
+            known = None
         if known and known.num_ended <= ended < known.num_ended * (1 if settled else GROWTH) + 1:
             return known
         failed = sum(trial.failure is not None for trial in record.trials)

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from automl.control.assignments import seed_of
-from automl.core import Snapshot, SweepSpec, Trial
+from automl.core import Snapshot, SweepSpec, Trial, text
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report import summary
+from automl.report import confirmations, summary
 from automl.report.recipe import recipe
-from automl.report.recommendation import Recommendation, recommended
+from automl.report.recommendation import Recommendation, best_run, recommended
 from automl.report.record import Record
 from workers.files.folder import Folder
 
@@ -29,8 +29,8 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
     if number is None:
         if snapshot.best is None:
             raise UsageError(f"no trial of {sweep} has succeeded: there is nothing to export")
-        runs, scored = _advice(snapshot).trials, Record.of(snapshot).scored()
-        return next(trial for trial, _ in scored if trial.number in runs)
+        record = _record(ledger, snapshot)
+        return best_run(record, _advice(record))
     if not 0 <= number < len(snapshot.trials):
         raise UsageError(
             f"{sweep} has {len(snapshot.trials)} trials, counted from 0; there is no trial {number}"
@@ -70,18 +70,26 @@ def export(
     return {**files, copy: "a copy of these files"} if copy else files
 
 
-def _advice(snapshot: Snapshot) -> Recommendation:
-    found = recommended(Record.of(snapshot))
+def _record(ledger: Ledger, snapshot: Snapshot) -> Record:
+    return Record.of(snapshot, confirmations.read(ledger, snapshot))
+
+
+def _advice(record: Record) -> Recommendation:
+    found = recommended(record)
     assert found is not None, "a trial has succeeded"
     return found
 
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
-    best = snapshot.best == trial
-    advice = None if best or snapshot.best is None else _advice(snapshot)
-    if advice is not None and trial.number in advice.trials:
-        which = f"Trial {trial.number}, recommended by a model of {len(snapshot.trials)} trials"
+    best, record = snapshot.best == trial, _record(ledger, snapshot)
+    known = snapshot.best is None or (best and record.confirmation is None)
+    advice = None if known else _advice(record)
+    if advice is not None and trial.number in advice.trials and (advice.confirmed or not best):
+        by = f"a model of {len(snapshot.trials)} trials"
+        if advice.confirmed:
+            by = f"{advice.runs} new runs of `automl confirm` (mean {text.number(advice.mean)})"
+        which = f"Trial {trial.number}, recommended by {by},"
         return f"{which} of the sweep `{sweep}`. {advice.why(snapshot)}."
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
     which = f"Trial {trial.number}, {'the best' if best else 'one'} of {count}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,17 @@ import pytest
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
+from automl import Optimizer, load
 from automl.cli import cli
 from automl.core.goals import Goal
 from automl.ledger import Ledger
 from automl.report.confirmations import Confirmation, Repeats
 from automl.report.recommendation import Recommendation
+from automl.studio.surrogate_process import Answers
 from automl.workflows import export as exporting
 
 OBJECTIVE = """\
+import os
 import random
 from pathlib import Path
 
@@ -26,6 +30,10 @@ def clear(trial):
     noise = random.Random(trial.seed).gauss(0, 0.01)
     Path(trial.folder, "weights.txt").write_text(str(trial.params["x"]))
     return {"loss": trial.params["x"] ** 2 + noise}
+
+def lucky(trial):  # x = 2 has luck during the sweep only
+    luck = 20 if "LUCK" in os.environ and trial.params["x"] == 2 else 0
+    return {**clear(trial), "loss": clear(trial)["loss"] - luck, "process": os.getpid()}
 
 def close(trial):
     noise = random.Random(trial.seed).gauss(0, 2)
@@ -96,6 +104,59 @@ def test_a_clear_lead_is_confirmed_and_told(folder: Path) -> None:
     assert "exceeds the noise" in automl("best", "toy").stdout
     assert automl("report", "toy", "-o", "toy.html").exit_code == 0
     assert "exceeds the noise" in (folder / "toy.html").read_text()
+
+
+def test_what_new_runs_refute_is_recommended_nowhere(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LUCK", "1")
+    swept("lucky")
+    before = load("toy")
+    assert before.recommended.params == {"x": 2.0}
+    assert before.recommended.confirmed is False
+    monkeypatch.delenv("LUCK")
+    done = run("confirm", "toy", "lucky", "--json")
+    assert done.exit_code == 0, done.output
+    (new,) = [one for one in json.loads(done.stdout)["repeats"] if one["mean"] < 0.5]
+    advice = before.recommended
+    assert advice.params == {"x": 0.0}, "the result from before knows the new runs, too"
+    assert (advice.trials, advice.runs, advice.mean) == ((new["trial"],), 3, new["mean"])
+    assert advice.interval is not None
+    assert -0.1 < advice.interval[0] < advice.mean < advice.interval[1] < 0.1
+    first = f"Recommended: {advice}"
+    assert "by 3 new runs of `automl confirm`" in first
+    assert automl("best", "toy").stdout.replace("\n", " ").startswith(first)
+    best = json.loads(automl("best", "toy", "--json").stdout)
+    assert (best["params"], best["recommended"]["params"]) == ({"x": 2.0}, {"x": 0.0})
+    with closing(Ledger.open(".automl")) as ledger:
+        answer = Answers(ledger)({"ask": "insights", "sweep": "toy"})
+    assert answer["recommended"].startswith(first)
+    with Optimizer(
+        {"x": [0.0, 1.0, 2.0, 3.0]}, "minimize loss", store=".automl", name="toy"
+    ) as one:
+        assert one.recommended == advice
+    assert automl("export", "toy", "-o", "out").exit_code == 0
+    assert (folder / "out" / "weights.txt").read_text() == "0.0"
+    assert "recommended by 3 new runs" in (folder / "out" / "README.md").read_text()
+    assert run("fit", "toy", "lucky", "-o", "fitted").exit_code == 0
+    assert (folder / "fitted" / "weights.txt").read_text() == "0.0"
+    before.save_report("toy.html")
+    report = (folder / "toy.html").read_text()
+    assert first in report
+    assert f"# Trial {new['trial']} of the sweep toy; save as" in report
+    assert "repeated trainings refute the choice of the sweep: Trained again, trial" in report
+    assert "show no clear difference" not in report
+    more = run("resume", "toy", "lucky", "--trials", "4", "space.x=[0.0, 1.0, 2.0, 3.0, 4.0]")
+    assert first in more.stdout.replace("\n", " "), more.output
+
+
+def test_the_best_train_again_where_the_sweep_ran(folder: Path) -> None:
+    swept("lucky")
+    done = automl("confirm", "toy", "--objective", "mine.py:lucky", "--top", "2", "--seeds", "2")
+    assert done.exit_code == 0, done.output
+    with closing(Ledger.open(".automl")) as ledger:
+        processes = {trial.metrics["process"] for trial in ledger.trials("toy.confirm")}
+    assert processes == {os.getpid()}, "inline, as the sweep"
 
 
 def test_only_what_is_missing_is_trained_again(folder: Path) -> None:
@@ -185,7 +246,7 @@ def test_runs_are_added_only_up_to_the_most(folder: Path) -> None:
             (2.0, 2.1, 1.9),
             (1.0, 1.1, 0.9),
             False,
-            "Trial 5 is better by 1 on average, which exceeds the noise",
+            "Trial 5 is better by 1 on average, which exceeds the noise (95% interval 0.77",
         ),
         ((2.0, 2.0), (3.0, 3.0), True, "(2 runs). Runs of a configuration do not differ: the"),
         ((), (3.0, 3.0), False, "failed every time"),

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import automl
 from automl.cli import cli
+from automl.core.text import number
 from automl.report.conclusion import certainty
 from automl.report.effects import insights_of
 from automl.report.record import Record
@@ -50,6 +51,8 @@ def test_under_noise_the_luckiest_trial_is_not_recommended(tmp_path: Path) -> No
     shown = CliRunner().invoke(cli, words).output
     assert shown.startswith(f"Recommended: {advice}"), shown
     assert f"trial {lucky.number} has the best value" in shown
+    own = number(result.trials[advice.trials[0]].value or 0.0)
+    assert f"trial {advice.trials[0]} itself reached {own}" in shown.replace("\n", " ")
     printed = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
     assert printed["number"] == lucky.number
     assert printed["recommended"] == json.loads(json.dumps(advice.to_dict()))
