@@ -56,10 +56,9 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        from search_spaces.other_tools import MODULE, hint
+        from search_spaces.other_tools import MODULE, unknown_attribute
 
-        missing = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(f"{missing}{hint(MODULE, name)}", name=name)
+        raise unknown_attribute(f"module {__name__!r}", MODULE, name, __all__)
     collects = gc.isenabled()
     gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
     try:

@@ -324,6 +324,11 @@ class Optimizer:
         return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)
 
     def _running(self, trial: Trial | int) -> Trial:
+        if isinstance(trial, Mapping):
+            raise UsageError(
+                "a trial is what `ask` has returned, or its number; a configuration that was run "
+                f"elsewhere is added by optimizer.add(params, metrics), got {show(trial)}"
+            )
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
         if not 0 <= number < len(self._writer.trials):
             raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")

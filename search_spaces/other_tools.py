@@ -5,9 +5,10 @@ An error about an unknown word gets a hint from these tables.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,6 +44,11 @@ CALL: Final[Mapping[str, str]] = {
     "resources_per_trial": "`resources={'cpus': 2, 'gpus': 1}` is what a slot has",
     "points_to_evaluate": "`enqueue=[{...}]` are configurations to try first",
     "catch": "a trial that raises is recorded as failed, and the sweep goes on",
+}
+# Arguments that both need.
+NEEDED: Final[Mapping[str, str]] = {
+    "space": 'the parameters to tune, such as space={"lr": (1e-5, 0.1)}',
+    "goals": 'a goal, such as goals="minimize loss"',
 }
 # Attributes of the trial that an objective gets.
 TRIAL: Final[Mapping[str, str]] = {
@@ -96,29 +102,60 @@ CONFIGURATION: Final[dict[str, str]] = {
 }
 
 
-def hint(words: Mapping[str, str], name: object) -> str:
-    """What a word of another library is called here, behind a message; "" if it is not known."""
-    found = words.get(name) if isinstance(name, str) else None
-    return "" if found is None else f"; {found}"
+class UnknownAttribute(AttributeError):
+    """An attribute that this package calls otherwise; the message says how."""
+
+
+def hint(
+    words: Mapping[str, str], name: object, known: Iterable[str] = (), similarity: float = 0.6
+) -> str:
+    """What an unknown word is called here, behind a message; "" if that is not known.
+
+    Args:
+        words: of other libraries, with what is said about each.
+        known: words of ours; the most similar one is asked for, as `difflib` compares them.
+        similarity: that it has at least.
+    """
+    if not isinstance(name, str):
+        return ""
+    if name in words:
+        return f"; {words[name]}"
+    close = difflib.get_close_matches(name, known, 1, similarity)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def no_attribute(owner: object, words: Mapping[str, str], name: str) -> NoReturn:
     """Raise the AttributeError that Python would raise, with a hint."""
-    kind = f"{type(owner).__name__!r} object"
-    raise AttributeError(f"{kind} has no attribute {name!r}{hint(words, name)}", name=name)
+    raise unknown_attribute(f"{type(owner).__name__!r} object", words, name, dir(owner))
+
+
+def unknown_attribute(
+    owner: str, words: Mapping[str, str], name: str, known: Iterable[str]
+) -> AttributeError:
+    """The AttributeError of a name that `owner` does not have: an UnknownAttribute with a hint."""
+    public = () if name.startswith("_") else [one for one in known if not one.startswith("_")]
+    words_about_it = hint(words, name, public)
+    kind = UnknownAttribute if words_about_it else AttributeError
+    return kind(f"{owner} has no attribute {name!r}{words_about_it}", name=name)
 
 
 def hinted(function: F) -> F:
-    """A function whose TypeError for an unknown keyword says what the keyword is called here."""
-    known = inspect.signature(function).parameters.keys()
+    """A function whose TypeError says what an unknown keyword is called here, and what it needs."""
+    signature = inspect.signature(function)
+    known = signature.parameters
 
     @functools.wraps(function)
     def checked(*given: Any, **keywords: Any) -> Any:
         for name in keywords.keys() - known:
-            if words := hint(CALL, name):
+            if words := hint(CALL, name, known):
                 raise TypeError(
                     f"{function.__name__}() got an unexpected keyword argument {name!r}{words}"
                 )
+        missing = [*known][len(given) :]
+        missing = [n for n in missing if n not in keywords and known[n].default is known[n].empty]
+        if missing and NEEDED.keys() >= set(missing):
+            needed = " and ".join(NEEDED[name] for name in missing)
+            raise TypeError(f"{function.__name__}() needs {needed}")
         return function(*given, **keywords)
 
     return cast(F, checked)

@@ -1,5 +1,6 @@
 """Checks of a sweep's spec and of its store, before anything is created."""
 
+import inspect
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -84,6 +85,19 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
         raise UsageError(
             f"sweep {spec.name!r} runs the workload {spec.workload!r}: it takes no objective"
         )
+    try:
+        taken = inspect.signature(objective) if objective else None
+    except (TypeError, ValueError):  # such as of a builtin function
+        return
+    try:
+        if taken:
+            taken.bind(None)
+    except TypeError:
+        name = getattr(objective, "__name__", type(objective).__name__)
+        raise UsageError(
+            f"an objective takes one argument, the trial, and reads its parameters from "
+            f"trial.params: def {name}(trial); got {name}{taken}"
+        ) from None
 
 
 def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:

@@ -10,17 +10,15 @@
 import math
 import time
 from dataclasses import replace
-from typing import Final
 
 from automl.core import Trial, TrialState
+from automl.core.events import GRACE_SECONDS
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest
 
 from .ending import EndOfSweep
 from .journal import Journal
 from .signals import StopSignals
-
-GRACE_SECONDS: Final = 30.0  # for trials that were asked to stop
 
 
 class Shutdown:

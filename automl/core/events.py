@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from automl.errors import AutomlError
 from workers.protocol import (
@@ -25,6 +25,8 @@ from workers.protocol import (
 
 from .reports import ReportLog, ReportPoint
 from .trial import AgentLease, Trial, TrialState, check_transition
+
+GRACE_SECONDS: Final = 30.0  # for running trials, once a note "end" says that the sweep ends
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from automl.errors import UsageError
+from search_spaces.other_tools import hint
 from search_spaces.validation import show
 from workers.protocol import Metric
 
@@ -50,10 +51,11 @@ class Goal:
         """
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
+            first = text.split()[0].lower() if isinstance(text, str) and text.strip() else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 "then 'at the end', 'within 10m' or nothing; "
-                f"got {show(text)}"
+                f"got {show(text)}{hint({}, first, ('minimize', 'maximize'), 0.5)}"
             )
         return cls(
             metric=match[2],

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from automl.errors import UsageError
+from search_spaces.other_tools import UnknownAttribute
 from workers.failures import NO_ROOM
 from workers.protocol import Outcome
 
@@ -34,9 +35,10 @@ ALIKE_NAMES: Final = 0.8  # least similarity of a misspelt name, by `difflib`
 def most_alike(trial: Trial) -> int:
     """A sweep without a success ends after so many failures like this one; 0 if it goes on.
 
-    A result of the wrong kind is one in every trial, so the first ends the sweep.
+    A result of the wrong kind, or an attribute of another library, is one in every trial: the first
+    ends the sweep.
     """
-    if trial.exception == "WrongReturn":
+    if trial.exception in ("WrongReturn", UnknownAttribute.__name__):
         return 1
     if _teaches(trial):
         return _MAX_LEARNED

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import IO, Any, Final
 
-from automl.core import Noted, Snapshot, SweepEvent, Trial, TrialState, text
+from automl.core import Noted, Snapshot, Trial, TrialState, text
 from automl.core.durations import duration
+from automl.core.events import GRACE_SECONDS
 from automl.core.standings import Standings
 
 STATUS_SECONDS: Final = 60.0
@@ -50,11 +51,14 @@ class PlainLines:
         if snapshot.waits_for and not self.waited:
             self.waited = True
             self._line(snapshot, snapshot.waits_for)
-        if any(map(_is_interrupt, snapshot.events)) and (
-            waiting := len(snapshot.in_state(TrialState.RUNNING))
-        ):
-            words = f"waits for running trials: {waiting}; once more ends them at once"
-            self._line(snapshot, f"interrupted: {words}")
+        waiting = len(snapshot.in_state(TrialState.RUNNING))
+        for event in snapshot.events if waiting else ():
+            if isinstance(event, Noted) and event.kind == "end":
+                how = f"ends them after {duration(GRACE_SECONDS)}"
+                if event.message == "interrupted":
+                    how = "once more ends them at once"
+                why = event.message.partition(":")[0]
+                self._line(snapshot, f"{why}: waits for running trials: {waiting}; {how}")
         is_first = not self.standings.values and not snapshot.events
         self.standings.follow(snapshot)
         for trial, state in snapshot.transitions:
@@ -99,10 +103,6 @@ class PlainLines:
             markup=False,
             soft_wrap=True,
         )
-
-
-def _is_interrupt(event: SweepEvent) -> bool:
-    return isinstance(event, Noted) and (event.kind, event.message) == ("end", "interrupted")
 
 
 def budget_text(snapshot: Snapshot) -> str:

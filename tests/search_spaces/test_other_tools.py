@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import automl
+from automl.core import Goal
+from automl.errors import UsageError
 from automl.result import Result
 from search_spaces import Space, SpaceError, other_tools
 from workers.context import Context
@@ -45,6 +47,77 @@ def test_an_attribute_of_another_library(tmp_path: Path) -> None:
         automl.create_study  # noqa: B018
     with pytest.raises(AttributeError, match="`result"):
         object.__new__(Result).best_params  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("trails", "trials"), ("goal", "goals"), ("constraint", "constraints")]
+)
+def test_a_misspelt_keyword(word: str, meant: str) -> None:
+    with pytest.raises(TypeError, match=f"argument '{word}'; did you mean '{meant}'"):
+        automl.sweep(print, {"x": (0, 1)}, "minimize loss", **{word: 12})  # type: ignore[arg-type]
+
+
+def test_a_misspelt_attribute(tmp_path: Path) -> None:
+    trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path)))
+    with pytest.raises(AttributeError, match="no attribute 'parms'; did you mean 'params'"):
+        trial.parms  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'swep'; did you mean 'sweep'"):
+        automl.swep  # noqa: B018
+    assert not hasattr(trial, "_parms")
+
+
+def test_a_call_without_goals_says_how_they_are_given() -> None:
+    with pytest.raises(TypeError, match='needs a goal, such as goals="minimize loss"'):
+        automl.sweep(print, {"x": (0, 1)}, trials=10)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match='such as goals="minimize loss"'):
+        automl.Optimizer({"x": (0, 1)})  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="the parameters to tune, such as space="):
+        automl.sweep(print, goals="minimize loss", trials=10)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("minimise loss", "minimize"), ("min loss", "minimize"), ("Max acc", "maximize")],
+)
+def test_a_misspelt_goal(text: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"; did you mean '{meant}'"):
+        Goal.parse(text)
+    with pytest.raises(UsageError, match=r"got 'loss'$"):
+        Goal.parse("loss")
+
+
+def test_a_configuration_is_told_by_add() -> None:
+    optimizer = automl.Optimizer({"x": (0.0, 5.0)}, "minimize loss")
+    with pytest.raises(UsageError, match=r"optimizer\.add\(params, metrics\), got {'x': 3.0}"):
+        optimizer.tell({"x": 3.0}, 4.0)  # type: ignore[arg-type]
+
+
+def test_an_objective_that_takes_no_trial_is_refused(tmp_path: Path) -> None:
+    def objective(x: float, n: int) -> float:
+        return x + n
+
+    for function in (objective, lambda: 1.0):
+        with pytest.raises(UsageError, match="takes one argument, the trial"):
+            automl.sweep(function, {"x": (0, 1)}, "minimize loss", trials=1, store=tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_attribute_of_another_library_ends_a_sweep_at_once(tmp_path: Path) -> None:
+    def objective(trial: Any) -> float:
+        return float(trial.suggest_float("x", 0, 1))
+
+    result = automl.sweep(
+        objective,
+        {"x": (0.0, 1.0)},
+        "minimize loss",
+        trials=5,
+        dispatcher="inline",
+        suggester="sobol",
+        store=tmp_path,
+        progress=False,
+    )
+    assert len(result.trials) == 1
+    assert "no trial can work" in result.snapshot.reason
 
 
 def test_keys_of_a_range_of_another_library() -> None:

@@ -90,6 +90,16 @@ def test_an_interrupted_sweep_says_that_it_waits_for_its_trials() -> None:
     )
 
 
+def test_a_sweep_whose_time_is_over_says_how_long_it_waits_for_its_trials() -> None:
+    running = snapshot(trial(0, None, TrialState.RUNNING), seconds=15.0)
+    over = replace(running, events=[Noted("end", "the time of 15 s is over", None, 15.0)])
+    assert plain(over)[0] == (
+        "[    15s] the time of 15 s is over: waits for running trials: 1; ends them after 30s"
+    )
+    done = replace(over, trials=[trial(0, 1.0)])
+    assert not [line for line in plain(done) if "waits" in line]
+
+
 def test_what_a_sweep_waits_for_is_a_line_once() -> None:
     waits = "waits for 1 core held by sweep 'other', process 7"
     shown = replace(snapshot(), waits_for=waits, seconds=1.0)
