@@ -65,6 +65,10 @@ def continue_sweep(
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
+        num, most = len(ledger.trials(sweep)), spec.budget.trials
+        if trials and most is not None and most <= num:
+            begun = f"{sweep} has {num} trials, and --trials {trials} counts them too"
+            say(f"{begun}: no new one begins; to run more, give --trials {2 * num}", err=True)
         runs = objective is not None or program is not None
         with chdir(cwd) if cwd is not None else nullcontext():
             if options["dispatcher"] != "agents":  # they know what to train

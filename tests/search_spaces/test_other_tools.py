@@ -59,11 +59,11 @@ def test_a_misspelt_keyword(word: str, meant: str) -> None:
 
 def test_a_misspelt_attribute(tmp_path: Path) -> None:
     trial = Context(Assignment("s", 0, 1, {"lr": 0.1}, None, str(tmp_path)))
-    with pytest.raises(AttributeError, match="no attribute 'parms'; did you mean 'params'"):
-        trial.parms  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'param'; did you mean 'params'"):
+        trial.param  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'swep'; did you mean 'sweep'"):
         automl.swep  # noqa: B018
-    assert not hasattr(trial, "_parms")
+    assert not hasattr(trial, "_param")
 
 
 def test_a_call_without_goals_says_how_they_are_given() -> None:

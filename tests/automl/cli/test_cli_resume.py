@@ -88,3 +88,12 @@ def test_another_command_is_named(folder: Path) -> None:
     assert "'my program.py'" in done.stderr
     assert "runs -- " in done.stderr
     assert num_trials(folder) == 3
+
+
+def test_fewer_trials_than_there_are_begin_none(folder: Path) -> None:
+    words = ("resume", "mine", "--store", "my runs", "--trials")
+    assert "no new one begins" not in automl(*words, "4", *TRAIN).stderr
+    done = automl(*words, "2", *TRAIN)
+    assert "mine has 4 trials, and --trials 2 counts them too: no new one begins" in done.stderr
+    assert done.exit_code == 0
+    assert num_trials(folder) == 4
