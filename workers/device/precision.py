@@ -134,7 +134,8 @@ def matmul_precision(
     named = MATMUL_PRECISION.checked(option) if torch.device(device).type == "cpu" else None
     wanted = named or ("high" if precision == "tf32" else "highest")
     before = torch.get_float32_matmul_precision()
-    libraries: Any = (torch.backends.cuda.matmul, torch.backends.mkldnn.matmul)
+    backends: Any = torch.backends
+    libraries = (backends.cuda.matmul, backends.mkldnn.matmul)
     own = [library.fp32_precision for library in libraries]
     cudnn = torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision(wanted)
