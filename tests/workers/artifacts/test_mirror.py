@@ -377,7 +377,7 @@ def test_many_files_are_not_all_open_at_a_time(
     write(folder, files)
     end(mirror)
     assert max(most) <= 3
-    assert len(most) == 30
+    assert len(most) >= 30  # a file that is read while it is written is copied again
     begin(str(tmp_path / "kept"), tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == files
 
