@@ -282,8 +282,8 @@ def test_a_constraint_on_a_metric_that_no_trial_has_ends_a_sweep(ledger: Ledger)
     def sized(trial: Context) -> dict[str, float]:
         return {"loss": 1.0, "size": 1.0 + trial.number}
 
-    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("sise <= 0.5",)), sized)
+    snapshot = run_inline(ledger, make_spec(trials=12, constraints=("sizes <= 0.5",)), sized)
     assert states(snapshot) == ["completed"] * 3
-    assert "constraint sise <= 0.5: did you mean 'size'?" in snapshot.reason
+    assert "constraint sizes <= 0.5: did you mean 'size'?" in snapshot.reason
     known = replace(make_spec(trials=12, constraints=("size <= 0.5",)), name="known")
     assert len(run_inline(ledger, known, sized).trials) == 12  # infeasible, each of them
