@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 from automl import Optimizer, load
 from automl.cli import cli
 from automl.core.goals import Goal
+from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from automl.report.confirmations import Confirmation, Repeats
 from automl.report.recommendation import Recommendation
@@ -58,8 +60,8 @@ data: {train: 150, valid: 10}
 goals: maximize bleu
 fixed: {vocabulary_size: 250, width: 16, num_layers: 1, max_epochs: 1, eval_sentences: 6,
   max_length: 40, num_heads: 2, evaluate_updates: 50}
-space: {learning_rate: [1e-3]}
-budget: {trials: 1}
+space: {learning_rate: [1e-3, 1e-2]}
+budget: {trials: 2}
 workers: 1
 """
 
@@ -72,9 +74,22 @@ def automl(*arguments: str) -> Result:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "mine.py").write_text(OBJECTIVE)
     (tmp_path / "toy.yaml").write_text(CONFIG)
-    (tmp_path / "small.yaml").write_text(TRANSLATION)
     monkeypatch.chdir(tmp_path)
+    # Each sweep of a workload would start a process that estimates its memory.
+    monkeypatch.setattr(InlineDispatcher, "estimates", False)
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with the sweep `small` of a translation."""
+    folder = tmp_path_factory.mktemp("translated")
+    (folder / "small.yaml").write_text(TRANSLATION)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(InlineDispatcher, "estimates", False)
+        assert run("sweep", "small.yaml").exit_code == 0
+    return folder / ".automl"
 
 
 def run(verb: str, name: str, objective: str = "", *more: str) -> Result:
@@ -268,8 +283,8 @@ def test_what_an_objective_wrote_is_exported(folder: Path) -> None:
     assert automl("export", "toy", "--trial", "9").exit_code == 2
 
 
-def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path) -> None:
-    assert run("sweep", "small.yaml").exit_code == 0
+def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path, translated: Path) -> None:
+    shutil.copytree(translated, ".automl")
     assert automl("export", "small").exit_code == 0
     done = run("fit", "small", "", "-o", "fitted")
     assert done.exit_code == 0, done.output
@@ -286,9 +301,9 @@ def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path) -> None:
 
 
 def test_without_its_checkpoint_the_recommended_trial_gives_way_to_the_best(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, translated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("sweep", "small.yaml", "", "space.learning_rate=[1e-3,1e-2]", "--trials", "2")
+    shutil.copytree(translated, ".automl")
     with closing(Ledger.open(".automl")) as ledger:
         best = ledger.snapshot("small").best
         assert best is not None

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from automl.cli import cli
 from automl.config import load
 from automl.config.settings_in import with_settings
+from automl.dispatch.local import LocalDispatcher
 
 WORKLOAD = """\
 name: images
@@ -68,6 +69,8 @@ while True:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    # Each sweep of a workload would start a process that estimates its memory.
+    monkeypatch.setattr(LocalDispatcher, "estimates", False)
     Path("workload.yaml").write_text(WORKLOAD)
     Path("own.yaml").write_text(FUNCTION)
     Path("train.py").write_text(OBJECTIVE)
