@@ -77,11 +77,23 @@ class CandidateSampler:
         return self.domain.repair(self.prior.mode(), rng)
 
     def everywhere(
-        self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE
+        self,
+        rng: np.random.Generator,
+        count: int,
+        *,
+        prior_share: float = PRIOR_SHARE,
+        margin: float = 0.0,
     ) -> Array:
-        """Uniform points, a share of them from the prior; fewer if constraints exclude most."""
-        points = self.low + rng.random((count, len(self.parameters))) * (self.high - self.low)
-        if self.ends:
+        """Uniform points, a share of them from the prior; fewer if constraints exclude most.
+
+        Args:
+            margin: part of each number's range that is left out at either end.
+        """
+        points = rng.random((count, len(self.parameters)))
+        if margin:
+            points = np.where(self.unordered, points, margin + (1 - 2 * margin) * points)
+        points = self.low + points * (self.high - self.low)
+        if self.ends and not margin:
             self._put_at_ends(rng, points[count // 2 :])
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:

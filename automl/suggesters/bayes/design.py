@@ -44,11 +44,14 @@ class InitialDesign:
     Args:
         sampler: of candidates.
         earlier: `m x d`, configurations of earlier sweeps, the best first.
+        inner: whether it leaves out the outer fifth of a range at either end, where good values
+            are rare.
     """
 
-    def __init__(self, sampler: CandidateSampler, earlier: Array) -> None:
+    def __init__(self, sampler: CandidateSampler, earlier: Array, *, inner: bool = True) -> None:
         self.sampler = sampler
         self.earlier = earlier
+        self.margin = 1 / NUM_DESIGN if inner else 0.0
         self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
 
     def goes_on(self, data: TrialData, num_pending: int) -> bool:
@@ -73,7 +76,7 @@ class InitialDesign:
         known = np.concatenate([data.unit, pending])
         if len(known) < len(self.earlier[: self.size]):
             return self.earlier
-        points = self.sampler.everywhere(rng, POOL, prior_share=1.0)
+        points = self.sampler.everywhere(rng, POOL, prior_share=1.0, margin=self.margin)
         if not len(known):
             return points
         certainty = np.zeros(len(points))

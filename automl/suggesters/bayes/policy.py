@@ -15,6 +15,8 @@ class Policy:
 
     # The first configuration has defaults and middles (or the modes of the user's prior).
     middle_first: bool = True
+    # The design leaves out the outer fifth of each range at either end (design.py).
+    inner_design: bool = True
     # Every sixth suggestion tries an option of which all trials failed, up to three times.
     retry_failed_options: bool = True
     # In a stalled search, every third suggestion lies beside the best trial.

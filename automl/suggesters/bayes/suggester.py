@@ -261,7 +261,8 @@ class BayesSuggester(Suggester):
         turns = [params for turn in zip_longest(*self._best_earlier) for params in turn if params]
         rng = np.random.default_rng(self.seed)
         fitted = [self._context.domain.repair(params, rng) for params in turns]
-        return InitialDesign(self._sampler, self.space.encode([p for p in fitted if p]))
+        earlier = self.space.encode([params for params in fitted if params])
+        return InitialDesign(self._sampler, earlier, inner=self._policy.inner_design)
 
     @cached_property
     def _cost(self) -> CostModel | None:
