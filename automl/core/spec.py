@@ -286,8 +286,8 @@ class SweepSpec:
         "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
         "one of the best if that teaches more than a new one. A number: each configuration runs "
         "so many times. See [noise](../guides/noise.md#repeated-runs).",
-        "replicates: auto",
-        "none",
+        "replicates: none",
+        "auto",
         flag="--replicates N",
     )
     probes: str = key(
@@ -396,6 +396,7 @@ class SweepSpec:
         explored = data.get("explored")
         parsed: dict[str, Any] = {
             "value_rule": data.get("value_rule", "best report"),
+            "replicates": data.get("replicates", "none"),
             "space": Space.from_dict(data["space"]),
             "goals": tuple(goals),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),

@@ -63,11 +63,15 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def sweep_state(snapshot: Snapshot) -> str:
-    """The state of a sweep in words, with the reason: one that agents serve is not interrupted."""
-    if snapshot.state == "interrupted" and snapshot.for_agents:
-        return "no controller; agents may ask"
-    explained = snapshot.reason not in ("", snapshot.state)
-    return f"{snapshot.state} ({snapshot.reason})" if explained else snapshot.state
+    """The state of a sweep in words: one that agents serve is not interrupted."""
+    served = snapshot.state == "interrupted" and snapshot.for_agents
+    return "no controller; agents may ask" if served else snapshot.state
+
+
+def explained_state(snapshot: Snapshot) -> str:
+    """The state of a sweep in words, with the reason."""
+    state, reason = sweep_state(snapshot), snapshot.reason
+    return f"{state} ({reason})" if state == snapshot.state and reason not in ("", state) else state
 
 
 def change(value: float, baseline: float) -> str:

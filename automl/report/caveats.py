@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, Trial, TrialState, ranking, text
 from automl.core.metrics import warmup
 from automl.core.replicates import deterministic
 from search_spaces import Choice, Float, Int, Space
@@ -13,6 +13,7 @@ from workers.protocol import Params
 EDGE: Final = 0.02  # of a range
 TRIALS_PER_PARAMETER: Final = 3
 DOMINATED: Final = 0.75  # of the failures
+MIN_EQUAL: Final = 5  # trials
 
 
 def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
@@ -26,6 +27,7 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _failing(snapshot, space)
     yield from _skipped(snapshot)
     yield from _deterministic(snapshot)
+    yield from _equal(snapshot)
 
 
 def warmed_up(name: str, one: Trial, other: Trial) -> bool:
@@ -96,6 +98,17 @@ def _deterministic(snapshot: Snapshot) -> Iterator[str]:
             f"trials {first} and {again} have the same {snapshot.goals[0].metric} with different "
             "seeds: it does not depend on the seed, or the seed is ignored, so nothing is repeated"
         )
+
+
+def _equal(snapshot: Snapshot) -> Iterator[str]:
+    """One value of all trials."""
+    for goal in snapshot.goals:
+        values = [value for t in snapshot.trials if (value := ranking.value(t, goal)) is not None]
+        if len(values) >= MIN_EQUAL and len(set(values)) == 1:
+            yield (
+                f"all {len(values)} trials have the same {goal.metric}, {text.number(values[0])}: "
+                "does it depend on the parameters?"
+            )
 
 
 def _failure_pattern(

@@ -142,7 +142,7 @@ def _state(snapshot: Snapshot) -> str:
     failed = snapshot.in_state(TrialState.FAILED) if snapshot.best is None else []
     said = failed and text.commonest_failure(failed)[1].message in snapshot.reason  # by `headline`
     shown = replace(snapshot, reason=snapshot.reason.partition(":")[0]) if said else snapshot
-    state = f"{snapshot.sweep} {text.sweep_state(shown)}"
+    state = f"{snapshot.sweep} {text.explained_state(shown)}"
     found = f"{state}: {trials} in {duration(snapshot.seconds)}"
     counts = text.failure_text(snapshot.trials)
     return f"{found}, {counts}" if counts else found

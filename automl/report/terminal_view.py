@@ -49,7 +49,7 @@ class SweepView:
         standings = Standings.of(self.snapshot)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
-        yield Text()
+        yield Text(self.snapshot.reason)
         yield from _best(self.snapshot, standings, width)
         yield Text()
         footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot, standings)]
@@ -94,7 +94,7 @@ def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
         counts: of the sweep's `Standings`.
     """
     counted = text.outcomes(snapshot, counts)
-    words = [text.sweep_state(snapshot), budget_text(snapshot), *counted]
+    words = [text.explained_state(snapshot), budget_text(snapshot), *counted]
     left = _left_text(snapshot)
     return [
         ", ".join([*words, left] if left else words),

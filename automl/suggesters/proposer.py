@@ -224,6 +224,8 @@ class Proposer:
         new: list[Params | None] = list(params) or [None]
         for item in new:
             prospect = suggester.prospect(history, ahead, item) if found else first
+            if item is None and prospect is not None and prospect.gain < prospect.error:
+                break  # every configuration was tried, and the recommendation is settled
             again = trials.get(
                 -1 if prospect is None or prospect.repeat is None else prospect.repeat
             )

@@ -7,13 +7,14 @@
     python benchmarks/noise/noise.py --judge                           the same searches judged anew
 
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
-of `make_tables.py`), `exact` (the same without noise), `sealed` (six of other models on other
-data). `bayes+R` is `bayes` with `replicates: R`. Its answer is `recommended`; that of `tpe` and
-`optuna-gp` is the best observed trial, as their documentation says. Each run of a configuration is
-another recorded seed, and a configuration is judged by the mean over all seeds. A table is a grid
-of recorded values; with `--ranges` its numbers are ranges and the nearest recorded one is looked
-up, so that many different proposals are one and the same configuration. Regret is 0 for the best
-mean and 1 for the best of five random configurations. Repeated runs count as trials.
+of `make_tables.py`), `exact` (the same without noise), `live` (the 60 live trainings of
+`held_out.py`, without noise too), `sealed` (six of other models on other data). `bayes+R` is
+`bayes` with `replicates: R`. Its answer is `recommended`; that of `tpe` and `optuna-gp` is the best
+observed trial, as their documentation says. Each run of a configuration is another recorded seed,
+and a configuration is judged by the mean over all seeds. A table is a grid of recorded values; with
+`--ranges` its numbers are ranges and the nearest recorded one is looked up, so that many different
+proposals are one and the same configuration. Regret is 0 for the best mean and 1 for the best of
+five random configurations. Repeated runs count as trials.
 """
 
 from __future__ import annotations
@@ -51,15 +52,18 @@ from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.suggesters.fingerprint import fingerprint
-from benchmarks.suggesters.held_out import mean_regret, scale_of
+from benchmarks.suggesters.held_out import CachedTraining, difference, mean_regret, scale_of
+from benchmarks.suggesters.held_out import scales as live_scales
 from benchmarks.suggesters.recorded_tables import FOLDER, RecordedTable, recorded_tables
 from benchmarks.suggesters.suggesters import one_thread
+from benchmarks.suggesters.trainings import trainings
 
 ROWS: Final = store.RESULTS / "noise.jsonl"
 HISTORY: Final = store.RESULTS / "noise_history.jsonl"
 TABLES: Final = Path(__file__).parent / "tables"
 KEYS: Final = ("problem", "grid", "contestant", "seed", "code")
-PARTS: Final = ("shared", "develop", "exact", "sealed")
+PARTS: Final = ("shared", "develop", "exact", "live", "sealed")
+EXACT: Final = ("exact", "live")  # the parts without noise
 OURS: Final = ("bayes+none", "bayes+auto")
 PEERS: Final = ("tpe", "optuna-gp")
 AT: Final = (10, 15, 20, 25, 30, 35, 40, 45, 50)
@@ -79,6 +83,23 @@ class ExactTable(RecordedTable):
         return np.array([self.score(params)])
 
 
+class LiveTraining(CachedTraining):
+    """A training on one split with one seed: what a search sees is what it is judged by."""
+
+    grid = True
+
+    def losses(self, params: Mapping[str, Any]) -> np.ndarray:
+        """The loss."""
+        return np.array([self.score(params)])
+
+    def score(self, params: Mapping[str, Any]) -> float:
+        """The loss."""
+        return self.loss(params, "seen")
+
+
+Table = RecordedTable | LiveTraining
+
+
 class SeededRuns:
     """Runs of configurations of a table: each run has another recorded seed while there are some.
 
@@ -87,7 +108,7 @@ class SeededRuns:
         seed: of the order of the recorded seeds.
     """
 
-    def __init__(self, table: RecordedTable, seed: int) -> None:
+    def __init__(self, table: Table, seed: int) -> None:
         self._table = table
         self._rng = np.random.default_rng([seed, zlib.crc32(table.name.encode())])
         self._orders: dict[Hashable, list[float]] = {}
@@ -101,11 +122,24 @@ class SeededRuns:
         return float(self._orders[key].pop())
 
 
-def problems(part: str, *, grid: bool = True) -> list[RecordedTable]:
+def problems(part: str, *, grid: bool = True) -> Sequence[Table]:
     """The tables of a part."""
+    if part == "live":
+        return [LiveTraining(training) for training in trainings(sealed=False)]
     if part == "exact":
-        return [ExactTable(table.path, grid) for table in problems("develop")]
+        return [ExactTable(table.path, grid) for table in recorded_tables(TABLES / "develop")]
     return recorded_tables(FOLDER if part == "shared" else TABLES / part, grid=grid)
+
+
+def scales_of(listed: Sequence[Table]) -> dict[str, Mapping[str, float]]:
+    """The best mean loss of each table, and that of the best of five random configurations."""
+    known = live_scales()
+    return {
+        one.name: {key: known[one.name][f"seen_{key}"] for key in ("best", "five_random")}
+        if isinstance(one, LiveTraining)
+        else scale_of(one, ())
+        for one in listed
+    }
 
 
 def code_of(name: str) -> str:
@@ -113,7 +147,7 @@ def code_of(name: str) -> str:
     return fingerprint("bayes") if name.startswith("bayes") else ""
 
 
-def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) -> Row:
+def run(name: str, table: Table, seed: int, num_trials: int = AT[-1]) -> Row:
     """One search, and its answer after `AT` trials.
 
     Args:
@@ -149,7 +183,9 @@ def run(name: str, table: RecordedTable, seed: int, num_trials: int = AT[-1]) ->
         "prospects": prospects,
         "repeated": sum(trial.replicate_of is not None for trial in trials),
         "seconds": round(time.process_time() - began, 1),
-        "trials": [[*t.params.values(), t.metrics["loss"], t.replicate_of] for t in trials],
+        "trials": []
+        if isinstance(table, LiveTraining)  # their values are in the cache of that benchmark
+        else [[*t.params.values(), t.metrics["loss"], t.replicate_of] for t in trials],
     }
 
 
@@ -159,7 +195,7 @@ def trial(number: int, params: Mapping[str, Any], loss: float, again: int | None
     return Trial(number, dict(params), TrialState.COMPLETED, metrics, replicate_of=again)
 
 
-def judged_again(row: Row, table: RecordedTable) -> Row:
+def judged_again(row: Row, table: Table) -> Row:
     """The row of the same search with the answers of the present code."""
     names = list(table.space.parameters)
     trials = [
@@ -169,9 +205,7 @@ def judged_again(row: Row, table: RecordedTable) -> Row:
     return {**row, **judged(row["contestant"], table, row["seed"], trials)}
 
 
-def judged(
-    name: str, table: RecordedTable, seed: int, trials: Sequence[Trial]
-) -> dict[str, list[Any]]:
+def judged(name: str, table: Table, seed: int, trials: Sequence[Trial]) -> dict[str, list[Any]]:
     """True means of the answers of a search after `AT` trials, and whether they are covered."""
     spec = SweepSpec("noise", table.space, GOALS, suggester=name.partition("+")[0], seed=seed)
     found: dict[str, list[Any]] = defaultdict(list)
@@ -207,9 +241,9 @@ def settled_at(row: Row) -> int:
     return len(row["prospects"])
 
 
-def table_text(rows: Sequence[Row], listed: Sequence[RecordedTable]) -> str:
+def table_text(rows: Sequence[Row], listed: Sequence[Table]) -> str:
     """The regrets of each contestant, the share of intervals that hold, and what settled saves."""
-    scales = {one.name: scale_of(one, ()) for one in listed}
+    scales = scales_of(listed)
     lines = [
         f"{'contestant':16s}{'runs':>5s}{'at 10':>8s}{'at 25':>8s}{'at 50':>8s}"
         f"{'observed':>10s}{'visited':>9s}{'covered':>9s}{'repeated':>10s}{'settled':>9s}"
@@ -230,9 +264,9 @@ def table_text(rows: Sequence[Row], listed: Sequence[RecordedTable]) -> str:
     return "\n".join(lines)
 
 
-def by_table(rows: Sequence[Row], listed: Sequence[RecordedTable]) -> str:
+def by_table(rows: Sequence[Row], listed: Sequence[Table]) -> str:
     """The regret at 50 of each contestant on each table."""
-    scales = {one.name: scale_of(one, ()) for one in listed}
+    scales = scales_of(listed)
     groups = grouped(rows, scales)
     lines = [f"{'table':32s}" + "".join(f"{name:>14s}" for name in groups)]
     for one in listed:
@@ -281,10 +315,15 @@ def saving(rows: Sequence[Row], scales: Mapping[str, Any]) -> tuple[float, float
     return float(np.mean(ends)), float(np.mean(lost))
 
 
-def claims(rows: Sequence[Row], listed: Sequence[RecordedTable], part: str) -> list[Claim]:
+def claims(rows: Sequence[Row], listed: Sequence[Table], part: str) -> list[Claim]:
     """What must hold."""
-    scales = {one.name: scale_of(one, ()) for one in listed}
+    scales = scales_of(listed)
     groups = grouped(rows, scales)
+    if part in EXACT:
+        runs = [as_runs(groups.get(name, []), scales) for name in OURS]
+        gap = difference(runs[1], runs[0], -1)
+        claim = f"{part}: regret at 50 with auto less that with none, in its standard error"
+        return [at_most(claim, gap.mean if gap else None, gap.error if gap else None)]
     means = {
         name: {n: mean_regret(as_runs(found, scales), AT.index(n)) for n in (25, 50)}
         for name, found in groups.items()
@@ -300,10 +339,10 @@ def claims(rows: Sequence[Row], listed: Sequence[RecordedTable], part: str) -> l
     return [
         at_most(
             f"{part}: regret at 50 at most 0.6 of the best peer's",
-            ours and ours[50],
+            ours[50] if ours else None,
             None if peer is None else 0.6 * peer,
         ),
-        at_most(f"{part}: at 25 no worse than the best peer at 50", ours and ours[25], peer),
+        at_most(f"{part}: at 25 no worse than the best peer at 50", ours[25] if ours else None, peer),
         at_least(f"{part}: intervals of 90% hold", held, 0.85),
         at_most(f"{part}: intervals of 90% hold", held, 0.95),
         at_most(f"{part}: regret that settled loses", lost, 0.02),
@@ -312,10 +351,10 @@ def claims(rows: Sequence[Row], listed: Sequence[RecordedTable], part: str) -> l
     ]
 
 
-def measure(options: argparse.Namespace, listed: Sequence[RecordedTable]) -> None:
+def measure(options: argparse.Namespace, listed: Sequence[Table]) -> None:
     """Measure the missing runs."""
 
-    def key(name: str, table: RecordedTable, seed: int) -> tuple[Any, ...]:
+    def key(name: str, table: Table, seed: int) -> tuple[Any, ...]:
         return table.name, table.grid, name, seed, code_of(name)
 
     for name, table, seed in missing(options, listed, KEYS, key):
@@ -324,7 +363,7 @@ def measure(options: argparse.Namespace, listed: Sequence[RecordedTable]) -> Non
         print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
 
 
-def judge(options: argparse.Namespace, listed: Mapping[str, RecordedTable]) -> None:
+def judge(options: argparse.Namespace, listed: Mapping[str, Table]) -> None:
     """Judge the stored searches of the present code on these tables again."""
     rows = store.load(options.rows, *KEYS).values()
     kept = [
@@ -348,9 +387,9 @@ def quick() -> int:
     return conclude([at_least("tables with an interval", found, 1)])
 
 
-def remember(why: str, rows: Sequence[Row], listed: Sequence[RecordedTable]) -> None:
+def remember(why: str, rows: Sequence[Row], listed: Sequence[Table]) -> None:
     """Keep what the sealed tables said of the present code, and why they were asked."""
-    scales = {one.name: scale_of(one, ()) for one in listed}
+    scales = scales_of(listed)
     found = {
         f"{name} at {n}": round(mean_regret(as_runs(group, scales), AT.index(n)), 4)
         for name, group in grouped(rows, scales).items()
