@@ -20,6 +20,7 @@ from .domain import Domain
 
 MAX_FAILURES: Final = 3
 MAX_JUDGED: Final = 8  # proposals at once that may give way to a repeated run
+MIN_REPEATED: Final = 3  # runs before a model can tell how much they differ
 FALLBACK: Final = "sobol"
 
 
@@ -220,12 +221,14 @@ class Proposer:
         if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
             return [Proposal(item, self.name) for item in params], first
         trials = {trial.number: trial for trial in history}
+        repeated = sum(trial.replicate_of is not None for trial in history)
         ahead, found = list(pending), list[Proposal]()
         new: list[Params | None] = list(params) or [None]
         for item in new:
             prospect = suggester.prospect(history, ahead, item) if found else first
-            if item is None and prospect is not None and prospect.gain < prospect.error:
-                break  # every configuration was tried, and the recommendation is settled
+            settled = prospect is not None and prospect.gain < prospect.error
+            if item is None and settled and repeated >= MIN_REPEATED:
+                break  # every configuration was tried, and more runs would hardly help to choose
             again = trials.get(
                 -1 if prospect is None or prospect.repeat is None else prospect.repeat
             )
