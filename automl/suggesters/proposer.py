@@ -19,7 +19,7 @@ from .base import Prospect, SearchContext, Suggester
 from .domain import Domain
 
 MAX_FAILURES: Final = 3
-MAX_JUDGED: Final = 8  # proposals at once that may give way to a repeated run
+MAX_JUDGED: Final = 8  # proposals at once that may give way to repeated runs; of more, one may
 MIN_REPEATED: Final = 3  # runs before a model can tell how much they differ
 FALLBACK: Final = "sobol"
 
@@ -215,15 +215,14 @@ class Proposer:
         Returns:
             They, and what the first one promises.
         """
-        if len(params) > MAX_JUDGED:
-            return [Proposal(item, self.name) for item in params], None
         first = suggester.prospect(history, pending, params[0] if params else None)
         if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
             return [Proposal(item, self.name) for item in params], first
         trials = {trial.number: trial for trial in history}
         repeated = sum(trial.replicate_of is not None for trial in history)
         ahead, found = list(pending), list[Proposal]()
-        new: list[Params | None] = list(params) or [None]
+        judged = len(params) if len(params) <= MAX_JUDGED else 1
+        new: list[Params | None] = list(params[:judged]) or [None]
         for item in new:
             prospect = suggester.prospect(history, ahead, item) if found else first
             settled = prospect is not None and prospect.gain < prospect.error
@@ -237,7 +236,7 @@ class Proposer:
             elif item is not None:
                 found.append(Proposal(item, self.name))
             ahead += [Trial(2**31 + len(ahead), one.params) for one in found[-1:]]
-        return found, first
+        return found + [Proposal(item, self.name) for item in params[judged:]], first
 
     def _fall_back(
         self,
