@@ -342,7 +342,9 @@ def claims(rows: Sequence[Row], listed: Sequence[Table], part: str) -> list[Clai
             ours[50] if ours else None,
             None if peer is None else 0.6 * peer,
         ),
-        at_most(f"{part}: at 25 no worse than the best peer at 50", ours[25] if ours else None, peer),
+        at_most(
+            f"{part}: at 25 no worse than the best peer at 50", ours[25] if ours else None, peer
+        ),
         at_least(f"{part}: intervals of 90% hold", held, 0.85),
         at_most(f"{part}: intervals of 90% hold", held, 0.95),
         at_most(f"{part}: regret that settled loses", lost, 0.02),
@@ -358,7 +360,11 @@ def measure(options: argparse.Namespace, listed: Sequence[Table]) -> None:
         return table.name, table.grid, name, seed, code_of(name)
 
     for name, table, seed in missing(options, listed, KEYS, key):
-        row = run(name, table, seed)
+        auto = store.load(options.rows, *KEYS).get(key(OURS[1], table, seed))
+        if name == OURS[0] and auto is not None and not auto["repeated"]:
+            row = {**auto, "contestant": name}  # a search that repeated nothing is the same search
+        else:
+            row = run(name, table, seed)
         store.append(options.rows, row)
         print(f"{name:16s} {table.name:32s} {seed} {row['score'][-1]:.4f}", flush=True)
 
