@@ -10,10 +10,10 @@ except ModuleNotFoundError:
     from pytorch_lightning import Callback
 
 from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.compilation import compile_arguments
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import COMPILE
+from workers.device.compilation import compile_module
 
 from .training import knob_of, newest_name, replacing, report
 
@@ -75,7 +75,7 @@ class LightningCallback(Callback):  # type: ignore[misc]
             torch.set_float32_matmul_precision("high" if tf32 else "highest")
         if (mode := params.get(COMPILE.name, "off")) != "off" and stage == "fit":
             for part in pl_module.children():
-                part.compile(**compile_arguments(mode))
+                compile_module(part, mode)
 
     @property
     def checkpoint(self) -> str | None:

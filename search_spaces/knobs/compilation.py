@@ -14,11 +14,6 @@ COMPILE_SCOPE = Option(
 _MODES = tuple(mode for mode in (*COMPILE.choices, *COMPILE.on_request) if mode != "off")
 
 
-def compile_arguments(mode: str) -> dict[str, str]:
-    """The arguments of `torch.compile` for a value of option `compile` that is not "off"."""
-    return {"backend": "cudagraphs"} if mode == "cudagraphs" else {"mode": mode}
-
-
 class CompilationKnob(Knob):
     """The whole model at once, or layer by layer.
 

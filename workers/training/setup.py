@@ -16,7 +16,7 @@ from torch.utils.checkpoint import (
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
 from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
+from search_spaces.knobs.compilation import COMPILE_SCOPE
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.recomputation import CHECKPOINT_EVERY
 from search_spaces.knobs.runtime import (
@@ -29,6 +29,7 @@ from search_spaces.knobs.runtime import (
     RECORDS_GRAPHS,
     THREADS,
 )
+from workers.device.compilation import compile_module
 from workers.device.peak_memory import allocate_by
 from workers.device.precision import matmul_precision, weights_in
 from workers.workload import ParallelPlan, Trainable
@@ -166,7 +167,7 @@ def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str
             raise UsageError("compile_scope layers needs a workload whose plan names its layers")
         parts = [model.get_submodule(name) for name in layers]
     for part in parts:
-        part.compile(**compile_arguments(mode))
+        compile_module(part, mode)
 
 
 def _without_memory(workload: Trainable) -> nn.Module | None:

@@ -14,11 +14,12 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.compilation import COMPILE_SCOPE, compile_arguments
+from search_spaces.knobs.compilation import COMPILE_SCOPE
 from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.runtime import COMPILE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
+from workers.device.compilation import compile_module
 from workers.device.precision import Precision, wide
 from workers.parallel.base import Strategy
 from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
@@ -130,7 +131,7 @@ class Pipeline(Strategy):
         self.shared = self._shared_groups(held)
         if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
             for stage in mine:
-                stage.compile(**compile_arguments(mode))
+                compile_module(stage, mode)
 
     def _shared_groups(
         self, held: list[set[str]]
