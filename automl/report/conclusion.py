@@ -33,7 +33,7 @@ def certainty(record: Record, insights: Sequence[Insight]) -> str:
 
     low, middle, high = run_of(best)
     found = (
-        f"The model of all trials predicts {middle} for another run of trial {best.number}; "
+        f"The model of all whole trials predicts {middle} for another run of trial {best.number}; "
         f"with 90% probability it is between {low} and {high}."
     )
     other = expected_best(record, insight.model)

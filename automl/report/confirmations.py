@@ -44,6 +44,8 @@ class Repeats:
     @property
     def deviation(self) -> float:
         """Standard deviation between runs; NaN for fewer than two."""
+        if len(set(self.values)) == 1 < len(self.values):
+            return 0.0  # the mean of equal numbers is rounded, so that a formula would not say so
         return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
 
 

@@ -107,11 +107,13 @@ def fit_models(record: Record) -> list[MetricModel]:
 
 
 def fit_goal(record: Record, index: int = 0) -> MetricModel | None:
-    """The model of one goal; None with fewer than six values."""
+    """The model of one goal; None with fewer than six values of whole trials.
+
+    A trial that was stopped early says little of what it would have reached.
+    """
     goal = record.snapshot.goals[index]
-    values = [
-        (trial, record.value(trial, index)) for trial in record.trials if trial.state.finished
-    ]
+    whole = [trial for trial in record.trials if trial.state is TrialState.COMPLETED]
+    values = [(trial, record.value(trial, index)) for trial in whole]
     return _fit(record, goal.metric, goal.aspects, values, maximize=goal.maximize)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from automl.core import Snapshot, Trial
+from automl.core import Snapshot, Trial, TrialState
 from automl.core.replicates import original
 from automl.core.text import number
 from workers.protocol import Params
@@ -65,7 +65,7 @@ class Recommendation:
         if self.confirmed:
             return f"{found} its new runs are worse"
         own = ", ".join(number(snapshot.value(snapshot.trials[i]) or 0.0) for i in self.trials)
-        expects = f"{found} a model of all trials expects less of another run of it"
+        expects = f"{found} a model of all whole trials expects less of another run of it"
         return f"{expects}; trial {', '.join(map(str, self.trials))} itself reached {own}"
 
     def comes_first(self, snapshot: Snapshot) -> bool:
@@ -120,7 +120,8 @@ def recommended(
         return Recommendation(
             dict(trial.params), mean, interval, len(leader.values), trials, confirmed=True
         )
-    model = modelled(record)
+    # The model knows nothing of a trial that was stopped early.
+    model = modelled(record) if best.state is TrialState.COMPLETED else None
     trial = best if model is None else expected_best(record, model)
     same = _same(record, trial)
     if model is None:

@@ -267,6 +267,7 @@ class PreparedLoop:
         """Update the weights if the last microbatch of an update is done."""
         if not self.last:
             return
+        self._check_backward()
         self.strategy.finish_gradients()
         self._step()
         self.updates += 1
@@ -274,6 +275,15 @@ class PreparedLoop:
         if self._records:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+
+    def _check_backward(self) -> None:
+        if not self.trained and any(
+            p.grad is not None for p in self.strategy.parameters().values()
+        ):
+            raise UsageError(
+                "the gradients are those of loss.backward(): after trial.prepare, call "
+                "trial.backward(loss), which knows of precision, accumulation and ranks"
+            )
 
     # ------------------------------------------------------------------ reports
 

@@ -264,6 +264,7 @@ def test_runs_are_added_only_up_to_the_most(folder: Path) -> None:
             "Trial 5 is better by 1 on average, which exceeds the noise (95% interval 0.77",
         ),
         ((2.0, 2.0), (3.0, 3.0), True, "(2 runs). Runs of a configuration do not differ: the"),
+        ((-0.01211,) * 3, (0.1,) * 3, True, "Runs of a configuration do not differ: the"),
         ((), (3.0, 3.0), False, "failed every time"),
     ],
 )

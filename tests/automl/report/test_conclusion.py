@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ from click.testing import CliRunner
 import automl
 from automl.cli import cli
 from automl.core.text import number
+from automl.core.trial import ReportLog, Trial, TrialState
 from automl.report.conclusion import certainty
 from automl.report.effects import insights_of
+from automl.report.metric_models import fit_goal
+from automl.report.recommendation import recommended
 from automl.report.record import Record
 
 SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -74,6 +78,28 @@ def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> N
     advice = result.recommended
     assert advice.trials == (result.best.number,)
     assert (advice.mean, advice.interval) == (result.best.value, None)
+
+
+def test_what_was_stopped_early_counts_in_no_model(tmp_path: Path) -> None:
+    result = swept(tmp_path, 0.0)
+
+    def stopped(trial: Trial, loss: float) -> Trial:
+        metrics = {"loss": loss}
+        return replace(trial, state=TrialState.STOPPED, reports=ReportLog(), metrics=metrics)
+
+    trials = [stopped(t, 3.0) if t.number % 2 else t for t in result.trials]
+    record = Record.of(replace(result.snapshot, trials=tuple(trials), values={}))
+    model, advice = fit_goal(record), recommended(record)
+    assert model is not None
+    assert all(trial.number % 2 == 0 for trial in model.trials)
+    best = record.snapshot.best
+    assert best is not None
+    assert advice is not None
+    assert (advice.trials, advice.mean) == ((best.number,), pytest.approx(best.value, abs=0.01))
+    trials[1] = stopped(trials[1], -1.0)
+    advice = recommended(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
+    assert advice is not None
+    assert (advice.trials, advice.mean, advice.interval) == ((1,), -1.0, None)
 
 
 def test_the_runs_of_a_configuration_count_together() -> None:

@@ -107,6 +107,22 @@ def test_what_cannot_act_is_one_sentence(
         raise AssertionError(outcome.message)
 
 
+def test_a_backward_pass_of_the_loss_itself_is_refused(tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        model = nn.Linear(4, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer, loader = trial.prepare(model, optimizer, [torch.ones(8, 4)])
+        for batch in loader:
+            model(batch).mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    for params in ({"precision": "fp16"}, {"accumulation": 2}):
+        outcome, _ = attempt(tmp_path, train, **params)
+        assert outcome.exception == "UsageError"
+        assert "call trial.backward(loss)" in outcome.message
+
+
 def test_a_batch_norm_that_would_see_other_rows_is_refused(tmp_path: Path) -> None:
     def train(trial: Any, **options: Any) -> None:
         model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
