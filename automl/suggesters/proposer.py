@@ -20,7 +20,6 @@ from .domain import Domain
 
 MAX_FAILURES: Final = 3
 MAX_JUDGED: Final = 8  # proposals at once that may give way to repeated runs; of more, one may
-MIN_REPEATED: Final = 3  # runs before a model can tell how much they differ
 FALLBACK: Final = "sobol"
 
 
@@ -219,15 +218,11 @@ class Proposer:
         if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
             return [Proposal(item, self.name) for item in params], first
         trials = {trial.number: trial for trial in history}
-        repeated = sum(trial.replicate_of is not None for trial in history)
         ahead, found = list(pending), list[Proposal]()
         judged = len(params) if len(params) <= MAX_JUDGED else 1
         new: list[Params | None] = list(params[:judged]) or [None]
         for item in new:
             prospect = suggester.prospect(history, ahead, item) if found else first
-            settled = prospect is not None and prospect.gain < prospect.error
-            if item is None and settled and repeated >= MIN_REPEATED:
-                break  # every configuration was tried, and more runs would hardly help to choose
             again = trials.get(
                 -1 if prospect is None or prospect.repeat is None else prospect.repeat
             )
