@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
-from automl.core import Constraint, Goal, Trial
+from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.plugin_choice import PluginChoice, choose
 from automl.core.replicates import deterministic, due, original
 from search_spaces.errors import AutomlError, SpaceError
@@ -215,7 +215,9 @@ class Proposer:
             They, and what the first one promises.
         """
         first = suggester.prospect(history, pending, params[0] if params else None)
-        if self._replicates != "auto" or deterministic(history, suggester.goals[0]):
+        # Values of trials that were stopped early look like noise to the model.
+        stopped = any(trial.state is TrialState.STOPPED for trial in history)
+        if self._replicates != "auto" or stopped or deterministic(history, suggester.goals[0]):
             return [Proposal(item, self.name) for item in params], first
         trials = {trial.number: trial for trial in history}
         ahead, found = list(pending), list[Proposal]()

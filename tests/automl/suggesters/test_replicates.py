@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from automl.suggesters.bayes.model.repeated import Repeated
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
+from automl.suggesters.random import RandomSuggester
 from search_spaces import Choice, Float, Space
 
 GOALS = parse_goals("minimize loss")
@@ -110,6 +112,23 @@ def test_with_noise_auto_repeats_and_a_small_space_is_not_exhausted(tmp_path: Pa
     assert options[advice.params["k"]] <= 0.25
     none = swept(tmp_path, objective, space, replicates="none", trials=12)
     assert len(none.trials) == 4
+
+
+def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
+    class Repeats(RandomSuggester):
+        def prospect(self, *args: Any) -> Prospect:
+            return Prospect(gain=1.0, error=0.1, repeat=0)
+
+    def again(history: list[Trial]) -> int | None:
+        proposer = Proposer(
+            lambda name, domain: Repeats(SPACE, GOALS), "random", Domain(SPACE), replicates="auto"
+        )
+        (one,) = proposer.propose(history, [], 1).proposals
+        return one.replicate_of
+
+    history = [done(0, 0.1, 1.0), done(1, 0.2, 2.0)]
+    assert again(history) == 0
+    assert again([*history, replace(done(2, 0.3, 3.0), state=TrialState.STOPPED)]) is None
 
 
 def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
