@@ -14,6 +14,7 @@ from automl.core.durations import duration
 from automl.core.garbage import no_collection
 from automl.core.spec import KEYS, SweepSpec
 from automl.core.text import (
+    again,
     configuration,
     configurations,
     goal_value,
@@ -118,9 +119,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
         name = f"{trial.number}{'*' if trial.number == best else ' '}"
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
-        if trial.replicate_of is not None:
-            line = f"trial {trial.replicate_of} again: {line}"
-        rows.append([name, state_of(trial, snapshot), *cells, *measured, line])
+        rows.append([name, state_of(trial, snapshot), *cells, *measured, again(trial) + line])
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     draw_table(columns, rows, ["trial", *goals, "time", "memory"])
     if best is not None:

@@ -100,6 +100,11 @@ def configuration(params: Mapping[str, Any], digits: int = 4) -> str:
     return "  ".join(f"{printable(name)}={number(value, digits)}" for name, value in params.items())
 
 
+def again(trial: Trial) -> str:
+    """Whose configuration runs again, to be put before it; "" for a new one."""
+    return "" if trial.replicate_of is None else f"trial {trial.replicate_of} again: "
+
+
 def configurations(many: Sequence[Mapping[str, Any]]) -> list[str]:
     """Configurations in one line each, with more digits if different ones would look the same."""
     found = [configuration(params) for params in many]

@@ -75,11 +75,11 @@ class PlainLines:
         if state.finished:
             words += self._result(snapshot, trial)
         if state is TrialState.RUNNING:
-            words.append(text.configuration(trial.params))
+            words.append(text.again(trial) + text.configuration(trial.params))
         elif trial.message:
             words.append(f"({trial.message.splitlines()[0]})")
         if state.finished and not self.starts:
-            words.append(text.configuration(trial.params))
+            words.append(text.again(trial) + text.configuration(trial.params))
         self._line(snapshot, "  ".join(words))
         if trial.traceback and trial.message not in self.errors:
             self.errors.add(trial.message)

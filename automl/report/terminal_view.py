@@ -205,7 +205,7 @@ def _row(
         Text(state, style=STYLES.get(str(trial.state), "")),
         Text("-" if value is None else text.number(value), style="bold green" if is_best else ""),
         Text(duration(_seconds(snapshot, trial))),
-        Text(text.configuration(changed) or "the default", style="dim"),
+        Text(text.again(trial) + (text.configuration(changed) or "the default"), style="dim"),
     )
 
 
