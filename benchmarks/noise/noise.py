@@ -2,6 +2,7 @@
 
     python benchmarks/noise/noise.py                                   bayes on the tables, 5 seeds
     python benchmarks/noise/noise.py --contestants bayes+none,bayes+auto,tpe,optuna-gp
+    python benchmarks/noise/noise.py --contestants ax,smac-noisy,hebo
     python benchmarks/noise/noise.py --part sealed --why "..."         one look for one decision
     python benchmarks/noise/noise.py --table                           the stored rows
     python benchmarks/noise/noise.py --judge                           the same searches judged anew
@@ -9,12 +10,21 @@
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
 of `make_tables.py`), `exact` (the same without noise), `live` (the 60 live trainings of
 `held_out.py`, without noise too), `sealed` (six of other models on other data). `bayes+R` is
-`bayes` with `replicates: R`. Its answer is `recommended`; that of `tpe` and `optuna-gp` is the best
-observed trial, as their documentation says. Each run of a configuration is another recorded seed,
-and a configuration is judged by the mean over all seeds. A table is a grid of recorded values; with
+`bayes` with `replicates: R`. Each run of a configuration is another recorded seed, and a
+configuration is judged by the mean over all seeds. A table is a grid of recorded values; with
 `--ranges` its numbers are ranges and the nearest recorded one is looked up, so that many different
 proposals are one and the same configuration. Regret is 0 for the best mean and 1 for the best of
 five random configurations. Repeated runs count as trials.
+
+The answer of a contestant is what its documentation recommends:
+
+- `bayes`: `recommended`.
+- `ax`: `get_best_parameterization` of its client, by default the tried configuration of which its
+  model expects most, to account for noise; if the model fits badly, the best observed one.
+- `smac-noisy`: the incumbent of SMAC's default intensifier, which runs good configurations up to
+  three times (`deterministic=False`). SMAC knows that there are 50 trials.
+- `hebo`: the best observed trial, its `best_x`; likewise `tpe` and `optuna-gp`. Neither these nor
+  `ax` run a configuration again.
 """
 
 from __future__ import annotations
@@ -26,9 +36,9 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = os.environ[
 ] = "1"
 
 import argparse
+import logging
 import math
 import sys
-import time
 import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
@@ -42,7 +52,9 @@ from automl.core import Snapshot, SweepSpec, Trial, TrialState, parse_goals
 from automl.report.recommendation import Recommendation, recommended
 from automl.report.record import Record
 from automl.suggesters import SUGGESTERS
-from automl.suggesters.base import SearchContext
+from automl.suggesters._peers import seeded_globally, silenced
+from automl.suggesters.ax import AxSuggester
+from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import NUM_GAINS
@@ -51,12 +63,15 @@ from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclud
 from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
+from benchmarks.peers.client import PeerSuggester
 from benchmarks.suggesters.fingerprint import fingerprint
 from benchmarks.suggesters.held_out import CachedTraining, difference, mean_regret, scale_of
 from benchmarks.suggesters.held_out import scales as live_scales
+from benchmarks.suggesters.loop import cpu_seconds
 from benchmarks.suggesters.recorded_tables import FOLDER, RecordedTable, recorded_tables
 from benchmarks.suggesters.suggesters import one_thread
 from benchmarks.suggesters.trainings import trainings
+from workers.protocol import Params
 
 ROWS: Final = store.RESULTS / "noise.jsonl"
 HISTORY: Final = store.RESULTS / "noise_history.jsonl"
@@ -65,7 +80,9 @@ KEYS: Final = ("problem", "grid", "contestant", "seed", "code")
 PARTS: Final = ("shared", "develop", "exact", "live", "sealed")
 EXACT: Final = ("exact", "live")  # the parts without noise
 OURS: Final = ("bayes+none", "bayes+auto")
-PEERS: Final = ("tpe", "optuna-gp")
+PROCESSES: Final = ("smac-noisy", "hebo")  # peers with their own packages
+ADVISERS: Final = ("ax", "smac-noisy")  # peers whose answer is not the best observed trial
+PEERS: Final = ("tpe", "optuna-gp", "ax", *PROCESSES)
 AT: Final = (10, 15, 20, 25, 30, 35, 40, 45, 50)
 SEEDS: Final = 5
 GOALS: Final = parse_goals("minimize loss")
@@ -122,6 +139,30 @@ class SeededRuns:
         return float(self._orders[key].pop())
 
 
+class Ax(AxSuggester):
+    """Ax, which also recommends a configuration."""
+
+    def best(self, history: Sequence[Trial]) -> Params:
+        """What a client of Ax recommends that has fitted its model to these trials."""
+        self.suggest(history, [])
+        with silenced("ax", logging.CRITICAL), seeded_globally(self.seed):
+            params, *_ = self.client.get_best_parameterization()
+        return self._from_ax(params)
+
+    def _client(self, parameters: list[Any], seed: int) -> Any:
+        self.client = super()._client(parameters, seed)
+        return self.client
+
+
+def suggester_of(name: str, table: Table, seed: int) -> Suggester:
+    """The suggester of a contestant, or the fallback of the platform."""
+    if name in PROCESSES:
+        return PeerSuggester(name, table.space, GOALS, seed=seed)
+    if name == "ax":
+        return Ax(table.space, GOALS, seed=seed)
+    return make_suggester(name, GOALS, (), SearchContext(Domain(table.space)), seed=seed)
+
+
 def problems(part: str, *, grid: bool = True) -> Sequence[Table]:
     """The tables of a part."""
     if part == "live":
@@ -153,17 +194,19 @@ def run(name: str, table: Table, seed: int, num_trials: int = AT[-1]) -> Row:
     Args:
         name: of a suggester, and after a `+` how it repeats.
     """
-    suggester, _, replicates = name.partition("+")
-
-    def make(kind: str, domain: Domain) -> Any:
-        return make_suggester(kind, GOALS, (), SearchContext(domain), seed=seed)
-
+    kind, _, replicates = name.partition("+")
+    suggester: Any = suggester_of(kind, table, seed)
     many: str | int = int(replicates) if replicates.isdecimal() else replicates or "none"
-    proposer = Proposer(make, suggester, Domain(table.space), replicates=many)
+
+    def make(asked: str, domain: Domain) -> Suggester:
+        return suggester if asked == kind else suggester_of(asked, table, seed)
+
+    proposer = Proposer(make, kind, Domain(table.space), replicates=many)
     runs = SeededRuns(table, seed)
     trials: list[Trial] = []
     prospects: list[list[float] | None] = []
-    began = time.process_time()
+    advice: list[Params] = []
+    began = cpu_seconds(suggester)
     while len(trials) < num_trials:
         batch = proposer.propose(trials, [], 1)
         if not batch.proposals:
@@ -172,21 +215,25 @@ def run(name: str, table: Table, seed: int, num_trials: int = AT[-1]) -> Row:
         at = batch.prospect
         prospects.append(None if at is None else [at.gain, at.error])
         trials.append(trial(len(trials), one.params, runs.loss(one.params), one.replicate_of))
-    return {
+        if kind in ADVISERS and len(trials) in AT:
+            advice.append(suggester.best(trials))
+    row = {
         "problem": table.name,
         "grid": table.grid,
         "contestant": name,
         "seed": seed,
         "code": code_of(name),
         "at": [n for n in AT if n <= num_trials],
-        **judged(name, table, seed, trials),
+        **judged(name, table, seed, trials, advice),
         "prospects": prospects,
-        "repeated": sum(trial.replicate_of is not None for trial in trials),
-        "seconds": round(time.process_time() - began, 1),
+        "repeated": len(trials) - len({table.space.key(trial.params) for trial in trials}),
+        "seconds": round(cpu_seconds(suggester) - began, 1),
         "trials": []
         if isinstance(table, LiveTraining)  # their values are in the cache of that benchmark
         else [[*t.params.values(), t.metrics["loss"], t.replicate_of] for t in trials],
     }
+    getattr(suggester, "close", lambda: None)()
+    return row
 
 
 def trial(number: int, params: Mapping[str, Any], loss: float, again: int | None) -> Trial:
@@ -205,17 +252,24 @@ def judged_again(row: Row, table: Table) -> Row:
     return {**row, **judged(row["contestant"], table, row["seed"], trials)}
 
 
-def judged(name: str, table: Table, seed: int, trials: Sequence[Trial]) -> dict[str, list[Any]]:
-    """True means of the answers of a search after `AT` trials, and whether they are covered."""
+def judged(
+    name: str, table: Table, seed: int, trials: Sequence[Trial], advice: Sequence[Params] = ()
+) -> dict[str, list[Any]]:
+    """True means of the answers of a search after `AT` trials, and whether they are covered.
+
+    Args:
+        advice: the answers of a peer; without them a peer's answer is the best observed trial.
+    """
     spec = SweepSpec("noise", table.space, GOALS, suggester=name.partition("+")[0], seed=seed)
     found: dict[str, list[Any]] = defaultdict(list)
-    for some in (trials[:n] for n in AT if n <= len(trials)):
+    for i, some in enumerate(trials[:n] for n in AT if n <= len(trials)):
         best = min(some, key=lambda trial: trial.metrics["loss"])
         answer: Recommendation | None = None
         if name.startswith("bayes"):
             snapshot = Snapshot("noise", "running", tuple(some), GOALS, spec=spec)
             answer = recommended(Record.of(snapshot))
-        score = table.score(best.params if answer is None else answer.params)
+        told = advice[i] if advice else best.params
+        score = table.score(told if answer is None else answer.params)
         interval = None if answer is None else answer.interval
         found["score"].append(score)
         found["observed"].append(table.score(best.params))
@@ -418,7 +472,7 @@ def arguments() -> argparse.Namespace:
     options.add_argument("--minutes", type=float, default=math.inf, help="begin no run later")
     options.add_argument("--why", help="what is decided by a look at the sealed tables")
     given = options.parse_args()
-    for name in given.contestants:
+    for name in set(given.contestants) - set(PROCESSES):
         SUGGESTERS.require(name.partition("+")[0])
     looks = given.part == "sealed" and not (given.table or given.quick)
     if looks and not given.why:

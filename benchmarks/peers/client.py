@@ -21,6 +21,7 @@ from automl.core.trial import Trial
 from automl.suggesters._new_points import repair
 from automl.suggesters._peers import observations
 from automl.suggesters.base import Suggester
+from workers.protocol import Params
 
 ROOT = Path(__file__).parents[2]
 ENVS = ROOT / "benchmarks" / ".envs"
@@ -87,14 +88,19 @@ def _install(python: Path, packages: Sequence[str]) -> None:
 
 
 class PeerSuggester(Suggester):
-    """A peer in its own process, which learns of each finished trial once, in order."""
+    """A peer in its own process, which learns of each finished trial once, in order.
+
+    Args:
+        peer: its name in `PEERS`; with `-noisy` after it, configurations may run again.
+    """
 
     def __init__(
         self, peer: str, space: Any, goals: Any, constraints: Any = (), *, seed: int = 0
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-        command = [str(environment(peer)), str(Path(__file__).parent / "serve.py"), peer]
+        package, _, self.noisy = peer.partition("-")
+        command = [str(environment(package)), str(Path(__file__).parent / "serve.py"), peer]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -109,8 +115,22 @@ class PeerSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Any]:
-        """Ask the peer; a proposal that is illegal or was tried before is repaired."""
-        seen = self.trial_keys(history, pending)
+        """Ask the peer; a proposal that is illegal is repaired, also if it was tried before.
+
+        A noisy peer may propose what was tried before.
+        """
+        params = self._asked("ask", history)
+        rng = np.random.default_rng([self.seed, len(history)])
+        seen = set() if self.noisy else self.trial_keys(history, pending)
+        found = repair(self.space, params, rng, seen)
+        return [] if found is None else [found]
+
+    def best(self, history: Sequence[Trial]) -> Params:
+        """What a noisy peer recommends after these trials."""
+        return self._asked("best", history)
+
+    def _asked(self, method: str, history: Sequence[Trial]) -> Params:
+        """Tell the peer what is new, and ask it by this method."""
         new = observations(history, self.goals, self.constraints)[self.num_sent :]
         rows = [
             {
@@ -121,10 +141,7 @@ class PeerSuggester(Suggester):
             for trial, item in zip(history[self.num_sent :], new, strict=True)
         ]
         self.num_sent = len(history)
-        answer = self._send({"tell": rows})
-        rng = np.random.default_rng([self.seed, len(history)])
-        found = repair(self.space, self.space.complete(answer["params"]), rng, seen)
-        return [] if found is None else [found]
+        return self.space.complete(self._send({"tell": rows, "method": method})["params"])
 
     def _send(self, message: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None

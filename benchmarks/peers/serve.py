@@ -1,10 +1,10 @@
 """Runs a peer in its own environment: finished trials come in, proposals go out, as JSON lines.
 
-    PYTHON benchmarks/peers/serve.py smac|hebo
+    PYTHON benchmarks/peers/serve.py smac|smac-noisy|hebo
 
 The first line of standard input has `space`, `goals` (their number) and `seed`. Each further line
-has `tell`, the trials that are new; the answer has `params`, the next proposal. Other output of
-the peer is discarded.
+has `tell`, the trials that are new, and `method`: `ask` for the next proposal, `best` for what a
+noisy peer recommends; the answer has `params`. Other output of the peer is discarded.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from search_spaces import Space
 
-KINDS = {"smac": "Smac", "hebo": "Hebo"}
+KINDS = {"smac": "Smac", "smac-noisy": "NoisySmac", "hebo": "Hebo"}
 
 
 class AskTellPeer(Protocol):
@@ -45,7 +45,7 @@ def serve(build: Callable[[Space, int, int], AskTellPeer]) -> None:
             answer: dict[str, Any] = {"ready": True}
         else:
             peer.tell(message["tell"])
-            answer = {"params": peer.ask()}
+            answer = {"params": getattr(peer, message["method"])()}
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
@@ -56,7 +56,8 @@ def main() -> None:
     )
     parser.add_argument("peer", choices=list(KINDS))
     name = parser.parse_args().peer
-    serve(getattr(importlib.import_module(f"benchmarks.peers.{name}_adapter"), KINDS[name]))
+    package = name.partition("-")[0]
+    serve(getattr(importlib.import_module(f"benchmarks.peers.{package}_adapter"), KINDS[name]))
 
 
 if __name__ == "__main__":

@@ -22,11 +22,13 @@ from smac.runhistory import StatusType, TrialValue
 from benchmarks.peers.choices import Row, inward
 from search_spaces import Choice, Int, Space
 
-NUM_TRIALS = 200
-
 
 class Smac:
-    """SMAC by ask and tell; ParEGO for several goals."""
+    """SMAC by ask and tell; ParEGO for several goals. Each configuration runs once."""
+
+    num_trials = 200
+    deterministic = True
+    intensifier: dict[str, int] = {"max_config_calls": 1}
 
     def __init__(self, space: Space, num_goals: int, seed: int) -> None:
         self.space = space
@@ -36,14 +38,14 @@ class Smac:
         names = [f"loss_{i}" for i in range(num_goals)]
         scenario = Scenario(
             self.configs,
-            deterministic=True,
-            n_trials=NUM_TRIALS,
+            deterministic=self.deterministic,
+            n_trials=self.num_trials,
             seed=seed,
             output_directory=tempfile.mkdtemp(),
             objectives=names if num_goals > 1 else names[0],
         )
         extra = {"multi_objective_algorithm": ParEGO(scenario)} if num_goals > 1 else {}
-        intensifier = HyperparameterOptimizationFacade.get_intensifier(scenario, max_config_calls=1)
+        intensifier = HyperparameterOptimizationFacade.get_intensifier(scenario, **self.intensifier)
         self.facade = HyperparameterOptimizationFacade(
             scenario,
             lambda config, seed=0: 0.0,
@@ -63,13 +65,23 @@ class Smac:
 
     def ask(self) -> Row:
         self.proposal = self.facade.ask()
-        return inward(
-            self.space,
-            {
-                k: v.item() if isinstance(v, np.generic) else v
-                for k, v in self.proposal.config.items()
-            },
-        )
+        return self._params(self.proposal.config)
+
+    def best(self) -> Row:
+        """The incumbent."""
+        return self._params(self.facade.intensifier.get_incumbent())
+
+    def _params(self, config: Any) -> Row:
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in config.items()}
+        return inward(self.space, plain)
+
+
+class NoisySmac(Smac):
+    """SMAC that runs good configurations again with other seeds, as its intensifier does."""
+
+    num_trials = 50  # as in `benchmarks/noise/noise.py`; the initial design depends on it
+    deterministic = False
+    intensifier: dict[str, int] = {}
 
 
 def config_space(space: Space, seed: int) -> ConfigurationSpace:
