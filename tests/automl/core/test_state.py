@@ -77,7 +77,7 @@ def history(seed: int) -> list[SweepEvent]:
     return events
 
 
-def test_the_reason_of_an_earlier_end_is_not_shown_for_a_sweep_killed_after_it_was_resumed() -> None:
+def test_the_reason_of_an_earlier_end_is_not_that_of_a_sweep_resumed_and_killed() -> None:
     state = after(Closed("finished", "its budget is used up"))
     assert Snapshot.of(state, "finished", 0.0).reason == "its budget is used up"
     state.apply(SpecChanged(replace(SPEC, budget=Budget(trials=30)).to_dict()), 3)
