@@ -1,5 +1,6 @@
 """A search space as plain Python data: `{"lr": (1e-5, 0.1), "optimizer": ["sgd", "adam"]}`."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show
 
+TAIL: Final = 0.005  # of a distribution without an end, on each side
 _FORMS: Final = (
     "(low, high) with two numbers, a list of choices, a mapping such as "
     "{'low': 1e-5, 'high': 0.1, 'log': True}, or a Float, Int or Choice"
@@ -21,7 +23,8 @@ def read_space(given: Any) -> Space:
     Args:
         given: a `Space`, a list of parameters, or a mapping of names to ranges. (0, 10) is a range
             of whole numbers, (0.0, 10.0) one of real numbers, ["a", "b"] a choice, and a mapping
-            has the arguments of the parameter.
+            has the arguments of the parameter. A `range`, a distribution of Optuna and a frozen one
+            of scipy are the range of their values.
 
     Raises:
         SpaceError: it is none of these, or an entry is malformed.
@@ -61,7 +64,32 @@ def ambiguous(given: Any, form: str = "({!r}, {!r})") -> list[str]:
     return found
 
 
+def _of_another_kind(entry: Any) -> Any:
+    """A `range`, or a distribution of Optuna or scipy, as a mapping; anything else as it is."""
+    if isinstance(entry, range) and entry and entry.step > 0:
+        return {"low": entry.start, "high": entry[-1], "step": entry.step}
+    if type(entry).__module__ == "optuna.distributions":
+        keys = ("low", "high", "log", "step", "choices")
+        found = {key: getattr(entry, key, None) for key in keys}
+        return {key: value for key, value in found.items() if value is not None}
+    return _range_of_scipy(entry) if hasattr(entry, "support") and hasattr(entry, "ppf") else entry
+
+
+def _range_of_scipy(distribution: Any) -> dict[str, Any]:
+    """The range of a frozen distribution of scipy, without the tails if it has no end."""
+    low, high = distribution.support()
+    if not math.isfinite(low):
+        low = distribution.ppf(TAIL)
+    if not math.isfinite(high):
+        high = distribution.ppf(1 - TAIL)
+    kind = int if hasattr(distribution, "pmf") else float
+    log = distribution.dist.name in ("loguniform", "reciprocal", "lognorm")
+    low = distribution.ppf(TAIL) if log and low <= 0 else low
+    return {"low": kind(low), "high": kind(high), "log": log}
+
+
 def _parameter(name: Any, entry: Any) -> Parameter:
+    entry = _of_another_kind(entry)
     if isinstance(entry, Parameter):
         if entry.name != name:
             raise SpaceError(f"{show(name)} is a parameter with another name, {entry.name!r}")

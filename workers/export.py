@@ -79,7 +79,7 @@ def card(
         "",
         *(f"- `{name}`: {content}" for name, content in sorted(files.items())),
         "",
-        "## Metrics",
+        "## Metrics at the end",
         "",
         "| metric | value |",
         "|---|---|",

@@ -218,7 +218,10 @@ LOOKING: Final = (
         "export",
         EVERY_DAY,
         "Write the best model, its configuration and a model card.",
-        "Write the model of the best trial: weights, configuration and a model card.",
+        """Write the model of the best trial: weights, configuration and a model card.
+
+        The weights of a function or a program are the files that it has written into the folders
+        of the trial, and what `trial.save` has saved.""",
         (
             "automl export nmt",
             "automl export nmt --trial 7 -o models/seven",

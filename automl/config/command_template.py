@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from automl.core.names import NAME
 from automl.core.resuming import shell_line
@@ -73,17 +73,17 @@ GUESS: Final = PrintedMetric(
 )
 
 
-class _Number(NamedTuple):
-    """A number among the arguments.
+class _Option(NamedTuple):
+    """An option among the arguments that has a value.
 
     Args:
         name: of its parameter.
-        value: the number.
-        place: index of the argument; before: what stands before the number there.
+        value: a number, or anything else.
+        place: index of the argument; before: what stands before the value there.
     """
 
     name: str
-    value: int | float
+    value: Any
     place: int
     before: str
 
@@ -101,7 +101,9 @@ def for_command(
     Raises:
         UsageError: no option of the command is a number that can be tuned.
     """
-    numbers = _numbers(arguments)
+    options = _options(arguments)
+    numbers = [one for one in options if type(one.value) in (int, float)]
+    fixed = [one for one in options if one not in numbers]
     entries = {n.name: entry for n in numbers if (entry := _entry(n.name, n.value)) is not None}
     if not entries:
         raise UsageError(
@@ -122,7 +124,7 @@ def for_command(
         name=name_of(file),
         goal=_goal(metric),
         space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
-        left=_left(numbers, entries),
+        left=_left(numbers, entries) + _fixed(fixed),
         length=length,
     )
     return text + TAIL, command
@@ -140,7 +142,7 @@ def _goal(metric: PrintedMetric | None) -> str:
     return REPORTS.format(why=printable(found), goal=one.goal, patterns=lines)
 
 
-def _left(numbers: Sequence[_Number], entries: Mapping[str, str]) -> str:
+def _left(numbers: Sequence[_Option], entries: Mapping[str, str]) -> str:
     """A comment about numbers that are not tuned, though nothing in their names says why."""
     known = (*NOT_TUNED, *LENGTHS)
     left = [n for n in numbers if n.name not in entries and not _is_any(n.name, known)]
@@ -148,6 +150,16 @@ def _left(numbers: Sequence[_Number], entries: Mapping[str, str]) -> str:
         return ""
     words = ", ".join(f"{number.name} ({number.value!r})" for number in left)
     return f"\n  # not tuned, because nothing tells their scale: {words}"
+
+
+def _fixed(fixed: Sequence[_Option]) -> str:
+    """A comment about texts and the like, which are not tuned."""
+    if not fixed:
+        return ""
+    words = ", ".join(f"{one.name} ({one.value!r:.40})" for one in fixed)
+    name, value = fixed[0][:2]
+    how = f"{name}: [{value!r:.40}, ...] here, and {{{name}}} in the command"
+    return f"\n  # fixed, because they are no numbers: {words}\n  # to tune one, write {how}"
 
 
 def script(arguments: Sequence[str]) -> str:
@@ -164,9 +176,9 @@ def file_of(arguments: Sequence[str]) -> str:
     return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
 
 
-def _numbers(arguments: Sequence[str]) -> list[_Number]:
-    """The numbers of options: `--key value`, `--key=value` and `key=value`."""
-    found: dict[str, _Number] = {}
+def _options(arguments: Sequence[str]) -> list[_Option]:
+    """The options with a value: `--key value`, `--key=value` and `key=value`."""
+    found: dict[str, _Option] = {}
     for place, argument in enumerate(arguments):
         joined = _JOINED.fullmatch(argument)
         before, text = "", argument
@@ -182,10 +194,9 @@ def _numbers(arguments: Sequence[str]) -> list[_Number]:
             value = plain_scalar(text)
         except ValueError:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            continue
-        if all(part.isidentifier() for part in name.split(".")):
-            found[name] = _Number(name, value, place, before)
+        is_value = not isinstance(value, str) or not value.startswith("-")
+        if is_value and all(part.isidentifier() for part in name.split(".")):
+            found[name] = _Option(name, value, place, before)
     return list(found.values())
 
 

@@ -9,6 +9,7 @@ from automl.core.environment import describe
 from automl.core.keys import read_keys
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
+from automl.errors import UsageError
 from automl.suggesters.user_prior import check_prior
 from search_spaces.plain import ambiguous, read_space
 from workers.protocol import Metric
@@ -61,6 +62,14 @@ def read_spec(
         **plugins.settings(),
         **given,
     )
+    for one in spec.constraints:
+        if one.metric in space.parameters and one.declared is None:
+            raise UsageError(
+                f"the constraint {str(one)!r} is on a parameter, and those of a sweep are on "
+                "metrics: narrow the range of the parameter, or put the constraint into the space: "
+                f"Space(..., constraints=[{str(one)!r}]). If a metric has the same name, declare "
+                f"it: metrics=[automl.Metric({one.metric!r})]"
+            )
     return spec.with_workers(workers), plugins, [note, *notes] if note else notes
 
 

@@ -100,7 +100,7 @@ class Snapshot:
             spec.constraints,
             spec.budget,
             seconds,
-            reason="" if shown == "running" else state.reason,
+            reason=state.reason if shown == state.closed else "",  # else it is of an earlier end
             share=share,
             spec=spec,
             probes=tuple(state.probes),

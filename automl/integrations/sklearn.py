@@ -14,7 +14,6 @@ from automl.errors import SpaceExhausted, UsageError
 from automl.optimizer import Optimizer
 from search_spaces import Space
 
-TAIL: Final = 0.005  # of a distribution without an end, on each side
 MAX_TEXT: Final = 100  # of the text that stands for an object
 
 
@@ -128,26 +127,11 @@ def _plain_space(space: Any) -> tuple[Any, Objects]:
                     texts[place] = f"{text} ({place})"
             objects[name] = dict(zip(map(str, texts), entry, strict=True))
             plain[name] = [str(text) for text in texts]
-        elif hasattr(entry, "support") and hasattr(entry, "ppf"):
-            plain[name] = _range_of(entry)
     return plain, objects
 
 
 def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, bool | int | float | str | tuple | np.generic)
-
-
-def _range_of(distribution: Any) -> dict[str, Any]:
-    """The range of a frozen distribution of scipy, without the tails if it has no end."""
-    low, high = distribution.support()
-    if not np.isfinite(low):
-        low = distribution.ppf(TAIL)
-    if not np.isfinite(high):
-        high = distribution.ppf(1 - TAIL)
-    kind = int if hasattr(distribution, "pmf") else float
-    log = distribution.dist.name in ("loguniform", "reciprocal", "lognorm")
-    low = distribution.ppf(TAIL) if log and low <= 0 else low
-    return {"low": kind(low), "high": kind(high), "log": log}
 
 
 def _decoded(trial: Trial, objects: Objects) -> dict[str, Any]:

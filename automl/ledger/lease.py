@@ -182,9 +182,11 @@ class Lease:
 def refusal(sweep: str, lease: LeaseRow | None) -> HeldError:
     """The error for who comes second; `lease` is that of who came first, if it is known."""
     who = f"process {lease['pid']} on {lease['host']}" if lease else "another process"
-    return HeldError(
-        f"sweep {sweep!r} is held by {who}: wait for it, or stop it with `automl stop {sweep}`"
-    )
+    what = f"wait for it, or stop it with `automl stop {sweep}`"
+    if lease and (lease["host"], lease["pid"]) == (socket.gethostname(), os.getpid()):
+        who += ", this one"
+        what = "call close() on the earlier Optimizer, or make it in a `with` block"
+    return HeldError(f"sweep {sweep!r} is held by {who}: {what}")
 
 
 def is_brief(lease: LeaseRow | None, locked: bool) -> bool:

@@ -1,19 +1,24 @@
 """The best configuration as a file for `automl sweep`: one trial, nothing left to tune."""
 
+from pathlib import Path
+
 from automl.core import SweepSpec, Trial
 from automl.core.plain_data import yaml_scalar
 from automl.core.resuming import shell_line, trained_words
 
 
-def recipe(spec: SweepSpec, trial: Trial) -> str:
-    """The configuration file of one trial of a sweep."""
+def line_of(spec: SweepSpec, file: str | Path) -> str:
+    """The line that runs the configuration in a file; a ledger does not know FILE:NAME."""
+    words = ["automl", "sweep", str(file), *trained_words(spec)]
+    return " ".join(shell_line(words).splitlines())
+
+
+def recipe(spec: SweepSpec, trial: Trial, file: Path | None = None) -> str:
+    """The configuration file of one trial of a sweep; `file` is where it is written, if known."""
     name = f"{spec.name[:58]}-best"
-    words = ["automl", "sweep", f"{name}.yaml", *trained_words(spec)]
-    command = " ".join(shell_line(words).splitlines())
-    lines = [
-        f"# Trial {trial.number} of the sweep {spec.name}; save as {name}.yaml and run: {command}",
-        f"name: {name}",
-    ]
+    how = "" if file else f"save as {name}.yaml and "
+    run = f"{how}run: {line_of(spec, file or f'{name}.yaml')}"
+    lines = [f"# Trial {trial.number} of the sweep {spec.name}; {run}", f"name: {name}"]
     if spec.workload:
         lines.append(f"workload: {spec.workload}")
     sections = {"data": spec.data, "fixed": spec.fixed, "reports": spec.reports}

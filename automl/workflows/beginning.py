@@ -9,6 +9,7 @@ from automl.control.beginning import create
 from automl.control.earlier import with_earlier
 from automl.core import Command, SweepSpec, arguments
 from automl.core.plugin_choice import PluginChoice
+from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
@@ -83,7 +84,12 @@ def begin(
     if resume and ledger.exists(spec.name):
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
-    spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
+    try:
+        spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
+    except UsageError:
+        if not (resume and ledger.exists(spec.name)):
+            raise
+        return begin(ledger, spec, beginning, resume=True)  # another process was faster
     if text := usual_values(spec.space, spec.beliefs) if spec.knowledge == "auto" else "":
         tell(text, False)
     if spec.earlier:

@@ -9,14 +9,17 @@ from automl.core import Snapshot, SweepSpec, Trial, text
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import confirmations, summary
-from automl.report.recipe import recipe
+from automl.report.recipe import line_of, recipe
 from automl.report.recommendation import Recommendation, best_run, recommended
 from automl.report.record import Record
 from workers.files.folder import Folder
+from workers.files.sealed import MANIFEST
+from workers.functions.saved_state import SAVED, newest_saved
+from workers.protocol import CHECKPOINTS, LOGS
 
 from .artifacts import files_of_trial, publish
 
-OWN = ("checkpoints", "command", "logs")  # folders of the workers in a trial's folder
+OWN = (CHECKPOINTS, "command", LOGS)  # folders of the workers in a trial's folder
 
 
 def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
@@ -62,10 +65,11 @@ def export(
                 files = _of_workload(spec, trial, folder.path, target, found_by)
             else:
                 files = _of_objective(spec, trial, folder, target, found_by)
-            (target / "config.yaml").write_text(recipe(spec, trial), encoding="utf-8")
+            config = target / "config.yaml"
+            config.write_text(recipe(spec, trial, config), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}") from error
-    files = {**files, "config.yaml": "trains it again: automl sweep config.yaml"}
+    files = {**files, config.name: f"trains it again: {line_of(spec, config)}"}
     copy = publish(ledger, sweep, trial.number, target, artifacts)
     return {**files, copy: "a copy of these files"} if copy else files
 
@@ -112,18 +116,29 @@ def _of_workload(
 def _of_objective(
     spec: SweepSpec, trial: Trial, folder: Folder, target: Path, found_by: str
 ) -> dict[str, str]:
-    """The files that the user's objective has written to `trial.folder`, and a card."""
+    """The files that the user's objective has written or saved, and a card."""
     if target.exists() and any(target.iterdir()):
         raise UsageError(f"{target} is not empty; name a new folder to export to")
     target.mkdir(parents=True, exist_ok=True)
-    names = [one for one in folder.names() if one not in OWN and not one.startswith(".")]
-    for name in names:
-        folder.copy(name, target)
-    files = dict.fromkeys(names, "written by the objective")
-    parts = [f"# {spec.name}", found_by, "## Metrics", _table(trial.metrics)]
+    checkpoints = folder / CHECKPOINTS
+    kept = [(folder, "", OWN), (checkpoints, CHECKPOINTS, (SAVED,))]
+    if (saved := newest_saved(checkpoints)) is not None:
+        kept.append((saved, f"{CHECKPOINTS}/{SAVED}", (MANIFEST,)))
+    files = {}
+    for source, place, left_out in kept:
+        for name in source.names():
+            if name not in left_out and not name.startswith("."):
+                (target / place).mkdir(parents=True, exist_ok=True)
+                source.copy(name, target / place)
+                files[str(Path(place, name))] = "written by the objective"
+    card = "this card"
+    if not any(path.is_file() for path in target.rglob("*")):
+        how = "into {trial_dir}" if spec.command else "by trial.save(state) or into trial.folder"
+        card = f"{card}. The trial has left no weights: save some {how}"
+    parts = [f"# {spec.name}", found_by, "## Metrics at the end", _table(trial.metrics)]
     parts += ["## Configuration", _table(trial.params)]
     (target / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-    return {**files, "README.md": "this card"}
+    return {**files, "README.md": card}
 
 
 def _table(values: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import automl
 from automl import Choice, Float, Space
+from automl.ledger import Ledger
+from automl.ledger.store_errors import HeldError
 
 SPACE = Space(Float("m.x", 0, 1, default=0.5), Choice("kind", ["a", None, [1, 2]], default="a"))
 
@@ -51,6 +54,19 @@ def test_several_priors_are_taken_and_the_rest_is_told(tmp_path: Path) -> None:
     assert len(result.trials) == 7 + 2, "imported trials are beside the budget"
     again = run(tmp_path, 3, prior=[table, study()], resume=True)
     assert len(again.trials) == 7 + 3, "they are imported once"
+
+
+def test_with_resume_the_second_of_two_that_come_at_once_is_told_who_holds_the_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, 2)
+    with closing(Ledger.open(tmp_path / "runs")) as faster:
+        faster.acquire("s")
+        answers = iter([False])  # the other creates it a moment later
+        exists = Ledger.exists
+        monkeypatch.setattr(Ledger, "exists", lambda it, name: next(answers, exists(it, name)))
+        with pytest.raises(HeldError, match="'s' is held by process"):
+            run(tmp_path, 3, resume=True)
 
 
 def test_an_imported_trial_has_the_value_that_counted(tmp_path: Path) -> None:

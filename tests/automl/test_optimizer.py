@@ -163,7 +163,7 @@ def test_a_store_is_taken_up_again(tmp_path: Path) -> None:
     with make(store=store) as optimizer:
         optimizer.tell(optimizer.ask(), {"loss": 0.5})
         left = optimizer.ask()
-        with pytest.raises(StoreError, match="held by process"):
+        with pytest.raises(StoreError, match=r"this one: call close\(\) on the earlier Optimizer"):
             make(store=store)
     with make(store=store) as optimizer:
         assert [trial.state for trial in optimizer.trials] == [

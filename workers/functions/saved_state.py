@@ -75,6 +75,14 @@ def restore_state(checkpoints: Folder, damaged: list[str]) -> Any:
     return None
 
 
+def newest_saved(checkpoints: Folder) -> Folder | None:
+    """The folder of the newest state whose hashes are right; None if there is none."""
+    for folder in newest_first(checkpoints / SAVED):
+        if verified(folder, FORMAT, _ARRAYS, _TREE) is not None:
+            return folder
+    return None
+
+
 def _write(file: IO[bytes], content: bytes) -> str:
     file.write(content)
     return hashlib.sha256(content).hexdigest()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,13 @@ def clear(trial):
     noise = random.Random(trial.seed).gauss(0, 0.01)
     Path(trial.folder, "weights.txt").write_text(str(trial.params["x"]))
     return {"loss": trial.params["x"] ** 2 + noise}
+
+def saves(trial):
+    import numpy
+    trial.save({"w": numpy.full(2, -1.0)})
+    trial.save({"w": numpy.full(2, trial.params["x"])})
+    Path(trial.checkpoint_dir, "model.txt").write_text(str(trial.params["x"]))
+    return {"loss": trial.params["x"]}
 
 def lucky(trial):  # x = 2 has luck during the sweep only
     luck = 20 if "LUCK" in os.environ and trial.params["x"] == 2 else 0
@@ -282,6 +291,41 @@ def test_what_an_objective_wrote_is_exported(folder: Path) -> None:
     again = automl("export", "toy", "-o", "out")
     assert (again.exit_code, "is not empty" in again.stderr) == (2, True)
     assert automl("export", "toy", "--trial", "9").exit_code == 2
+
+
+def test_what_an_objective_saved_is_exported_and_the_printed_line_trains_it_again(
+    folder: Path,
+) -> None:
+    swept("saves")
+    done = automl("export", "toy", "-o", "my out")
+    assert done.exit_code == 0, done.output
+    saved = "my out/checkpoints/saved/state.safetensors"
+    assert load_file(folder / saved)["w"].tolist() == [0.0, 0.0], done.output
+    assert (folder / "my out" / "checkpoints" / "model.txt").read_text() == "0.0"
+    assert "weights" not in done.stdout
+    line = "automl sweep 'my out/config.yaml' --objective FILE:NAME"
+    assert f"trains it again: {line}\n" in done.stdout
+    assert line in (folder / "my out" / "config.yaml").read_text()
+    words = shlex.split(line.replace("FILE:NAME", "mine.py:saves"))[1:]
+    assert automl(*words, "--dispatcher", "inline").exit_code == 0
+    assert "at the end" in (folder / "my out" / "README.md").read_text()
+
+
+def test_a_program_without_weights_is_exported_with_its_line_and_how_to_save_some(
+    folder: Path,
+) -> None:
+    print_it = "import sys; print('loss=' + sys.argv[1])"
+    command = ("--", sys.executable, "-c", print_it, "{x}")
+    patterns = ("--report", r"loss=loss=(\S+)", "--trials", "1")
+    done = automl("sweep", "toy.yaml", *patterns, "--dispatcher", "inline", *command)
+    assert done.exit_code == 0, done.output
+    told = automl("export", "toy", "-o", "out").stdout
+    assert "The trial has left no weights: save some into {trial_dir}" in told
+    line = told.partition("trains it again: automl ")[2].splitlines()[0]
+    words = shlex.split(line)
+    assert words[:2] == ["sweep", "out/config.yaml"]
+    again = automl(*words[:2], "--dispatcher", "inline", *words[2:])
+    assert again.exit_code == 0, again.output
 
 
 def test_a_workload_is_exported_and_fitted_on_all_data(folder: Path, translated: Path) -> None:

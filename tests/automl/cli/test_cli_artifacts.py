@@ -177,7 +177,9 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     assert exported.exit_code == 0, exported.output
     assert Path("kept-model/model.txt").read_text() == "begun at [0, 4]"
     (copy,) = [name for name in json.loads(exported.stdout)["files"] if name.startswith("s3://")]
-    assert set(ArtifactStorage(copy).sizes()) == {p.name for p in Path("kept-model").iterdir()}
+    files = {str(p.relative_to("kept-model")) for p in Path("kept-model").rglob("*.*")}
+    assert "checkpoints/saved/state.json" in files
+    assert set(ArtifactStorage(copy).sizes()) == files
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
     deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)

@@ -35,6 +35,10 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     assert spec.resumable
     assert set(spec.reports) == {"val_loss", "step"}
     assert "This is a guess" in text
+    assert "# fixed, because they are no numbers: optimizer ('adam')\n" in text
+    assert "write optimizer: ['adam', ...] here, and {optimizer} in the command\n" in text
+    quiet = for_command(["train", "--amp", "--lr", "1", "--verbose"], "t.yaml")[0]
+    assert "fixed" not in quiet, "a flag has no value"
 
 
 def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from automl.core import (
     Leased,
     Moved,
     Proposed,
+    Snapshot,
     SpecChanged,
     SweepEvent,
     SweepState,
@@ -74,6 +75,13 @@ def history(seed: int) -> list[SweepEvent]:
             continue
         events.append(event)
     return events
+
+
+def test_the_reason_of_an_earlier_end_is_not_that_of_a_sweep_resumed_and_killed() -> None:
+    state = after(Closed("finished", "its budget is used up"))
+    assert Snapshot.of(state, "finished", 0.0).reason == "its budget is used up"
+    state.apply(SpecChanged(replace(SPEC, budget=Budget(trials=30)).to_dict()), 3)
+    assert Snapshot.of(state, "interrupted", 0.0).reason == ""
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joblib import parallel_config
-from scipy.stats import loguniform, norm, randint, uniform
+from scipy.stats import loguniform
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import FitFailedWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -22,9 +22,7 @@ from sklearn.utils._test_common.instance_generator import _get_expected_failed_c
 from sklearn.utils.estimator_checks import check_estimator
 
 from automl.errors import UsageError
-from automl.integrations.sklearn import AutomlSearchCV, _plain_space
-from search_spaces import Float, Int
-from search_spaces.plain import read_space
+from automl.integrations.sklearn import AutomlSearchCV
 
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
@@ -146,21 +144,6 @@ def test_estimators_and_distributions_in_a_space() -> None:
     assert kinds == {SVC, LogisticRegression}
     assert all(0.01 <= params["model__C"] <= 10 for params in search.cv_results_["params"])
     assert search.best_score_ > 0.8
-
-
-@pytest.mark.parametrize(
-    ("distribution", "expected"),
-    [
-        (loguniform(1e-3, 10), Float("x", 1e-3, 10.0, log=True)),
-        (uniform(0.25, 0.5), Float("x", 0.25, 0.75)),
-        (randint(1, 9), Int("x", 1, 8)),
-    ],
-)
-def test_a_distribution_is_a_range(distribution: Any, expected: Any) -> None:
-    plain, _ = _plain_space({"x": distribution})
-    assert read_space(plain).parameters["x"] == expected
-    ends = _plain_space({"x": norm(0, 1)})[0]["x"]
-    assert -3 < ends["low"] < -2 < 2 < ends["high"] < 3
 
 
 @pytest.mark.parametrize("refit", [False, lambda results: int(np.argmax(results["mean_test_f1"]))])
