@@ -166,7 +166,8 @@ def suggester_of(name: str, table: Table, seed: int) -> Suggester:
 def problems(part: str, *, grid: bool = True) -> Sequence[Table]:
     """The tables of a part."""
     if part == "live":
-        return [LiveTraining(training) for training in trainings(sealed=False)]
+        known = live_scales()
+        return [LiveTraining(one) for one in trainings(sealed=False) if one.name in known]
     if part == "exact":
         return [ExactTable(table.path, grid) for table in recorded_tables(TABLES / "develop")]
     return recorded_tables(FOLDER if part == "shared" else TABLES / part, grid=grid)
