@@ -65,6 +65,7 @@ def probing(spec: SweepSpec, seconds: float, updates: int | None = None) -> Swee
         transfer=(),
         earlier={},
         knowledge="none",
+        replicates="none",
         artifacts="",
         explored=None,
     )
