@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -44,9 +45,8 @@ class Repeats:
     @property
     def deviation(self) -> float:
         """Standard deviation between runs; NaN for fewer than two."""
-        if len(set(self.values)) == 1 < len(self.values):
-            return 0.0  # the mean of equal numbers is rounded, so that a formula would not say so
-        return float(np.std(self.values, ddof=1)) if len(self.values) > 1 else math.nan
+        # Exactly 0 for equal values, which NumPy's is not, since it rounds their mean.
+        return statistics.stdev(self.values) if len(self.values) > 1 else math.nan
 
 
 @dataclass(frozen=True)

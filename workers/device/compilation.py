@@ -14,14 +14,15 @@ def compile_module(module: nn.Module, mode: str) -> None:
     Args:
         mode: a value of the option that is not "off".
     """
-    module.compile(**_arguments(mode))
-    if type(module).forward.__module__.startswith("torch.nn."):
-        call = module._call_impl
+    if not type(module).forward.__module__.startswith("torch.nn."):
+        module.compile(**_arguments(mode))
+        return
+    call = module._call_impl
 
-        def run(*args: Any, **named: Any) -> Any:
-            return call(*args, **named)  # type: ignore[no-untyped-call]
+    def run(*args: Any, **named: Any) -> Any:
+        return call(*args, **named)  # type: ignore[no-untyped-call]
 
-        module._compiled_call_impl = torch.compile(run, **_arguments(mode))
+    module._compiled_call_impl = torch.compile(run, **_arguments(mode))
 
 
 def _arguments(mode: str) -> dict[str, Any]:

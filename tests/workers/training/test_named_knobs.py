@@ -10,6 +10,7 @@ import torch
 import torch._functorch.config as functorch_config
 from strategies import run_all
 from torch import nn
+from torch._inductor import list_mode_options
 from toy import Toy
 
 from search_spaces.errors import UsageError
@@ -70,10 +71,14 @@ def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nn.Module, "compile", lambda self, **given: compiled.append((self, given)))
     model = Toy({}, {}, {}).build_model()
     layers = ("layers.0", "layers.1")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     compile_model(model, layers, {"compile": "max-autotune"})
-    options = {"max_autotune": True, "layout_optimization": False}  # without a GPU
-    assert [one for one, _ in compiled] == [model]
-    assert options.items() <= compiled[0][1]["options"].items()
+    assert compiled == [(model, {"mode": "max-autotune"})]
+    compiled.clear()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    compile_model(model, layers, {"compile": "max-autotune"})
+    options = {**list_mode_options("max-autotune"), "layout_optimization": False}
+    assert compiled == [(model, {"options": options})]
     compiled.clear()
     compile_model(model, layers, {"compile": "cudagraphs", "compile_scope": "layers"})
     assert compiled == [(model.get_submodule(n), {"backend": "cudagraphs"}) for n in layers]
