@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,8 +26,20 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{url}/{tmp_path.name}/trials/0"
 
 
+BEGUN: list[ArtifactMirror] = []  # of the test that runs
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left(location: str) -> Iterator[None]:
+    """Ends every mirror while its server still answers; it would speak into a later test."""
+    yield
+    while BEGUN:
+        end(BEGUN.pop())
+
+
 def begin(location: str, folder: Path, attempt: int = 1) -> ArtifactMirror:
     mirror = ArtifactMirror(location, Folder(folder), attempt, resume=attempt > 1)
+    BEGUN.append(mirror)
     mirror.restore()
     mirror.start()
     return mirror
