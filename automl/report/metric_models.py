@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from automl.core import Trial, TrialState
 from automl.core.metrics import PEAK_MEMORY, warmup
 from automl.core.replicates import runs
-from workers.protocol import Metric
+from workers.protocol import Metric, Params
 
 from .plotting import escape
 from .record import Record
@@ -41,6 +41,7 @@ class MetricModel:
         encoder, ensemble, transform: as the suggester fits them, of losses (smaller is better).
         trials: the first of each configuration that the model is conditioned on, in its order.
         sign: of the loss; log: whether the loss is of the logarithm of the metric.
+        repeated: whether a configuration has run more than once, which measures the noise.
     """
 
     metric: str
@@ -52,6 +53,7 @@ class MetricModel:
     trials: Sequence[Trial]
     sign: float
     log: bool
+    repeated: bool
 
     def values(self, transformed: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values of the metric from predictions of the ensemble."""
@@ -63,21 +65,45 @@ class MetricModel:
 
         They hold the noise of a run.
         """
-        return self._quantiles(unit, self.ensemble.hyper.noise)
+        mean, variance = self._predict(unit)
+        return self._quantiles(mean, variance + self.ensemble.hyper.noise)
 
-    def expected(self, unit: NDArray[np.float64]) -> tuple[float, float, float]:
-        """The 5%, 50% and 95% quantiles of the metric's mean over runs of a configuration."""
-        return self._quantiles(unit, 0.0)
+    def expected(self, unit: NDArray[np.float64]) -> float:
+        """The median of the metric's mean over runs of a configuration, `1 x d`."""
+        return self._quantiles(*self._predict(unit))[1]
 
-    def _quantiles(
-        self, unit: NDArray[np.float64], noise: Tensor | float
-    ) -> tuple[float, float, float]:
-        """Quantiles of the metric if runs have this noise variance, for each ensemble member."""
+    def interval(self, unit: NDArray[np.float64], params: Params) -> tuple[float, float]:
+        """The 5% and 95% quantiles of the metric's mean over runs of a configuration.
+
+        If nothing has run twice, noise and a rough surface look alike. Two beliefs then have the
+        same weight: the model's, and that its run was luck and only the others tell its mean.
+
+        Args:
+            unit: the configuration, `1 x d`; params: the same as parameters.
+        """
+        mean, variance = self._predict(unit)
+        for row, trial in enumerate(self.trials):
+            if trial.params == params and not self.repeated:
+                import torch
+
+                others, spread = (found[:, row] for found in self.ensemble.leave_one_out())
+                noise = self.ensemble.hyper.noise
+                mean = torch.cat([mean, others])
+                variance = torch.cat([variance, (spread - noise).clamp(min=0.0)])
+        low, _, high = self._quantiles(mean, variance)
+        return low, high
+
+    def _predict(self, unit: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the loss without noise, for each ensemble member."""
         mean, variance = self.ensemble.predict(self.encoder(unit))
-        deviation = (variance[:, 0] + noise).sqrt().numpy()
+        return mean[:, 0], variance[:, 0]
+
+    def _quantiles(self, mean: Tensor, variance: Tensor) -> tuple[float, float, float]:
+        """Quantiles of the metric if the loss is one of these normals, each as likely."""
+        deviation = variance.sqrt().numpy()
         draws = np.random.default_rng(0).standard_normal((NUM_DRAWS, len(deviation)))
         worst = float(self.ensemble.y.max())  # the transform is not valid beyond it
-        losses = np.minimum(mean[:, 0].numpy() + deviation * draws, worst)
+        losses = np.minimum(mean.numpy() + deviation * draws, worst)
         low, middle, high = np.quantile(self.values(losses.reshape(-1)), [0.05, 0.5, 0.95])
         if min(self.observed) >= 0:  # an error or a time is never negative
             low, middle = max(low, 0.0), max(middle, 0.0)
@@ -163,7 +189,8 @@ def _fit(
     fitter = GPFitter.of_aspects(space, aspects, record.spec.seed, goal=not log)
     with one_thread():
         unit = space.encode([group[0].params for group in groups])
-        ensemble, rows = fitter.fit(unit, transform(losses), repeated=Repeated.of(each, transform))
+        repeated = Repeated.of(each, transform)
+        ensemble, rows = fitter.fit(unit, transform(losses), repeated=repeated)
     return MetricModel(
         metric,
         aspect,
@@ -174,4 +201,5 @@ def _fit(
         [groups[row][0] for row in rows],
         sign,
         log,
+        repeated is not None,
     )

@@ -127,8 +127,8 @@ def recommended(
     if model is None:
         mean, interval = float(np.mean(list(same.values()))), None
     else:
-        low, mean, high = model.expected(record.space.encode([trial.params]))
-        interval = (low, high)
+        unit = record.space.encode([trial.params])
+        mean, interval = model.expected(unit), model.interval(unit, trial.params)
     return Recommendation(dict(trial.params), mean, interval, len(same), tuple(sorted(same)))
 
 
@@ -151,7 +151,7 @@ def expected_best(record: Record, model: MetricModel) -> Trial:
     assert best is not None, "a model needs successful trials"
     found = next(iter(shortlist(record, model)), best)
     unit = record.space.encode([best.params, found.params])
-    both = {number(model.expected(unit[i : i + 1])[1]) for i in range(2)}
+    both = {number(model.expected(unit[i : i + 1])) for i in range(2)}
     return found if len(both) > 1 else best
 
 

@@ -228,7 +228,10 @@ class Proposer:
             again = trials.get(
                 -1 if prospect is None or prospect.repeat is None else prospect.repeat
             )
-            if again is not None and self._domain.legal(again.params):
+            # What a second run teaches beside one that is on its way is known once that has ended.
+            running = again is not None and any(one.params == again.params for one in ahead)
+            waits = running and item is not None
+            if again is not None and not waits and self._domain.legal(again.params):
                 found.append(Proposal(again.params, self.name, original(again)))
             elif item is not None:
                 found.append(Proposal(item, self.name))

@@ -86,7 +86,9 @@ def measure(
 ) -> None:
     """Measure the missing runs."""
     code = present_fingerprint()
-    for name, problem, seed in missing(options, targets, KEYS, lambda _: code):
+    for name, problem, seed in missing(
+        options, targets, KEYS, lambda name, problem, seed: (problem.name, name, seed, code)
+    ):
         suggester = made(name, problem, listed, seed)
         row = held_out.run(name, problem, seed, options.trials, suggester)
         store.append(options.rows, {**row, "code": code})

@@ -17,6 +17,8 @@ from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
 from automl.core.replicates import deterministic, due
 from automl.errors import UsageError
+from automl.report.metric_models import fit_goal
+from automl.report.record import Record
 from automl.suggesters.base import Prospect
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
@@ -114,21 +116,48 @@ def test_with_noise_auto_repeats_and_a_small_space_is_not_exhausted(tmp_path: Pa
     assert len(none.trials) == 4
 
 
+class Repeats(RandomSuggester):
+    """Always says that trial 0 is to run again."""
+
+    def prospect(self, *args: Any) -> Prospect:
+        return Prospect(gain=1.0, error=0.1, repeat=0)
+
+
+def proposed(history: list[Trial], pending: list[Trial], count: int) -> list[int | None]:
+    """Of which trials the proposals are further runs."""
+    proposer = Proposer(
+        lambda name, domain: Repeats(SPACE, GOALS), "random", Domain(SPACE), replicates="auto"
+    )
+    return [one.replicate_of for one in proposer.propose(history, pending, count).proposals]
+
+
 def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
-    class Repeats(RandomSuggester):
-        def prospect(self, *args: Any) -> Prospect:
-            return Prospect(gain=1.0, error=0.1, repeat=0)
-
-    def again(history: list[Trial]) -> int | None:
-        proposer = Proposer(
-            lambda name, domain: Repeats(SPACE, GOALS), "random", Domain(SPACE), replicates="auto"
-        )
-        (one,) = proposer.propose(history, [], 1).proposals
-        return one.replicate_of
-
     history = [done(0, 0.1, 1.0), done(1, 0.2, 2.0)]
-    assert again(history) == 0
-    assert again([*history, replace(done(2, 0.3, 3.0), state=TrialState.STOPPED)]) is None
+    assert proposed(history, [], 1) == [0]
+    stopped = replace(done(2, 0.3, 3.0), state=TrialState.STOPPED)
+    assert proposed([*history, stopped], [], 1) == [None]
+
+
+def test_a_further_run_waits_for_the_one_that_is_on_its_way() -> None:
+    history = [done(0, 0.1, 1.0), done(1, 0.2, 2.0)]
+    assert proposed(history, [], 3) == [0, None, None]
+    running = Trial(2, history[0].params, replicate_of=0)
+    assert proposed(history, [running], 2) == [None, None]
+
+
+def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> None:
+    result = swept(tmp_path, noisy, replicates="none", trials=15)
+    record = Record.of(result.snapshot)
+    model = fit_goal(record)
+    assert model is not None
+    best = result.snapshot.best
+    assert best is not None
+    unit = record.space.encode([best.params])
+    low, high = model.interval(unit, best.params)
+    measured = replace(model, repeated=True).interval(unit, best.params)
+    others = np.median([trial.metrics["loss"] for trial in result.trials])
+    assert high > measured[1], "the other trials expect more of it than its own lucky value"
+    assert low <= model.expected(unit) <= high < others + 1.0
 
 
 def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
