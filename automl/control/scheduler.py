@@ -21,6 +21,7 @@ from .shutdown import Shutdown
 from .speed_probes import SpeedProbes
 
 MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
+MIN_WAIT_SECONDS: Final = 1.0  # it waits longer than that share of a trial of milliseconds
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 
 
@@ -128,7 +129,7 @@ class Scheduler:
                 self._journal.state.index,
                 self._new_trials_left(),
                 seconds / max(self._dispatcher.num_slots, 1),
-                MAX_WAIT_SHARE * seconds,
+                max(MAX_WAIT_SHARE * seconds, MIN_WAIT_SECONDS),
             )
         self._estimate_next()
         if self._dispatcher.elastic:

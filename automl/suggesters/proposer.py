@@ -186,7 +186,8 @@ class Proposer:
     ) -> list[Proposal]:
         """Up to `count` proposals of the fallback; safe beside a `propose` in another thread."""
         if self._fallback is None:
-            self._fallback = Proposer(self._make, FALLBACK, self._domain)
+            each = self._replicates if isinstance(self._replicates, int) else "none"
+            self._fallback = Proposer(self._make, FALLBACK, self._domain, replicates=each)
         return self._fallback.propose(history, pending, count).proposals
 
     def _due(

@@ -19,7 +19,8 @@ from automl.core.replicates import deterministic, due
 from automl.errors import UsageError
 from automl.report.metric_models import fit_goal
 from automl.report.record import Record
-from automl.suggesters.base import Prospect
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Prospect, Suggester
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
 from automl.suggesters.bayes.model.repeated import Repeated
@@ -129,6 +130,18 @@ def proposed(history: list[Trial], pending: list[Trial], count: int) -> list[int
         lambda name, domain: Repeats(SPACE, GOALS), "random", Domain(SPACE), replicates="auto"
     )
     return [one.replicate_of for one in proposer.propose(history, pending, count).proposals]
+
+
+def test_the_fallback_of_a_slow_suggester_repeats_as_often() -> None:
+    kinds = {"random": RandomSuggester, "sobol": SUGGESTERS.get("sobol")}
+
+    def make(name: str, domain: Domain) -> Suggester:
+        return kinds[name](SPACE, GOALS)
+
+    for replicates, expected in ((3, 0), ("auto", None)):
+        proposer = Proposer(make, "random", Domain(SPACE), replicates=replicates)
+        (one,) = proposer.propose_fallback([done(0, 0.1, 1.0)], [], 1)
+        assert one.replicate_of == expected
 
 
 def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
