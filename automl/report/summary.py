@@ -95,11 +95,11 @@ def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterat
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
-        peaked = (ours, theirs) != last
+        peaked = ours != last[0] or theirs not in (None, last[1])  # infeasible: no value counts
         label = f"{goal.metric} (best report)" if peaked else goal.metric
         if not peaked and best.reports.first(goal.metric) is not None:
             label = f"{goal.metric} ({ranking.origin(best, goal, snapshot.constraints)})"
-        yield label, *_cells(ours, theirs)
+        yield label, *(_cells(ours, theirs) if peaked else _cells(*last))
         if peaked:  # the goal takes the best report, `metrics` holds the last
             yield f"{goal.metric} (last report)", *_cells(*last)
     goals = {goal.metric for goal in snapshot.goals}

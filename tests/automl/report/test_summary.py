@@ -89,6 +89,15 @@ def test_a_best_value_at_the_edge_of_its_range_is_reported() -> None:
     )
 
 
+def test_a_default_that_breaks_a_constraint_has_no_best_report() -> None:
+    broken = trial(0, 20.0, metrics={"bleu": 20.0, "size": 9.0})
+    best = trial(1, 25.0, metrics={"bleu": 25.0, "size": 1.0})
+    limit = (Constraint("size", 5.0),)
+    found = summary(snapshot(broken, best, state="finished", constraints=limit))
+    (row,) = [line.split() for line in found.splitlines() if line.startswith("bleu")]
+    assert row == ["bleu", "25", "20", "+25.0%"]
+
+
 def test_several_goals_show_the_pareto_front() -> None:
     goals = (BLEU, Goal("seconds"))
     one = trial(0, 20.0, metrics={"bleu": 20.0, "seconds": 5.0})
