@@ -170,6 +170,8 @@ class LearnedSpace:
             metrics |= {goal.metric: value for goal, value in zip(goals, trial.values, strict=True)}
             return Trial(trial.number, params, TrialState.COMPLETED, metrics)
         curve = sorted(trial.intermediate_values.items())
+        if not curve:  # pruned before it has reported: there is no value to learn from
+            return Trial(trial.number, params, TrialState.FAILED, metrics, failure="crashed")
         reports = ReportLog(
             ReportPoint(step, {goals[0].metric: value}, 0.0) for step, value in curve
         )

@@ -58,6 +58,7 @@ class SuggestionQueue:
         self._ready: deque[Proposal] = deque()
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
+        self._batches: deque[float] = deque(maxlen=20)  # seconds of a suggestion, by batch
         self.num_made = 0
         self.state = "idle"
         self.gains: deque[float] = deque(maxlen=NUM_GAINS)
@@ -121,7 +122,9 @@ class SuggestionQueue:
         self._exhausted = batch.exhausted
         self.num_made += len(batch.proposals)
         if batch.proposals:
-            self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
+            each = batch.seconds / len(batch.proposals)
+            self.seconds.extend([each] * len(batch.proposals))
+            self._batches.append(each)
         if batch.gain is not None:
             self.gains.append(batch.gain)
         if batch.prospect is not None:
@@ -211,7 +214,8 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self.state = "suggesting"
         else:
             self.state = f"{len(self._ready)} ready" if self._ready else "idle"
-        each = sum(self.seconds) / len(self.seconds) if self.seconds else 0.0
+        later = list(self._batches)[1:]  # the first may have imported torch
+        each = sum(later) / len(later) if later else 0.0
         hurried = each > period / 4
         version = (len(history.known), len(history.pending))
         depth = min(wanted, self._depth if not hurried else self._depth * 4)

@@ -78,6 +78,17 @@ def test_maximize_failures_and_pruning() -> None:
     assert sum(t.state == optuna.trial.TrialState.FAIL for t in late) <= len(late) // 2
 
 
+def test_what_is_pruned_without_a_report_has_failed() -> None:
+    def objective(trial: optuna.Trial) -> float:
+        x = trial.suggest_float("x", 0.0, 1.0)
+        if x > 0.6:
+            raise optuna.TrialPruned
+        return (x - 0.3) ** 2
+
+    late = study_of(objective, 20).trials[8:]
+    assert sum(t.state == optuna.trial.TrialState.PRUNED for t in late) <= len(late) // 3
+
+
 def test_constraints_are_heeded() -> None:
     def objective(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0.0, 1.0)

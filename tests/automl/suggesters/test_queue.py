@@ -154,10 +154,19 @@ def test_many_are_made_at_once_if_one_takes_longer_than_it_lasts(
     counting: Counting, each: float, wanted: int, count: int
 ) -> None:
     suggestions, history = ahead(counting), begun()
-    suggestions.seconds.append(each)
+    suggestions._batches.extend([9.0, each])  # the first has imported what it needs
     suggestions.prepare(history, wanted, period=1.0)
     assert len(take(suggestions, history, count)) == count
     assert [call[2] for call in counting.calls] == [count]
+    suggestions.close()
+
+
+def test_a_first_suggestion_that_imports_torch_does_not_hurry(counting: Counting) -> None:
+    suggestions, history = ahead(counting), begun()
+    suggestions._batches.append(9.0)
+    suggestions.prepare(history, 40, period=1.0)
+    take(suggestions, history, 1)
+    assert [call[2] for call in counting.calls] == [2], "as many as are kept ready, not 16"
     suggestions.close()
 
 
