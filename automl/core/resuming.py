@@ -64,7 +64,12 @@ class Typed:
             words += ["--ray-address", self.ray_address]
         if spec.artifacts and not spec.received:
             words += ["--artifacts", spec.artifacts]
-        words += [*self.changes, *more]
+        changes = list(self.changes)
+        for option in more:  # what is given anew replaces what was typed
+            if option.startswith("--") and option in changes:
+                at = changes.index(option)
+                del changes[at : at + 2]
+        words += [*changes, *more]
         return shell_line([*words, *trained_words(spec, self.objective)])
 
 
