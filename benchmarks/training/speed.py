@@ -1,7 +1,7 @@
 """How soon does `automl speed` find the fastest setting, beside a grid and a search by halving?
 
     python benchmarks/training/speed.py [--cases NAME ...]   measure and store the rows (hours)
-    python benchmarks/training/speed.py --quick [--check]    images with three knobs
+    python benchmarks/training/speed.py --quick [--check]    images with four knobs
     python benchmarks/training/speed.py --table [--check]    the stored rows
 
 Every setting is probed once: that is the grid. `batch` doubles the batch size until a probe fails,
@@ -79,7 +79,8 @@ QUICK = f"""{HEAD.format(workers=1, goal="maximize accuracy")}workload: image_cl
 data: {{name: builtin, train: 300, test: 50}}
 fixed: {{filters: 8, dense_units: 32}}
 space:
-  batch_size: {{choices: [16, 32], ordered: true, {BOTH}}}
+  batch_size: {{choices: [16, 32, 64], ordered: true, {BOTH}}}
+  precision: {{choices: [fp32, bf16], {BOTH}}}
   memory_format: auto
   matmul_precision: [highest, medium]
 """
@@ -191,7 +192,7 @@ def claims(rows: list[store.Row], names: list[str]) -> list[Claim]:
 
 def main() -> int:
     """Measure, store the rows and print the table."""
-    parser = benchmark_parser(__doc__, "images with three knobs")
+    parser = benchmark_parser(__doc__, "images with four knobs")
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     given = parser.parse_args()
     if given.quick:
