@@ -231,7 +231,7 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         count = depth
         if hurried:
             count = max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
-            if count and each > period:
+            if count and 2 * each > period:  # one by one they would be made just in time
                 count = min(wanted, AT_ONCE)
         if count == 0:
             return
