@@ -41,8 +41,8 @@ def due(history: Sequence[Trial], pending: Sequence[Trial], wanted: int) -> list
 def deterministic(trials: Sequence[Trial], goal: Goal) -> tuple[int, int] | None:
     """Two trials that show that the seed does not change the goal.
 
-    Both are runs of one configuration and have the same value. If two other configurations share a
-    value, too, that proves nothing: a share of 20 examples may be the same by chance.
+    Both are runs of one configuration and have the same value, which no other configuration has: a
+    coarse value, such as a share of 20 examples, may be the same by chance.
 
     Returns:
         Their numbers; None if there are none, or if two runs of a configuration differ.
@@ -59,7 +59,9 @@ def deterministic(trials: Sequence[Trial], goal: Goal) -> tuple[int, int] | None
     ]
     values = [{worth for worth, _ in group} for group in groups]
     owners = Counter(worth for distinct in values for worth in distinct)
-    if any(len(distinct) > 1 for distinct in values) or any(n > 1 for n in owners.values()):
+    if any(len(distinct) > 1 for distinct in values):
         return None
-    pairs = (group for group in groups if len(group) > 1)
-    return next(((first, second) for (_, first), (_, second), *_ in pairs), None)
+    for group in groups:
+        if len(group) > 1 and owners[group[0][0]] == 1:
+            return group[0][1], group[1][1]
+    return None
