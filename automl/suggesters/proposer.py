@@ -1,4 +1,4 @@
-"""Makes suggesters, checks their answers, and uses `sobol` instead when one fails."""
+"""Makes suggesters, checks their answers, and uses `random` instead when one fails."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from .domain import Domain
 
 MAX_FAILURES: Final = 3
 MAX_JUDGED: Final = 8  # proposals at once that may give way to repeated runs; of more, one may
-FALLBACK: Final = "sobol"
+FALLBACK: Final = "random"  # imports nothing, so it never waits for an import of torch in a thread
 
 
 def make_suggester(

@@ -1,6 +1,6 @@
 """Does a sweep of `configs/nmt.yaml` end better, or sooner, with probes of speed than without?
 
-    python benchmarks/training/probes_in_sweeps.py [--seeds N] [--first SEED]   measure (17 min a seed)
+    python benchmarks/training/probes_in_sweeps.py [--seeds N] [--first SEED]   measure
     python benchmarks/training/probes_in_sweeps.py --quick [--check]    one seed, of one minute
     python benchmarks/training/probes_in_sweeps.py --table [--check]    the stored rows
 
@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import closing
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -63,9 +62,7 @@ def outcome(folder: str, probes: str) -> dict[str, Any]:
         snapshot = ledger.snapshot("nmt")
     tried = [t for t in snapshot.trials if t.started is not None]
     first = min(t.started for t in tried if t.started is not None)
-    bleu = [
-        (t.ended - first, t.metrics["bleu"]) for t in tried if t.ended and "bleu" in t.metrics
-    ]
+    bleu = [(t.ended - first, t.metrics["bleu"]) for t in tried if t.ended and "bleu" in t.metrics]
     return {
         "bleu": sorted(bleu),
         "trials": len(tried),

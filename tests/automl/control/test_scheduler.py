@@ -73,7 +73,7 @@ def sabotage(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[Any]], None]
         monkeypatch.setattr(Sabotaged, "bad", bad)
         monkeypatch.setattr(Sabotaged, "calls", 0)
         monkeypatch.setattr(
-            SUGGESTERS, "get", lambda name: Sabotaged if name == "random" else get(name)
+            SUGGESTERS, "get", lambda name: Sabotaged if name == "sobol" else get(name)
         )
 
     return use
@@ -84,13 +84,13 @@ def test_a_suggester_that_fails_is_replaced_for_once_and_it_is_recorded(
     ledger: Ledger, sabotage: Callable[[Sequence[Any]], None], bad: Any
 ) -> None:
     sabotage([bad, bad])
-    snapshot = run_inline(ledger, make_spec(trials=5))
+    snapshot = run_inline(ledger, make_spec(trials=5, suggester="sobol"))
     assert [trial.source for trial in snapshot.trials] == [
         "default",
-        "random",
-        "sobol",
         "sobol",
         "random",
+        "random",
+        "sobol",
     ]
     notes = [
         event
@@ -98,7 +98,7 @@ def test_a_suggester_that_fails_is_replaced_for_once_and_it_is_recorded(
         if isinstance(event, Noted) and event.kind == "fallback"
     ]
     assert len(notes) == 2
-    assert "sobol proposes instead" in notes[0].message
+    assert "random proposes instead" in notes[0].message
 
 
 def test_a_suggester_that_fails_three_times_in_a_row_ends_the_sweep(
@@ -106,7 +106,7 @@ def test_a_suggester_that_fails_three_times_in_a_row_ends_the_sweep(
 ) -> None:
     sabotage([RuntimeError("singular")] * 3)
     with pytest.raises(AutomlError, match="failed 3 times in a row: RuntimeError: singular"):
-        run_inline(ledger, make_spec(trials=9))
+        run_inline(ledger, make_spec(trials=9, suggester="sobol"))
     kept = ledger.snapshot("test")
     assert (kept.state, states(kept)) == ("failed", ["completed"] * 4)
 

@@ -91,7 +91,7 @@ def write_sweep(
         for event in trial_events(number, one, 4.0 * number, rng):
             recorder.apply(event)
     recorder.apply(
-        Noted("fallback", "the suggester 'bayes' failed, sobol proposes instead", at=3.0)
+        Noted("fallback", "the suggester 'bayes' failed, random proposes instead", at=3.0)
     )
     recorder.apply(Closed("finished"))
     recorder.commit(4.0 * num_trials + 10)

@@ -190,6 +190,16 @@ def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
     suggestions.close()
 
 
+def test_a_proposal_of_the_fallback_needs_no_import_that_the_thread_may_be_making(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    proposer = Proposer(
+        lambda name, domain: SUGGESTERS.get(name)(SPACE, ()), "bayes", Domain(SPACE)
+    )
+    assert [proposal.source for proposal in proposer.propose_fallback([], [], 1)] == [FALLBACK]
+
+
 ENDS_WHILE_IT_SUGGESTS = """
 import threading, time
 import torch
