@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from automl.core import Snapshot, SweepSpec
     from workers.protocol import Params
 
-COLUMNS = ["items/s", "noise", "peak memory", "of the best"]
+COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 
 
 def speed(
@@ -89,13 +89,15 @@ def run_probes(
         run_options: of `automl.sweeps.run`.
 
     Returns:
-        The measurements, the fastest first, and the sweep of probes.
+        The measurements, the recommended settings first, and the sweep of probes.
 
     Raises:
         UsageError: there is nothing to try, or the objective cannot be probed.
     """
     from automl import sweeps
     from automl.ledger import Ledger
+    from automl.report.recommendation import recommended
+    from automl.report.record import Record
     from workers.functions.speed import SpeedProbe
 
     probed = None if objective is None else SpeedProbe(objective, updates or REPORTS)
@@ -106,7 +108,8 @@ def run_probes(
     ):
         probes = prepare(ledger, spec, quality, seconds, updates)
         snapshot = sweeps.run(probes, ledger=ledger, objective=probed, resume=True, **run_options)
-    return measured(snapshot.trials, names), snapshot
+    best = recommended(Record.of(snapshot))
+    return measured(snapshot.trials, names, best.params if best else None), snapshot
 
 
 class _Progress:
@@ -173,8 +176,15 @@ def _show(found: Sequence[Measured]) -> None:
             f"{one.noise:.0%}",
             memory(one.peak_memory_bytes),
             f"{one.share_of_best:.0%}",
+            str(one.probes),
         ]
-        failed = [(one.failure or "").replace("_", " "), "-", memory(one.peak_memory_bytes), "-"]
+        failed = [
+            (one.failure or "").replace("_", " "),
+            "-",
+            memory(one.peak_memory_bytes),
+            "-",
+            str(one.probes),
+        ]
         rows.append(values + (failed if one.failure else speeds))
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from math import prod
+from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from automl.control.speed_probes import probing
-from automl.core import SweepSpec, Trial
+from automl.core import Budget, SweepSpec, Trial
 from automl.core.probes import SPEED, settings, speed_names
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -20,17 +21,21 @@ if TYPE_CHECKING:
     from search_spaces import Space
 
 
+AGAIN = 2  # probes of a setting, in the mean, if all settings were tried before the time is up
+
+
 @dataclass(frozen=True)
 class Measured:
-    """What a probe of one configuration found.
+    """What the probes of one configuration found.
 
     Args:
         params: the settings of speed and memory that were tried.
-        items_per_second: the median of its windows; 0 if it failed.
-        peak_memory_bytes: of a rank; None if it was not measured.
-        share_of_best: its speed divided by that of the fastest.
-        noise: half of the range of its windows, divided by their median.
-        failure: its kind, such as "out_of_memory"; None if it did not fail.
+        items_per_second: the mean over its probes of the median of the windows; 0 if all failed.
+        peak_memory_bytes: of a rank, at most; None if it was not measured.
+        share_of_best: its speed divided by that of the recommended one.
+        noise: half of the range of all windows, divided by their median.
+        failure: its kind, such as "out_of_memory"; None if a probe has succeeded.
+        probes: how many there were.
     """
 
     params: Params
@@ -39,6 +44,7 @@ class Measured:
     share_of_best: float
     noise: float = 0.0
     failure: str | None = None
+    probes: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data."""
@@ -78,7 +84,15 @@ def prepare(
     names = settings_to_try(spec.space)
     first = spec.space.complete(quality)
     held = {name: value for name, value in first.items() if name not in names}
-    probes = replace(probing(spec, seconds, updates), space=_with_defaults(spec.space, first))
+    choices = [size for name in names if (size := spec.space.parameters[name].size)]
+    probes = replace(
+        probing(spec, seconds, updates),
+        space=_with_defaults(spec.space, first),
+        replicates="auto",  # the fastest of many single probes is a lucky one
+        budget=Budget(
+            trials=AGAIN * prod(choices) if len(choices) == len(names) else None, time=seconds
+        ),
+    )
     return begin(ledger, probes, Beginning(limits=held))
 
 
@@ -94,30 +108,46 @@ def _with_defaults(space: Space, params: Params) -> Space:
     return Space(*given, constraints=space.constraints)
 
 
-def measured(trials: Sequence[Trial], names: Sequence[str]) -> list[Measured]:
-    """What finished probes found: the fastest first, those that failed last.
+def measured(
+    trials: Sequence[Trial], names: Sequence[str], recommended: Params | None = None
+) -> list[Measured]:
+    """What finished probes found: the recommended settings first, then the fastest.
 
     Args:
         names: of the settings that were tried.
+        recommended: a configuration; None for the fastest.
     """
     ended = [t for t in trials if t.state.finished and (t.failure or SPEED in t.metrics)]
-    speeds = {t.number: 0.0 if t.failure else t.metrics[SPEED] for t in ended}
-    fastest = max(speeds.values(), default=0.0)
-    found = [
+    ended.sort(key=lambda trial: trial.failure is not None)  # what has succeeded comes first
+    runs: dict[str, list[Trial]] = {}
+    for trial in ended:
+        runs.setdefault(str(settings(trial.params, names)), []).append(trial)
+    first = str(settings(recommended or {}, names))
+    speeds = {
+        key: mean(_speed(t) for t in found if t.failure == found[0].failure)
+        for key, found in runs.items()
+    }
+    order = sorted(runs, key=lambda key: (key != first, -speeds[key]))
+    best = speeds[order[0]] if order else 0.0
+    return [
         Measured(
-            settings(trial.params, names),
-            speeds[trial.number],
-            trial.peak_memory_bytes,
-            speeds[trial.number] / fastest if fastest else 0.0,
-            _noise(trial),
-            trial.failure,
+            settings(runs[key][0].params, names),
+            speeds[key],
+            max((t.peak_memory_bytes for t in runs[key] if t.peak_memory_bytes), default=None),
+            speeds[key] / best if best else 0.0,
+            _noise(runs[key]),
+            runs[key][0].failure,
+            len(runs[key]),
         )
-        for trial in ended
+        for key in order
     ]
-    return sorted(found, key=lambda one: -one.items_per_second)
 
 
-def _noise(trial: Trial) -> float:
-    windows = [r.metrics[SPEED] for r in trial.reports if SPEED in r.metrics]
+def _speed(trial: Trial) -> float:
+    return 0.0 if trial.failure else trial.metrics[SPEED]
+
+
+def _noise(trials: Sequence[Trial]) -> float:
+    windows = [r.metrics[SPEED] for trial in trials for r in trial.reports if SPEED in r.metrics]
     middle = median(windows) if windows else 0.0
     return (max(windows) - min(windows)) / 2 / middle if middle else 0.0

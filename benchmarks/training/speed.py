@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
@@ -27,10 +27,12 @@ from automl import sweeps
 from automl.cli.speed import run_probes
 from automl.config import load
 from automl.control.speed_probes import REPORTS, probing
-from automl.core import Budget, SweepSpec, Trial
+from automl.core import Budget, Snapshot, SweepSpec, Trial
+from automl.core.probes import SPEED
 from automl.ledger import Ledger
+from automl.report.recommendation import recommended
+from automl.report.record import Record
 from automl.workflows.beginning import Beginning, begin
-from automl.workflows.speed import SPEED
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
@@ -94,38 +96,49 @@ def spec_of(config: str, objective: Callable[[Any], Any] | None) -> SweepSpec:
         return load(file, objective=objective is not None).spec
 
 
-def probes(spec: SweepSpec, seconds: float, objective: Callable[[Any], Any] | None) -> list[Trial]:
-    """The finished probes of a sweep."""
-    _, snapshot = run_probes(spec, {}, objective, seconds=seconds, dispatcher="local")
-    return [t for t in snapshot.trials if t.state.finished and (t.failure or SPEED in t.metrics)]
+def finished(snapshot: Snapshot) -> Snapshot:
+    """The sweep with the finished probes only."""
+    ended = [t for t in snapshot.trials if t.state.finished and (t.failure or SPEED in t.metrics)]
+    return replace(snapshot, trials=ended)
+
+
+def probes(
+    spec: SweepSpec, limits: dict[str, Any], objective: Callable[[Any], Any] | None, **options: Any
+) -> list[Trial]:
+    """The finished probes of a sweep, within limits; without options each setting is tried once."""
+    probed = None if objective is None else SpeedProbe(objective, REPORTS)
+    wanted = replace(probing(spec, ENDLESS), **options)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Ledger.open(folder, create=True)) as ledger,
+    ):
+        begun = begin(ledger, wanted, Beginning(limits=limits))
+        snapshot = sweeps.run(
+            begun, ledger=ledger, objective=probed, resume=True, dispatcher="local"
+        )
+    return list(finished(snapshot).trials)
 
 
 def again(
     spec: SweepSpec, params: dict[str, Any], objective: Callable[[Any], Any] | None
 ) -> list[float]:
     """The speeds of further probes of one setting."""
-    probed = None if objective is None else SpeedProbe(objective, REPORTS)
-    repeated = replace(probing(spec, ENDLESS), budget=Budget(trials=REPEATS), replicates=REPEATS)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        closing(Ledger.open(folder, create=True)) as ledger,
-    ):
-        begun = begin(ledger, repeated, Beginning(limits=params))
-        snapshot = sweeps.run(
-            begun, ledger=ledger, objective=probed, resume=True, dispatcher="local"
-        )
-    return [t.metrics.get(SPEED, 0.0) for t in snapshot.trials if t.params == params]
+    repeated = {"budget": Budget(trials=REPEATS), "replicates": REPEATS}
+    return [speed_of(trial) for trial in probes(spec, params, objective, **repeated)]
 
 
 def measure(name: str, config: str) -> store.Row:
     """The row of a case."""
     objective = train if name == "gpt" else None
     spec = spec_of(config, objective)
-    grid = probes(spec, ENDLESS, objective)
+    grid = probes(spec, {}, objective)
     cost = {"grid": sum(t.seconds for t in grid), "batch": batch_seconds(grid, BATCH[name])}
     budget = min(cost.values()) / 2
-    tried = within(probes(spec, 2 * budget + START_SECONDS, objective), budget)
-    chosen = max(tried, key=speed_of).params
+    wall = 2 * budget + START_SECONDS
+    ended = finished(run_probes(spec, {}, objective, seconds=wall, dispatcher="local")[1])
+    tried = within(ended.trials, budget)
+    answer = recommended(Record.of(replace(ended, trials=tried)))
+    chosen = dict(answer.params) if answer else grid[0].params
     best = [t.params for t in sorted(grid, key=speed_of)[-FINALISTS:]]
     finalists = [chosen, *(params for params in best if params != chosen)]
     speeds: list[list[float]] = [[] for _ in finalists]
@@ -151,10 +164,10 @@ def speed_of(trial: Trial) -> float:
     return 0.0 if trial.failure else trial.metrics[SPEED]
 
 
-def within(trials: list[Trial], budget: float) -> list[Trial]:
+def within(trials: Sequence[Trial], budget: float) -> list[Trial]:
     """The first probes, which together take at most `budget` seconds; at least one."""
     sums = accumulate(trial.seconds for trial in trials)
-    return trials[: max(1, sum(seconds <= budget for seconds in sums))]
+    return list(trials[: max(1, sum(seconds <= budget for seconds in sums))])
 
 
 def batch_seconds(grid: list[Trial], batch: str) -> float:
