@@ -131,4 +131,4 @@ def _entry_points(_path: tuple[str, ...]) -> Any:
 def nearest(name: str, known: list[str]) -> str:
     """A hint for a misspelt name: "did you mean 'x'?", or the list of known names."""
     close = difflib.get_close_matches(str(name), known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"

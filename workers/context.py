@@ -17,6 +17,7 @@ from search_spaces.other_tools import TRIAL, no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
+from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
 from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
@@ -389,10 +390,10 @@ class Context:
             return
         self._memory_checked = now
         if (peak := self.memory.bytes()) > limit:
+            used, allowed = gigabytes(peak, limit)
             raise TrialFailure(
                 "out_of_memory",
-                f"the objective has used {peak / 1e9:.2f} GB, and a rank may use "
-                f"{limit / 1e9:.2f} GB (resources.memory)",
+                f"the objective has used {used}, and a rank may use {allowed} (resources.memory)",
             )
 
     def _agreed(self, stop: StopRequest | None) -> StopRequest | None:

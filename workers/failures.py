@@ -120,6 +120,15 @@ def is_torch_out_of_memory(error: BaseException) -> bool:
     return of_gpu and any(word in text for word in MEMORY_WORDS)
 
 
+def gigabytes(more: float, less: float) -> tuple[str, str]:
+    """Two amounts of bytes in GB, in as many digits as tell them apart, at least two."""
+    for digits in range(2, 10):
+        found = (f"{more / 1e9:.{digits}f} GB", f"{less / 1e9:.{digits}f} GB")
+        if found[0] != found[1]:
+            break
+    return found
+
+
 def is_disk_full(error: BaseException | None) -> bool:
     """Whether an error, or one that it was raised for, says that there is no room on a disk."""
     for _ in range(MAX_CAUSES):

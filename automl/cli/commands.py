@@ -98,7 +98,9 @@ def _type(argument: Argument) -> Any:
         return click.Choice(argument.type)
     if argument.type in (int, float) and (argument.min, argument.max) != (None, None):
         ranges: Any = click.IntRange if argument.type is int else click.FloatRange
-        return ranges(argument.min, argument.max)
+        found = ranges(argument.min, argument.max)
+        found.name = "integer" if argument.type is int else "float"  # no text is "a valid range"
+        return found
     if argument.type in ("file", "path"):
         return click.Path(path_type=Path if argument.type == "path" else str)
     return argument.type if isinstance(argument.type, type) else str

@@ -112,7 +112,7 @@ def for_command(
         )
     words = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
     for number in numbers:
-        if number.name in entries:
+        if number.name in entries or number.name == "seed":  # each trial has one of its own
             words[number.place] = f"{number.before}{{{number.name}}}"
     lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
     length = f"\nmax_steps: {lengths[0]}  # the last step that a trial reports\n" if lengths else ""

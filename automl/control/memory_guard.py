@@ -19,6 +19,7 @@ from automl.core import SweepSpec, Trial
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.errors import UsageError
 from search_spaces.hardware import detect, memory_limit
+from workers.failures import gigabytes
 from workers.own_loop.knobs import calls_prepare
 from workers.protocol import Outcome, Params
 
@@ -122,23 +123,19 @@ class MemoryGuard:
         limit = self.limit(ranks) if known else None  # to read it takes a millisecond
         if limit is None:
             return ""
-        each = " a rank" if ranks > 1 else ""
-        room = f"and there are {limit / 1e9:.2f} GB{each}"
-        if self._own is not None and self.estimate(params) is None:
-            least = self._own.at_least(params, limit) or 0
-            return (
-                f"not dispatched: earlier trials show that it needs at least {least / 1e9:.2f} GB"
-                f"{each}, {room}"
-                if least > limit
-                else ""
-            )
         found = self.estimate(params)
-        if found is None:
+        if self._own is not None and found is None:
+            needed = self._own.at_least(params, limit) or 0
+            if needed <= limit:
+                return ""
+            how = "earlier trials show that it needs at least"
+        elif found is None or not self._exceeds(found, ranks):
             return ""
-        if not self._exceeds(found, ranks):
-            return ""
-        needed = self._needed(found)
-        return f"not dispatched: it is estimated to need {needed / 1e9:.2f} GB{each}, {room}"
+        else:
+            needed, how = self._needed(found), "it is estimated to need"
+        amount, room = gigabytes(needed, limit)
+        each = " a rank" if ranks > 1 else ""
+        return f"not dispatched: {how} {amount}{each}, and there are {room}{each}"
 
     def _needed(self, found: MemoryEstimate) -> int:
         # A limit of the user is one of tensors.

@@ -51,11 +51,12 @@ class Goal:
         """
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            first = text.split()[0].lower() if isinstance(text, str) and text.strip() else ""
+            first = text.split()[0] if isinstance(text, str) and text.strip() else ""
+            known = ("minimize", "maximize")
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 "then 'at the end', 'within 10m' or nothing; "
-                f"got {show(text)}{hint({}, first, ('minimize', 'maximize'), 0.5)}"
+                f"got {show(text)}{hint({}, first.lower(), () if first in known else known, 0.5)}"
             )
         return cls(
             metric=match[2],

@@ -163,6 +163,7 @@ class Trial:
             "attempts": self.attempts,
             "seconds": self.seconds,
             "peak_memory_bytes": self.peak_memory_bytes,
+            "source": self.source,
             "replicate_of": self.replicate_of,
         }
 

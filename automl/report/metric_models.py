@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Trial, TrialState
-from automl.core.metrics import PEAK_MEMORY, warmup
+from automl.core.metrics import PEAK_MEMORY, SECONDS, warmup
 from automl.core.replicates import runs
 from workers.protocol import Metric, Params
 
@@ -148,10 +148,14 @@ def _main_aspect(aspects: frozenset[str]) -> str:
 
 
 def _first(record: Record, metrics: Iterable[Metric]) -> MetricModel | None:
-    """The model of the first metric with enough values."""
+    """The model of the first metric with enough values; stopped trials have rates, but no time."""
     ended = [t for t in record.trials if t.state in (TrialState.COMPLETED, TrialState.STOPPED)]
     for metric in metrics:
-        values = [(trial, trial.metrics.get(metric.name)) for trial in ended]
+        values = [
+            (trial, trial.metrics.get(metric.name))
+            for trial in ended
+            if metric is not SECONDS or trial.state is TrialState.COMPLETED
+        ]
         maximize = metric.direction == "maximize"
         model = _fit(record, metric.name, metric.aspects, values, maximize=maximize)
         if model is not None:

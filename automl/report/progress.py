@@ -31,15 +31,16 @@ class Adviser:
     def __init__(self, own_files: Callable[[], Collection[str]] = list) -> None:
         self._own_files = own_files
         self._said: set[str] = set()
-        self._ended = 0
+        self._ended: set[int] = set()  # trials: an earlier process had other files of its own
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Look at a snapshot, if more attempts have ended."""
-        ended = sum(trial.state.finished for trial in snapshot.trials)
-        if ended == self._ended:
+        """Look at a snapshot, if more of the trials of this process have ended."""
+        ended = {trial.number for trial, state in snapshot.transitions if state.finished}
+        if ended <= self._ended:
             return
-        self._ended = ended
-        for line in advice(snapshot.trials, self._own_files(), snapshot.goals):
+        self._ended |= ended
+        trials = [snapshot.trials[number] for number in sorted(self._ended)]
+        for line in advice(trials, self._own_files(), snapshot.goals):
             if line not in self._said:
                 self._said.add(line)
                 say([text.printable(line)])

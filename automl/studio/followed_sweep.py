@@ -302,7 +302,6 @@ class FollowedSweep:
         return {
             **trial.summary(),
             "values": self._standings.values[trial.number],
-            "source": trial.source,
         }
 
     def _headline(self, best: Trial | None) -> str:

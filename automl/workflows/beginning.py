@@ -84,6 +84,10 @@ def begin(
     if resume and ledger.exists(spec.name):
         _go_on(ledger, spec, beginning)
         return _with_budget(ledger, spec, beginning)
+    imported = [  # before there is a sweep of this name, which is no source of its own
+        import_trials.read(source, spec.space, spec.goals, ledger, spec.constraints)
+        for source in beginning.prior
+    ]
     try:
         spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
     except UsageError:
@@ -96,8 +100,7 @@ def begin(
         tell(f"learns from {spec.learned_from}", False)
     name = spec.name
     try:
-        for source in beginning.prior:
-            found = import_trials.read(source, spec.space, spec.goals, ledger, spec.constraints)
+        for source, found in zip(beginning.prior, imported, strict=True):
             import_trials.add(ledger, name, found.trials)
             named = isinstance(source, str | os.PathLike)
             tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))

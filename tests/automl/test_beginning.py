@@ -123,7 +123,7 @@ def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
     ("options", "said"),
     [
         ({"prior": 3}, "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME"),
-        ({"prior": "sweep:none"}, "none"),
+        ({"prior": "sweep:none"}, r"no sweep named 'none' in \S+: it has no sweeps yet$"),
         ({"transfer": "absent"}, "no sweep named 'absent'"),
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),

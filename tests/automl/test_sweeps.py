@@ -104,6 +104,7 @@ def test_automl_sweep_returns_what_it_found(
     assert frame["value"].min() == result.best.value
     assert not {"metrics.loss", "metrics.seconds", "metrics.peak_memory_bytes"} & {*frame.columns}
     assert frame["params.optimizer"][0] == "adam"
+    assert list(frame["source"]) == ["default", "random", "random"]
     assert repr(list(automl.load("mine").trials)) == repr(list(result.trials))
     assert (tmp_path / ".automl" / "ledger.sqlite3").exists()
 

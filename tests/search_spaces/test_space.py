@@ -98,6 +98,10 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
             "when of 'x' names the unknown parent 'kid': did you mean 'kind'?",
         ),
         (
+            lambda: Space(Float("x", 0, 1, when={"y": 1})),
+            "when of 'x' names the unknown parent 'y': known: none",
+        ),
+        (
             lambda: Space(Choice("kind", ["adam"]), Float("x", 0, 1, when={"kind": "adma"})),
             "names a value that 'kind' cannot take: kind must be one of 'adam'; got 'adma' "
             "(did you mean 'adam'?)",

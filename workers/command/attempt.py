@@ -371,6 +371,8 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
         return CommandFailed("preempted", f"{words} from outside", errors)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
+    if "TrialPruned" in last_line:
+        words += "; a program that gives up ends with status 0, and what it has reported counts"
     if any(word in errors.lower() for word in DISK_WORDS):
         return CommandFailed("preempted", f"there is no room on the disk: {words}", errors)
     about_memory = any(word in errors.lower() for word in _MEMORY_ERRORS)

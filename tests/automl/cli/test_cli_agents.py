@@ -94,6 +94,7 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         (("tell", "toy", "0", "loss=1", "loss=2"), "the metric loss is given twice"),
         (("tell", "toy", "0", "acc=1"), "no metric 'loss' was reported"),
         (("tell", "toy", "9", "loss=1"), "there is no trial 9"),
+        (("tell", "toy", "0.3"), "'0.3' is not a valid integer.\n"),
         (("report-step", "toy", "0", "first"), "'first' is not a valid integer"),
         (("ask", "toy", "--lease", "soon"), "soon"),
         (("ask", "yot"), "no sweep named 'yot'"),

@@ -91,6 +91,7 @@ def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
         "attempts",
         "seconds",
         "peak_memory_bytes",
+        "source",
         "replicate_of",
     }
     assert all(set(trial) == fields for trial in trials)

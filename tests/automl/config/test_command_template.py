@@ -18,7 +18,7 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     text, line = for_command(arguments.split(), "train.yaml")
     assert line == (
         "python train.py --lr {lr} --width={width} --layers {layers} --dropout {dropout} "
-        "--epochs 30 --seed 1 --optimizer adam model.depth={model.depth} {{x}} "
+        "--epochs 30 --seed {seed} --optimizer adam model.depth={model.depth} {{x}} "
         "--weight-decay {weight_decay}"
     )
     (tmp_path / "train.yaml").write_text(text)

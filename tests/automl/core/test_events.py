@@ -280,6 +280,7 @@ def test_the_object_that_is_printed() -> None:
         "attempts": 1,
         "seconds": 2.0,
         "peak_memory_bytes": 7,
+        "source": "bayes",
         "replicate_of": None,
     }
 

@@ -30,6 +30,16 @@ def test_a_goal_as_a_user_gives_it_reads_back_the_same(within: str) -> None:
     assert Goal.parse(str(goal)) == goal
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("minimize", None), ("Minimize loss", "minimize"), ("minimise loss", "minimize")],
+)
+def test_a_hint_of_a_goal_says_something_new(text: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as error:
+        Goal.parse(text)
+    assert str(error.value).partition("; did you mean ")[2] == (f"{hint!r}?" if hint else "")
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 @example(1.0368e6, True)
 @example(1e-5, False)

@@ -13,7 +13,7 @@ from scipy.stats import spearmanr
 
 import automl
 from automl.core import parse_constraints
-from automl.core.trial import Trial
+from automl.core.trial import Trial, TrialState
 from automl.report.calibration import Calibration
 from automl.report.caveats import caveats
 from automl.report.conclusion import warnings
@@ -119,3 +119,15 @@ def test_the_first_trial_of_a_worker_measures_as_the_others(tmp_path: Path) -> N
     options: dict[str, Any] = {"dispatcher": "inline", "suggester": "random", "trials": 3}
     result = automl.sweep(objective, SPACE, "minimize lr_loss", store=str(tmp_path), **options)
     assert max(trial.peak_memory_bytes or 0 for trial in result.trials) < 20 * 2**20
+
+
+def test_a_stopped_trial_does_not_tell_how_long_a_whole_one_takes(record: Record) -> None:
+    trials = [
+        replace(trial, metrics={**trial.metrics, "seconds": 60.0 + number})
+        if number % 2
+        else replace(trial, metrics={**trial.metrics, "seconds": 1.0}, state=TrialState.STOPPED)
+        for number, trial in enumerate(record.trials)
+    ]
+    models = fit_models(Record.of(replace(record.snapshot, trials=trials)))
+    (seconds,) = (model for model in models if model.metric == "seconds")
+    assert seconds.observed.min() > 50

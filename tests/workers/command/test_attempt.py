@@ -19,7 +19,9 @@ import psutil
 import pytest
 
 from workers.command import attempt
+from workers.command.attempt import failure_of
 from workers.command.patterns import compile_pattern
+from workers.command.process import End
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -518,3 +520,8 @@ def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) 
     assert compile_pattern(name, pattern).search(b"step=0 loss=1.22")[1] == b"1.22"
     unknown = command.python("print('finished')", goal="loss").message
     assert "--report loss='REGEX'" in unknown
+
+
+def test_a_program_that_raises_trial_pruned_is_told_how_to_give_up() -> None:
+    error = failure_of(End(1), "", "optuna.exceptions.TrialPruned", oom_killed=False)
+    assert "TrialPruned; a program that gives up ends with status 0" in str(error)
