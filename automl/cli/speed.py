@@ -189,7 +189,11 @@ def _show(found: Sequence[Measured]) -> None:
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
     if found and not found[0].failure:
-        draw("\nthe fastest, for a configuration:")
+        near = [one for one in found if one.share_of_best >= 1 - max(one.noise, found[0].noise)]
+        if len(near) > 1:
+            draw(f"\n{len(near)} settings are as fast, within their noise; a longer --time, or a")
+            draw("machine that does nothing else, may tell them apart")
+        draw("\nthe recommended, for a configuration:")
         say(as_yaml(found[0].params))
 
 

@@ -18,7 +18,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, calls_prepare, without_prepare
+from workers.own_loop.knobs import acting_knobs, calls_prepare, check_words, without_prepare
 
 from .plugins import Plugins
 
@@ -122,9 +122,12 @@ def check_loop(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
 
     The function runs once up to `trial.prepare`, in a process of its own.
     """
-    if spec.workload is None and not spec.command and acting_knobs(spec.space):
-        if objective is None or not calls_prepare(objective):
-            return
+    if spec.workload is not None or spec.command or objective is None:
+        return
+    if not calls_prepare(objective):
+        return
+    check_words(spec.space)
+    if acting_knobs(spec.space):
         from .rehearsal import refused
 
         if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):

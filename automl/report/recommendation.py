@@ -16,7 +16,7 @@ import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState
 from automl.core.replicates import original
-from automl.core.text import number
+from automl.core.text import configuration, number
 from workers.protocol import Params
 
 from .metric_models import MetricModel, fit_goal
@@ -78,7 +78,10 @@ class Recommendation:
         """What people are shown first: the recommendation, and why; none if it adds nothing."""
         if not self.comes_first(snapshot):
             return []
-        return [f"Recommended: {self}", f"  {self.why(snapshot)}"]
+        best = snapshot.best
+        shown = best is not None and best.number in self.trials
+        which = [] if shown else [f"  {configuration(self.params)}"]
+        return [f"Recommended: {self}", *which, f"  {self.why(snapshot)}"]
 
     def __str__(self) -> str:
         trials = ", ".join(map(str, self.trials))

@@ -100,8 +100,8 @@ class RuntimeKnob(Knob):
     """Compilation, recomputed activations, matrix products, loading of batches, and threads.
 
     `memory_format` and `compact_memory` are left out unless they are named. A parameter with a
-    single value left is left out. If precision is tuned too, adjust `matmul_precision` by
-    `when={"precision": "fp32"}`.
+    single value left is left out, unless its values were named. If precision is tuned too,
+    adjust `matmul_precision` by `when={"precision": "fp32"}`.
 
     Adjustments: `tune` lists the parameters to take; `cpus` is the number of cores of a worker
         slot.
@@ -132,7 +132,7 @@ class RuntimeKnob(Knob):
             if option is PREFETCH:
                 parameter = _if_loader_works_ahead(parameter, found.parameters)
             found.dropped += dropped
-            if parameter is not None and parameter.size != 1:
+            if parameter is not None and (parameter.size != 1 or option.wanted(adjustments, ())):
                 found.parameters.append(parameter)
         return found
 

@@ -28,6 +28,7 @@ _NUMBER: Final = re.compile(
     r"(?<![\w.+@/-])(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)(?![\w.])", re.IGNORECASE
 )
 _BORDER: Final = re.compile(r"[|,;\t\[\](){}]|\s-\s")  # between two pairs of a name and a number
+_BEFORE: Final = re.compile(r"^[^A-Za-z_]+")
 _WORD: Final = re.compile(r"[A-Za-z]+\d*")
 _BRACKETS: Final = re.compile(r"\[\d+\]\s")
 
@@ -100,7 +101,7 @@ def _labels(line: str) -> Iterator[str]:
     for number in _NUMBER.finditer(line):
         text = _BORDER.split(line[end : number.start()])[-1]
         end = number.end()
-        if label := text.strip(" :='\"").lstrip("-. ").rstrip():
+        if label := _BEFORE.sub("", text.strip(" :='\"")):  # of "Epoch 1/8: loss 0.5", "loss"
             yield label
 
 

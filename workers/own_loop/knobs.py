@@ -6,7 +6,7 @@ from types import CodeType, FunctionType
 from typing import Any, Final
 
 from search_spaces import Choice, Space
-from search_spaces.errors import UsageError
+from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs import KNOBS, Option
 from search_spaces.knobs.batch import ACCUMULATION
@@ -83,9 +83,13 @@ def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
 
     Raises:
         UsageError: a name is unknown, or acts only with another one that is not there.
-        SpaceError: no value is left that this machine can run.
+        SpaceError: no value is left of the `choices` that this machine can run.
     """
-    return tuple(resolved([*names, *choices], choices, detect).values())
+    found = resolved([*names, *choices], choices, detect)
+    for name, given in choices.items():
+        if name not in found:
+            raise SpaceError(f"{name}: this machine can run none of {given!r}")
+    return tuple(found.values())
 
 
 def resolved(
@@ -100,8 +104,13 @@ def resolved(
     found: dict[str, Parameter] = {}
     for name in wanted:
         knob = next(k for k in map(KNOBS.get, KNOBS.names()) if name in _names(k.options))
+        option = next(one for one in knob.options if one.name == name)
         adjustments: dict[str, Any] = {name: choices.get(name, True)}
-        if name == PARALLELISM.name:
+        for value in option.wanted(adjustments):
+            option.checked(value)
+        if name == THREADS.name:
+            adjustments["cpus"] = ANY_SLOTS
+        elif name == PARALLELISM.name:
             strategies = requirements()
             adjustments = {
                 "strategies": strategies,
@@ -134,6 +143,15 @@ def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
         raise UsageError(f"{parameter.name} acts only with {acting.pop()!r}: name that knob too")
     when = {parent: list(v) for parent, v in parameter.when.items() if parent not in missing}
     return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
+
+
+def check_words(space: Space) -> None:
+    """Raise UsageError if a knob that acts through `trial.prepare` has a word it does not know."""
+    for option in PREPARED:
+        values = getattr(space.parameters.get(option.name), "choices", ())
+        if not set(option.choices).isdisjoint(values):  # else it is a parameter of the user's own
+            for value in values:
+                option.checked(value)
 
 
 def acting_knobs(space: Space) -> list[str]:

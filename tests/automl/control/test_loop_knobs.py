@@ -10,7 +10,7 @@ from objectives import make_spec
 
 import automl
 from automl import config
-from automl.control.preflight import lines_about_knobs
+from automl.control.preflight import check_loop, lines_about_knobs
 from automl.core.ranks import follow_strategy
 from automl.errors import ConfigError, UsageError
 from search_spaces import Choice, Float, Space
@@ -25,6 +25,30 @@ def test_knobs_are_parameters_by_name_with_the_values_that_are_wanted() -> None:
     assert automl.knobs(accumulation=[1, 8])[0].choices == (1, 8)
     (strategy,) = automl.knobs("parallelism")
     assert strategy.choices == ("single", "ddp", "fsdp")
+
+
+def test_one_value_that_is_asked_for_is_kept_and_threads_need_no_slot() -> None:
+    assert automl.knobs(memory_format=["channels_last"])[0].choices == ("channels_last",)
+    assert automl.knobs(threads=[1])[0].choices == (1,)
+    assert automl.knobs(threads=[1, 10**6])[0].choices == (1,)
+    with pytest.raises(UsageError, match=r"precision is one of fp32, .*, got 'bfp16'"):
+        automl.knobs(precision=["fp32", "bfp16"])
+    with pytest.raises(UsageError, match="can run none of"):
+        automl.knobs(threads=[10**6])
+
+
+def test_a_misspelt_value_is_refused_before_the_first_trial() -> None:
+    def loop(trial: Any) -> None:
+        trial.prepare()
+
+    def other(trial: Any) -> float:
+        return float(trial.params["precision"] == "bfp16")
+
+    spec = make_spec(space=Space(RATE, Choice("precision", ["fp32", "bfp16"])))
+    with pytest.raises(UsageError, match="got 'bfp16'"):
+        check_loop(spec, loop)
+    check_loop(spec, other)
+    check_loop(make_spec(space=Space(RATE, Choice("precision", ["fine", "coarse"]))), other)
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ Test set: Average loss: 0.0360, Accuracy: 9872/10000 (99%)
         ("loss: -0.5\nval_loss: -0.25", "minimize val_loss", [(None, -0.25)]),
         ("objective is nan, loss is nan", "minimize loss", []),
         ("took 3.5 s\nwrote model-7.pt", None, []),
+        ("Epoch 1/8: val_loss=0.47", "minimize val_loss", [(1, 0.47)]),
     ],
 )
 def test_what_programs_print(
@@ -76,6 +77,11 @@ def test_what_programs_print(
         assert [value for _, value in sent] == [value for _, value in reports]
     else:
         assert sent == reports
+
+
+@pytest.mark.parametrize("line", ["Epoch 1/8: val_loss=0.4", "Epoch 1/8 loss 0.4, acc 90.1% f1 1"])
+def test_no_pattern_holds_a_number_of_the_run(line: str) -> None:
+    assert not any("8" in one.pattern for one in printed_metrics([line]))
 
 
 def test_all_that_is_printed_is_a_candidate() -> None:
