@@ -36,6 +36,16 @@ def test_an_objective_returns_a_number(dispatcher: str, kind: Any, tmp_path: Pat
     assert result.best.metrics["loss"] == result.best.value
 
 
+def test_what_the_controller_measures_need_not_be_returned(tmp_path: Path) -> None:
+    goals = ["minimize loss", "minimize seconds"]
+    options: Any = {"trials": 2, "dispatcher": "inline", "suggester": "sobol", "store": tmp_path}
+    result = automl.sweep(lambda trial: trial.params["x"], SPACE, goals, **options)
+    assert [trial.metrics["loss"] for trial in result.trials] == [
+        trial.params["x"] for trial in result.trials
+    ]
+    assert all(trial.metrics["seconds"] > 0 for trial in result.trials)
+
+
 def test_a_replay_yields_numbers_and_returns_one() -> None:
     def replay(params: Any) -> Iterator[tuple[float, float]]:
         for step in range(3):

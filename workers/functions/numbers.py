@@ -105,7 +105,8 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
     """The metrics that an objective has returned.
 
     Args:
-        result: a mapping of numbers, None for no metrics or, with one goal, the goal's value.
+        result: a mapping of numbers, None for no metrics or, with one goal that the controller does
+            not measure, the goal's value.
         goals: names of their metrics.
 
     Raises:
@@ -113,7 +114,7 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
     """
     if result is None:
         return {}
-    named = result if isinstance(result, Mapping) else {}
+    named, goals = result if isinstance(result, Mapping) else {}, _own(goals)
     if not named and len(goals) == 1 and not isinstance(result, bool | list | tuple | Mapping):
         named = {goals[0]: result}
     try:
@@ -129,9 +130,15 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
 
 def what_to_return(goals: Sequence[str]) -> str:
     """How an objective says the values of its goals."""
+    goals = _own(goals)
     some = ", ".join(f"{name!r}: {_variable(name)}" for name in goals) or "'loss': loss"
     number = f"the number itself (return {_variable(goals[0])}) or " if len(goals) == 1 else ""
     return f"Return {number}a dict with a number for each goal: return {{{some}}}"
+
+
+def _own(goals: Sequence[str]) -> Sequence[str]:
+    """The goals without those that the controller measures by itself, if others are left."""
+    return [name for name in goals if name not in LARGEST] or goals
 
 
 def _variable(metric: str) -> str:
