@@ -205,11 +205,12 @@ class SpeedProbes:
         failure = self._cut_off or event.failure or (None if speed else "missing_metric")
         self._cut_off = ""
         peak = event.peak_memory_bytes
-        before = self._fastest
+        slots = self._assigner.slots(probe.params)
+        before = self._fastest(slots)
         self._end(failure, event.message, speed=None if failure else speed, peak_memory_bytes=peak)
         ended = self._journal.state.probes[-1]
         self._guard.observe(replace(ended, number=event.trial))
-        if (found := self._fastest) and found != before:
+        if (found := self._fastest(slots)) and found != before:
             words = f"trials train with the fastest settings measured: {configuration(found)}"
             self._journal.note("probes", words)
         self._journal.then((self._assigner.files / "probes").remove)
@@ -233,7 +234,7 @@ class SpeedProbes:
             allows: whether a configuration is within the limits of people.
         """
         space, trials = self._journal.spec.space, self._journal.trials
-        found = self._fastest
+        found = self._fastest(self._assigner.slots(params))
         if not found or any(
             trial.failure == "out_of_memory" and settings(trial.params, self._names) == found
             for trial in trials
@@ -248,10 +249,15 @@ class SpeedProbes:
         if self._queue is not None:
             self._queue.close()
 
-    @property
-    def _fastest(self) -> Params:
-        """The fastest settings; none before two were measured, of which one is trial 0's."""
-        found = measured(self._journal.state.probes, self._journal.spec)
+    def _fastest(self, slots: int) -> Params:
+        """The fastest settings of a trial on so many slots; none before two were measured.
+
+        If a goal asks for speed, the slots stay: their price is that fewer trials run at once.
+        """
+        spec = self._journal.spec
+        found = measured(self._journal.state.probes, spec)
+        if any("speed" in goal.aspects for goal in spec.goals):
+            found = [one for one in found if one.slots == slots]
         best = max(found, key=lambda one: one.speed, default=None)
         return best.params if best is not None and len(found) > 1 else {}
 

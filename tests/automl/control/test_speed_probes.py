@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,10 +15,19 @@ from torch import nn
 
 import automl
 from automl import sweeps
-from automl.control.speed_probes import LOST, MAX_SHARE
+from automl.control.speed_probes import LOST, MAX_SHARE, SpeedProbes
 from automl.control.writer import writing
-from automl.core import Budget, Command, ProbeEnded, Proposed, Snapshot, SweepSpec
-from automl.core.probes import SPEED, ProbeAccount, measured
+from automl.core import (
+    Budget,
+    Command,
+    ProbeEnded,
+    Proposed,
+    Snapshot,
+    SweepSpec,
+    Trial,
+    TrialState,
+)
+from automl.core.probes import SLOTS, SPEED, ProbeAccount, measured
 from automl.ledger import Ledger
 from automl.report.record import Record
 from automl.report.setup import settings
@@ -115,6 +125,38 @@ def test_trials_train_with_the_fastest_settings_of_probes_that_are_no_trials(
     rows = dict(settings(Record.read(ledger, "test")))
     assert rows["probes of speed"].startswith("2 took ")
     assert "times as fast as those of trial 0" in rows["probes of speed"]
+
+
+@pytest.mark.parametrize(
+    ("goals", "strategy"), [("minimize loss within 9s", "ddp"), ("minimize loss", "single")]
+)
+def test_probes_do_not_decide_on_slots_if_a_goal_asks_for_speed(goals: str, strategy: str) -> None:
+    kinds = Choice("parallelism", ["single", "ddp"], affects={"speed", "memory"})
+    spec = make_spec(space=Space(RATE, PARTS, kinds), goals=goals)
+
+    def probe(number: int, kind: str, parts: int, speed: float) -> Trial:
+        params = {"rate": 0.5, "accumulation": parts, "parallelism": kind}
+        slots = 2 if kind == "ddp" else 1
+        details = {SLOTS: slots}
+        return Trial(number, params, TrialState.COMPLETED, {SPEED: speed}, details=details)
+
+    found = [probe(0, "single", 4, 10.0), probe(1, "ddp", 4, 12.0), probe(2, "ddp", 1, 14.0)]
+    probes = SpeedProbes.__new__(SpeedProbes)
+    probes._names = ["accumulation", "parallelism"]
+    state: Any = SimpleNamespace(probes=found)
+    probes._journal = SimpleNamespace(state=state, spec=spec, trials=[])  # type: ignore[assignment]
+    slots = SimpleNamespace(slots=lambda params: 2 if params["parallelism"] == "ddp" else 1)
+    probes._assigner = slots  # type: ignore[assignment]
+    given = {"rate": 0.7, "accumulation": 4, "parallelism": "ddp"}
+    parts = 1 if strategy == "ddp" else 4
+    assert probes.fastest(given, lambda params: True) == {
+        "rate": 0.7,
+        "accumulation": parts,
+        "parallelism": strategy,
+    }
+    alone = {"rate": 0.7, "accumulation": 1, "parallelism": "single"}
+    kept = alone if strategy == "ddp" else {**alone, "accumulation": 4}
+    assert probes.fastest(alone, lambda params: True) == kept, "one probe compares nothing"
 
 
 @pytest.mark.parametrize(
