@@ -128,14 +128,14 @@ class MemoryGuard:
             needed = self._own.at_least(params, limit) or 0
             if needed <= limit:
                 return ""
-            how = "earlier trials show that it needs at least"
+            how = "not dispatched: earlier trials show that it needs at least"
         elif found is None or not self._exceeds(found, ranks):
             return ""
         else:
-            needed, how = self._needed(found), "it is estimated to need"
+            needed, how = self._needed(found), "not dispatched: it is estimated to need"
         amount, room = gigabytes(needed, limit)
         each = " a rank" if ranks > 1 else ""
-        return f"not dispatched: {how} {amount}{each}, and there are {room}{each}"
+        return f"{how} {amount}{each}, and there are {room}{each}"
 
     def _needed(self, found: MemoryEstimate) -> int:
         # A limit of the user is one of tensors.
