@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final
 
 from automl.core import Budget, Goal, SweepSpec, Trial, TrialIndex
-from automl.core.probes import PROBE, SPEED, measured, settings, speed_names
+from automl.core.probes import PROBE, SPEED, asks_for_speed, measured, settings, speed_names
 from automl.core.text import configuration
 from automl.dispatch.base import Dispatcher
 from automl.dispatch.leases import MachineLeases
@@ -256,7 +256,7 @@ class SpeedProbes:
         """
         spec = self._journal.spec
         found = measured(self._journal.state.probes, spec)
-        if any("speed" in goal.aspects for goal in spec.goals):
+        if asks_for_speed(spec):
             found = [one for one in found if one.slots == slots]
         best = max(found, key=lambda one: one.speed, default=None)
         return best.params if best is not None and len(found) > 1 else {}

@@ -80,10 +80,15 @@ class MeasuredSettings:
     slots: int
 
 
+def asks_for_speed(spec: SweepSpec) -> bool:
+    """Whether a goal depends on speed, as one within a time does."""
+    return any("speed" in goal.aspects for goal in spec.goals)
+
+
 def measured(probes: Sequence[Trial], spec: SweepSpec) -> list[MeasuredSettings]:
     """The probes that have succeeded, and hold the constraints on memory."""
     names = speed_names(spec.space)
-    alone = any("speed" in goal.aspects for goal in spec.goals)
+    alone = asks_for_speed(spec)
     bounds = [one for one in spec.constraints if one.aspects == {"memory"}]
     found = []
     for probe in probes:

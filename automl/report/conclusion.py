@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from automl.core import Trial, text
-from automl.suggesters.proposer import FALLBACK
+from automl.suggesters import SUGGESTERS
 
 from .caveats import caveats
 from .effects import Insight
@@ -70,7 +70,8 @@ def warnings(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
             yield f"{insight.doubt}: which parameters matter for it is not known"
     fallbacks = [note for note in record.notes if note.kind == "fallback"]
     if fallbacks:
-        count = sum(trial.source == FALLBACK for trial in record.trials)
+        others = {*SUGGESTERS.names()} - {record.spec.suggester}  # the fallback was another once
+        count = sum(trial.source in others for trial in record.trials)
         yield f"a fallback proposed {count} of the trials: {fallbacks[-1].message}"
 
 
