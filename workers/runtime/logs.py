@@ -57,7 +57,8 @@ def shorten(folder: Folder, name: str, most: int) -> None:
     """Cut the middle out of a file that is longer than `most` bytes.
 
     The first half of `most` and the newest quarter stay. Those who append to the file go on behind
-    them; what they write during the cut may be lost. Does nothing if the file cannot be changed.
+    them; what they write in the moment of the cut is lost. Does nothing if the file cannot be
+    changed.
     """
     try:
         with folder.open(name, "rb") as old, folder.open(name, "ab") as new:
@@ -65,7 +66,9 @@ def shorten(folder: Folder, name: str, most: int) -> None:
             if size <= most:
                 return
             old.seek(size - most // 4)
-            newest = old.read(most // 4)
+            newest = b""
+            while more := old.read():  # others write while this reads
+                newest += more
             os.truncate(new.fileno(), most // 2)
             new.write(b"\n... the middle of this log is left out ...\n" + newest)
     except (OSError, StoreError):

@@ -46,6 +46,24 @@ def test_that_something_is_left_out_is_said(tmp_path: Path) -> None:
     )
 
 
+def test_what_is_written_while_a_log_is_read_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+
+    def measure(descriptor: int) -> os.stat_result:
+        found = os.stat(descriptor)
+        written.append(b"line %d\n" % len(written))
+        with (tmp_path / "log").open("ab") as log:
+            log.write(written[-1])
+        return found
+
+    (tmp_path / "log").write_bytes(b"x" * 2 * MAX_BYTES)
+    monkeypatch.setattr(os, "fstat", measure)
+    shorten(Folder(tmp_path), "log", MAX_BYTES)
+    assert (tmp_path / "log").read_bytes().endswith(b"x" + b"".join(written))
+
+
 def test_a_link_in_place_of_a_log_is_left(tmp_path: Path) -> None:
     (tmp_path / "outside").write_bytes(b"x" * 2 * MAX_BYTES)
     (tmp_path / "logs").mkdir()
