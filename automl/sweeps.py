@@ -190,7 +190,10 @@ def sweep(
         _opened(store) as ledger,
         ledger.kept_open(),
     ):
-        check_loop(spec, objective)
+        from .report import progress as shown
+
+        tell = (lambda text: None) if progress is False else (lambda text: shown.say([text]))
+        check_loop(spec, objective, tell)
         from .control.wiring import conduct
         from .result import Result
         from .trackers.live import tracked
@@ -209,8 +212,6 @@ def sweep(
             suggester=plugins.suggester,
             tell=_warn,
         )
-        from .report import progress as shown
-
         if progress is not False:
             shown.say(notes)
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)

@@ -264,7 +264,9 @@ def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: s
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
         )
-    last = max(trials[trial].attempts, 1)
+    if not trials[trial].attempts:
+        raise UsageError(f"trial {trial} of {sweep} has not begun: it has no log")
+    last = trials[trial].attempts
     name = log_name(attempt or last, rank)
     traceback = trials[trial].traceback if attempt in (None, last) else ""
     try:

@@ -46,7 +46,7 @@ def sweep(
         checked = _checked(loaded.spec, program, options["objective"])
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
         return None
-    check_loop(loaded.spec, objective)
+    check_loop(loaded.spec, objective, lambda text: say(text, err=True))
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 

@@ -234,7 +234,8 @@ class Agents:
 
     def _still_running(self) -> str:
         running = self._journal.state.index.num_running
-        return f"; {running} trial{'s' * (running != 1)} still run" if running else ""
+        words = "1 trial still runs" if running == 1 else f"{running} trials still run"
+        return f"; {words}" if running else ""
 
 
 def _is_foreign(command: Command, lease: AgentLease) -> bool:

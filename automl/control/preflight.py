@@ -117,10 +117,12 @@ def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -
     return [line] if names else []
 
 
-def check_loop(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
+def check_loop(
+    spec: SweepSpec, objective: Callable[[Any], Any] | None, tell: Callable[[str], Any]
+) -> None:
     """Raise UsageError if a knob of the space cannot act on the loop of a function.
 
-    The function runs once up to `trial.prepare`, in a process of its own.
+    The function runs once up to `trial.prepare`, in a process of its own; `tell` gets a line first.
     """
     if spec.workload is not None or spec.command or objective is None:
         return
@@ -130,6 +132,7 @@ def check_loop(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> None:
     if acting_knobs(spec.space):
         from .rehearsal import refused
 
+        tell("running the function up to trial.prepare, to check its knobs")
         if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):
             raise UsageError(sentence)
 

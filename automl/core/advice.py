@@ -32,8 +32,8 @@ def advice(
     if late is not None:
         found.append(
             f"all {late.details[BUFFERED]} reports of trial {late.number} came at its end, too "
-            "late for a stopper: the program keeps back what it prints. Run it without a buffer: "
-            "python -u, stdbuf -oL PROGRAM"
+            "late for a stopper. If the program prints them before, it keeps them back: run it "
+            "without a buffer: python -u, stdbuf -oL PROGRAM"
         )
     shared = next(_shared(known, ignored), None)
     if shared is not None:

@@ -124,6 +124,8 @@ class Reader:
             return found[0]
         names = [head.info.name for head in self.heads()]
         hint = nearest(name, names) if names else "it has no sweeps yet"
+        if name.endswith((".yaml", ".yml")):
+            hint = f"`automl sweep {name}` runs a configuration, and with --create only creates it"
         raise UsageError(f"there is no sweep named {name!r} in {self._database.name}: {hint}")
 
     def _read(self, read: Callable[[Connection], T]) -> T:

@@ -41,6 +41,7 @@ class PlainLines:
         self.next_status = STATUS_SECONDS
         self.dashboard = ""
         self.waited = False  # for another sweep
+        self.how = ""  # how running trials end
         self.errors: set[str] = set()  # of which the traceback was printed
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -58,7 +59,9 @@ class PlainLines:
                 if event.message == "interrupted":
                     how = "once more ends them at once"
                 why = event.message.partition(":")[0]
-                self._line(snapshot, f"{why}: waits for running trials: {waiting}; {how}")
+                if how != self.how:
+                    self._line(snapshot, f"{why}: waits for running trials: {waiting}; {how}")
+                self.how = how
         is_first = not self.standings.values and not snapshot.events
         self.standings.follow(snapshot)
         for trial, state in snapshot.transitions:

@@ -15,7 +15,7 @@ from automl.report.record import Record
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
 from workers.functions.saved_state import SAVED, newest_saved
-from workers.protocol import CHECKPOINTS, LOGS
+from workers.protocol import CHECKPOINTS, LOGS, WORK
 
 from .artifacts import files_of_trial, publish
 
@@ -127,7 +127,8 @@ def _of_objective(
     files = {}
     for source, place, left_out in kept:
         for name in source.names():
-            if name not in left_out and not name.startswith("."):
+            is_empty = name == WORK and not (source / WORK).names()
+            if name not in left_out and not name.startswith(".") and not is_empty:
                 (target / place).mkdir(parents=True, exist_ok=True)
                 source.copy(name, target / place)
                 files[str(Path(place, name))] = "written by the objective"

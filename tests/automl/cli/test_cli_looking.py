@@ -321,6 +321,7 @@ def test_the_log_of_a_trial(runs: str) -> None:
     assert absent.exit_code == 2
     assert "there are attempt-1-rank-1.log" in absent.stderr
     assert "there is no trial 9" in automl("logs", "toy", "9", "--store", runs).stderr
+    assert "`automl sweep toy.yaml`" in automl("logs", "toy.yaml", "0", "--store", runs).stderr
 
 
 def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str) -> None:

@@ -44,11 +44,15 @@ def test_a_misspelt_value_is_refused_before_the_first_trial() -> None:
     def other(trial: Any) -> float:
         return float(trial.params["precision"] == "bfp16")
 
+    said: list[str] = []
     spec = make_spec(space=Space(RATE, Choice("precision", ["fp32", "bfp16"])))
     with pytest.raises(UsageError, match="got 'bfp16'"):
-        check_loop(spec, loop)
-    check_loop(spec, other)
-    check_loop(make_spec(space=Space(RATE, Choice("precision", ["fine", "coarse"]))), other)
+        check_loop(spec, loop, said.append)
+    check_loop(spec, other, said.append)
+    check_loop(
+        make_spec(space=Space(RATE, Choice("precision", ["fine", "coarse"]))), other, said.append
+    )
+    assert not said, "none of these functions is run"
 
 
 @pytest.mark.parametrize(

@@ -56,12 +56,13 @@ def test_the_sentence_of_the_first_setting_that_cannot_act(
     assert bool(found) is bool(sentence)
 
 
-def test_a_sweep_says_it_before_its_first_trial(tmp_path: Path) -> None:
+def test_a_sweep_says_it_before_its_first_trial(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     space = Space(STRATEGIES)  # the sweep adds the ranks
     with pytest.raises(automl.UsageError, match="parallelism fsdp needs the blocks"):
-        automl.sweep(
-            train, space, "minimize x", trials=1, workers=2, store=tmp_path, progress=False
-        )
+        automl.sweep(train, space, "minimize x", trials=1, workers=2, store=tmp_path)
+    assert "running the function up to trial.prepare" in capsys.readouterr().err
     with pytest.raises(automl.UsageError, match="no sweep"):
         automl.load("sweep", tmp_path)
     assert refused(in_blocks, Space(STRATEGIES, RANKS), {}, "ranks") == ""

@@ -96,6 +96,7 @@ def test_a_sweep_whose_time_is_over_says_how_long_it_waits_for_its_trials() -> N
     assert plain(over)[0] == (
         "[    15s] the time of 15 s is over: waits for running trials: 1; ends them after 30s"
     )
+    assert len(plain(over, over)) == len(plain(over)), "one way to end has one line"
     done = replace(over, trials=[trial(0, 1.0)])
     assert not [line for line in plain(done) if "waits" in line]
 
