@@ -134,7 +134,7 @@ class Optimizer:
     @property
     def trials(self) -> Sequence[Trial]:
         """Every trial by number."""
-        return self._valued(self._writer.trials)
+        return valued(self._writer.trials, self._spec.goals, self._spec.constraints)
 
     @property
     def best(self) -> Trial | None:
@@ -158,7 +158,7 @@ class Optimizer:
         return self._valued(pareto(self._writer.trials, self._spec.goals, self._spec.constraints))
 
     def _valued(self, trials: Iterable[Trial]) -> list[Trial]:
-        return valued(trials, self._spec.goals, self._spec.constraints)
+        return valued(trials, self._spec.goals, self._spec.constraints, self._spec)
 
     def ask(self) -> Trial:
         """The configuration to try next, different from those that are being tried.

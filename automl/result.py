@@ -59,7 +59,7 @@ class Result:
         best = self.snapshot.best
         if best is None:
             raise AutomlError(self._why_no_best())
-        return ranking.valued([best], self.snapshot.goals, self.snapshot.constraints)[0]
+        return self._valued([best])[0]
 
     @property
     def recommended(self) -> Recommendation:
@@ -80,7 +80,7 @@ class Result:
     @property
     def pareto(self) -> list[Trial]:
         """The trials on the Pareto front of all goals, by number."""
-        return ranking.valued(self.snapshot.pareto, self.snapshot.goals, self.snapshot.constraints)
+        return self._valued(self.snapshot.pareto)
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per trial: its fields, `params.*` and `metrics.*`.
@@ -166,6 +166,10 @@ class Result:
             early = early.partition(":")[0]  # `found` names the cause
         parts = [self.state, f"{len(self.trials)} trials", found, *([early] if early else [])]
         return text.printable(f"Result({self.name!r}, {', '.join(parts)})", keep="\n")
+
+    def _valued(self, trials: Sequence[Trial]) -> list[Trial]:
+        known = self.snapshot
+        return ranking.valued(trials, known.goals, known.constraints, known.spec)
 
     def _record(self) -> Any:
         """What the report is made of."""

@@ -1,5 +1,6 @@
 """The kinds of parameters: `Float`, `Int` and `Choice`, each with its map to the unit interval."""
 
+import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 from .errors import SpaceError
 from .parameter_base import FloatArray, NumberParameter, Parameter, RawArray, clipped
+from .plugins import nearest
 from .validation import (
     ALL,
     Params,
@@ -370,6 +372,10 @@ def parameter_from_dict(data: Any) -> Parameter:
             f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}"
         )
     arguments = {key: value for key, value in data.items() if key != "type"}
+    known = list(inspect.signature(KINDS[data["type"]]).parameters)
+    if unknown := [key for key in arguments if key not in known]:
+        hint = nearest(unknown[0], known)
+        raise SpaceError(f"{data.get('name')}: a {data['type']} takes no {unknown[0]!r}; {hint}")
     try:
         return KINDS[data["type"]](**arguments)
     except TypeError as error:

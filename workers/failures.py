@@ -34,6 +34,7 @@ MEMORY_WORDS = (
     "bad_alloc",
 )
 NO_ROOM = "there is no room on the disk"
+PRINTED: Final = "; the last lines that it printed: "  # of a command; they may differ by trial
 DISK_WORDS = (
     "no space left on device",
     "disk quota exceeded",

@@ -362,6 +362,8 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
+    except Stopped:  # such as a probe of speed that was not done
+        return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:
             raise

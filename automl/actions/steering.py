@@ -101,7 +101,7 @@ STEERING: Final = (
     Action(
         "scale",
         STEER,
-        "Change the number of workers, also while a sweep runs.",
+        "Change the number of workers; on a Ray cluster also while a sweep runs.",
         """Change the number of workers, also while a sweep runs on a Ray cluster.
 
         More workers begin as soon as the cluster has room for them. If there are too many, idle

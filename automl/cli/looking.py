@@ -26,6 +26,7 @@ from automl.core.text import (
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
+from workers.command.output import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from automl.report.confirmations import Confirmation
     from automl.report.recommendation import Recommendation
 
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+_COLOURS: Final = re.compile(COLOURS)
 
 
 @no_collection()  # it would scan every trial again and again
@@ -185,8 +186,8 @@ def _best_object(
 
 def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
     """The JSON object of a trial; `value` is what the first goal compares, null if it has none."""
-    (valued,) = ranking.valued([trial], snapshot.goals, snapshot.constraints)
-    return {**trial.summary(), "value": valued.value, "value_from": valued.value_from}
+    (valued,) = ranking.valued([trial], snapshot.goals, snapshot.constraints, snapshot.spec)
+    return {**valued.summary(), "value": valued.value, "value_from": valued.value_from}
 
 
 def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:

@@ -4,7 +4,7 @@ import os
 from contextlib import chdir, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resuming import Typed, present_folder
@@ -15,6 +15,8 @@ from workers.artifacts.location import read_location
 from .common import given_limits, opened, say
 from .program import Program, load_trained
 from .running import check_runnable, dispatcher_of, run_sweep
+
+_KEPT: Final = ("budget", "stopper", "suggester", "workers", "resources")  # by a sweep
 
 
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
@@ -119,6 +121,10 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             raise UsageError(
                 f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
             )
+        kept = [name for name in _KEPT if getattr(found, name) != getattr(spec, name)]
+        if kept:
+            line = f"--config: of {config} the space is taken; the sweep keeps its own "
+            say(line + ", ".join(kept), err=True)
         # Other goals are refused where the sweep goes on.
         return replace(spec, space=found.space, goals=found.goals, artifacts=found.artifacts)
     if overrides:

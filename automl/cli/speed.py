@@ -12,7 +12,7 @@ from automl.config.settings_in import as_yaml, with_settings
 from automl.control.speed_probes import REPORTS
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.workflows.speed import Measured, measured, prepare, settings_to_try
+from automl.workflows.speed import AGAIN, Measured, measured, prepare, settings_to_try
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say
@@ -62,7 +62,7 @@ def speed(
         ray_address=ray_address,
         on_change=_Progress(),
     )
-    emit([one.to_dict() for one in found]) if as_json else _show(found)
+    emit([one.to_dict() for one in found]) if as_json else _show(found, snapshot)
     if not found or found[0].failure:
         _say_why(snapshot)
         return INTERRUPTED if snapshot.state == "interrupted" else NO_SUCCESS
@@ -166,7 +166,7 @@ def _write(text: str, path: Path, params: Params, *, own: bool, command: str) ->
     say(f"wrote {path}", err=True)
 
 
-def _show(found: Sequence[Measured]) -> None:
+def _show(found: Sequence[Measured], snapshot: Snapshot) -> None:
     names = list(dict.fromkeys(name for one in found for name in one.params))
     rows = []
     for one in found:
@@ -188,6 +188,9 @@ def _show(found: Sequence[Measured]) -> None:
         rows.append(values + (failed if one.failure else speeds))
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
+    most = (snapshot.budget.trials or 0) // AGAIN
+    if len(found) < most:
+        draw(f"\n{len(found)} of {most} settings were tried; a longer --time tries more")
     if found and not found[0].failure:
         near = [one for one in found if one.share_of_best >= 1 - max(one.noise, found[0].noise)]
         if len(near) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
@@ -30,6 +31,7 @@ MAX_SHOWN: Final = 150  # characters of a line of output
 FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its value
 TIMES: Final = 4  # a count from a quarter to four times
 POWERS_FROM: Final = 8  # a power of two from here on is tuned in powers of two
+_SHORT: Final = re.compile(r"-[A-Za-z] [-+]?[\d.]+(?:e[-+]?\d+)?")
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
 
 PREAMBLE: Final = """\
@@ -124,7 +126,7 @@ def for_command(
         name=name_of(file),
         goal=_goal(metric),
         space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
-        left=_left(numbers, entries) + _fixed(fixed),
+        left=_left(numbers, entries) + _short(arguments) + _fixed(fixed),
         length=length,
     )
     return text + TAIL, command
@@ -150,6 +152,17 @@ def _left(numbers: Sequence[_Option], entries: Mapping[str, str]) -> str:
         return ""
     words = ", ".join(f"{number.name} ({number.value!r})" for number in left)
     return f"\n  # not tuned, because nothing tells their scale: {words}"
+
+
+def _short(arguments: Sequence[str]) -> str:
+    """A comment about options of one letter, whose meaning nothing tells."""
+    pairs = [pair for pair in pairwise(arguments) if _SHORT.fullmatch(" ".join(pair))]
+    if not pairs:
+        return ""
+    option, value = pairs[0]
+    how = f"{option[1]}: [{value}, ...] here, and {option} {{{option[1]}}} in the command"
+    words = ", ".join(map(" ".join, pairs))
+    return f"\n  # not tuned: {words}; to tune one, write {how}"
 
 
 def _fixed(fixed: Sequence[_Option]) -> str:

@@ -139,7 +139,8 @@ class Tunable:
     def refuse_fixed(self, name: str, value: Any) -> str | None:
         """Why a value under `fixed:` is wrong, or None. A number may be outside the tuned range."""
         if self.workload is None:
-            return None
+            wanted = f"space.{name}: [{shown(value)}]"
+            return f"only a workload has fixed options; write {wanted}, or give it to the program"
         named = (*self.parameters, *self.on_request, *self.defaults, *self.left_out)
         known = list(dict.fromkeys(named))
         if name not in known:

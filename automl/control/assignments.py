@@ -65,7 +65,7 @@ class Assigner:
             sweep=spec.name,
             trial=trial.number,
             attempt=trial.attempts,
-            params=self._params(trial),
+            params=self.spec.completed(trial.params),
             workload=spec.workload,
             folder=str(folder.path),
             store=str(self.files.root),
@@ -102,11 +102,6 @@ class Assigner:
             limits=replace(whole.limits, train_seconds=None),
             probe=windows if self.spec.workload is None else 0,
         )
-
-    def _params(self, trial: Trial) -> dict[str, Any]:
-        """The trial's, with the defaults of parameters that are new since it was proposed."""
-        explored = self.spec.explored
-        return dict(explored.complete(trial.params) if explored else trial.params)
 
     def _timeout(self) -> float | None:
         """Seconds; None for a user objective by default, because it need not report anything."""

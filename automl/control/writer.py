@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from automl.core import (
@@ -29,7 +30,7 @@ from automl.core import (
     TrialState,
 )
 from automl.core.plain_data import json_data
-from automl.core.trial import AgentLease
+from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
 from automl.ledger import SweepLedger, SweepRecorder
 from workers.protocol import Ending, Outcome, Params, StopRequest
@@ -115,6 +116,10 @@ class SweepWriter:
         hopeless: bool = False,
     ) -> Ended:
         """The event that `end` applies; see `OutcomePolicy.decide`."""
+        # An attempt that begins anew replaces the reports of those before it, see `lineage`.
+        goes_on = trial.reports and trial.reports[0].attempt < outcome.attempt
+        if trial.seconds and not goes_on:
+            outcome = replace(outcome, details={**outcome.details, ANEW: True})
         policy = OutcomePolicy(self.spec.goals, 0 if hopeless else self.spec.max_retries)
         return policy.decide(trial, outcome, self.now, sweep_stop=sweep_stop)
 

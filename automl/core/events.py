@@ -24,7 +24,7 @@ from workers.protocol import (
 )
 
 from .reports import ReportLog, ReportPoint
-from .trial import AgentLease, Trial, TrialState, check_transition
+from .trial import ANEW, AgentLease, Trial, TrialState, check_transition
 
 GRACE_SECONDS: Final = 30.0  # for running trials, once a note "end" says that the sweep ends
 
@@ -323,7 +323,8 @@ def reported(points: Iterable[ReportPoint]) -> dict[str, float]:
 def final_metrics(trial: Trial, outcome: Outcome) -> Metrics:
     """Reported metrics updated by returned ones, and the controller's own if they are missing."""
     metrics = {**reported(trial.reports), **outcome.metrics}
-    metrics.setdefault("seconds", trial.seconds + outcome.seconds)
+    earlier = 0.0 if outcome.details.get(ANEW) else trial.seconds
+    metrics.setdefault("seconds", earlier + outcome.seconds)
     peak = _peak(trial, outcome)
     if peak is not None:
         metrics.setdefault("peak_memory_bytes", float(peak))

@@ -7,7 +7,7 @@ from typing import Final
 
 from automl.errors import UsageError
 from search_spaces.other_tools import UnknownAttribute
-from workers.failures import NO_ROOM
+from workers.failures import NO_ROOM, PRINTED
 from workers.protocol import Outcome
 
 from .goals import Goal
@@ -121,5 +121,6 @@ def error_key(trial: Trial) -> tuple[str, str]:
     else:
         values = sorted({str(value) for value in trial.params.values()} - {""}, key=len)
         kinds = "|".join(re.escape(value) for value in reversed(values))
+        message = message.partition(PRINTED)[0]  # such as the name of a run
         message = re.sub(rf"(?i)(?<![a-z])(?:{kinds})(?![a-z])", "#", message)
     return trial.failure or "", _VARYING.sub("#", message)

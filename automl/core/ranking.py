@@ -1,13 +1,19 @@
 """Ranks trials: the value of a trial for a goal, the best trial, the Pareto front."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from .goals import Constraint, Goal
-from .metrics import declared
+from .metrics import SECONDS, declared
 from .reports import ReportLog
 from .trial import Trial, TrialState
+
+if TYPE_CHECKING:
+    from .spec import SweepSpec
 
 
 def value(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> float | None:
@@ -27,7 +33,8 @@ def observed(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -
     """What a suggester learns of a goal: like `value`, also of a trial that pruned itself."""
     if trial.state is TrialState.FAILED:
         return None
-    if goal.at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
+    at_end = goal.at_end or _is_total(trial, goal)
+    if at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
     found = [trial.metrics] if all(c.holds(trial.metrics) for c in constraints) else []
     if not goal.at_end and not _has_returned(trial, goal) and trial.reports:
@@ -35,6 +42,11 @@ def observed(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -
         found += [] if leader is None else [trial.reports[leader].metrics]
     values = [point.get(goal.metric, math.nan) for point in found]
     return (max if goal.maximize else min)(filter(math.isfinite, values), default=None)
+
+
+def _is_total(trial: Trial, goal: Goal) -> bool:
+    """Whether a goal is the time of a trial, which the controller knows at its end."""
+    return goal.metric == SECONDS.name and trial.reports.first(goal.metric) is None
 
 
 def origin(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> str:
@@ -90,13 +102,21 @@ def pareto(
 
 
 def valued(
-    trials: Iterable[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint] = ()
+    trials: Iterable[Trial],
+    goals: Sequence[Goal],
+    constraints: Sequence[Constraint] = (),
+    spec: SweepSpec | None = None,
 ) -> list[Trial]:
-    """The trials with their `value` for the first goal, and where it comes from."""
+    """The trials with their `value` for the first goal, and where it comes from.
+
+    Args:
+        spec: of the sweep; gives the trials the parameters that are new since they ran.
+    """
     goal = goals[0]
     return [
         replace(
             trial,
+            params=trial.params if spec is None else spec.completed(trial.params),
             value=value(trial, goal, constraints),
             value_from=origin(trial, goal, constraints),
         )

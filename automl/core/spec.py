@@ -356,6 +356,10 @@ class SweepSpec:
         """The spec with the location of artifacts that the caller names; "" for the store."""
         return replace(self, artifacts=artifacts, received=False)
 
+    def completed(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """A trial's parameters, with the defaults of those that are new since it was proposed."""
+        return dict(self.explored.complete(params) if self.explored else params)
+
     @property
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""

@@ -114,15 +114,15 @@ def recommended(
         modelled: gives the model of the first goal; None if none is to be believed.
     """
     best, again = record.snapshot.best, record.confirmation
+    completed = record.spec.completed
     if best is None:
         return None
     if again is not None and again.leader.values:
         leader = again.leader
         trial, mean, interval = record.trials[leader.trial], leader.mean, again.interval(leader)
         trials = tuple(sorted(_same(record, trial)))
-        return Recommendation(
-            dict(trial.params), mean, interval, len(leader.values), trials, confirmed=True
-        )
+        params, count = completed(trial.params), len(leader.values)
+        return Recommendation(params, mean, interval, count, trials, confirmed=True)
     # The model knows nothing of a trial that was stopped early.
     model = modelled(record) if best.state is TrialState.COMPLETED else None
     trial = best if model is None else expected_best(record, model)
@@ -132,7 +132,7 @@ def recommended(
     else:
         unit = record.space.encode([trial.params])
         mean, interval = model.expected(unit), model.interval(unit, trial.params)
-    return Recommendation(dict(trial.params), mean, interval, len(same), tuple(sorted(same)))
+    return Recommendation(completed(trial.params), mean, interval, len(same), tuple(sorted(same)))
 
 
 def best_run(record: Record, advice: Recommendation) -> Trial:

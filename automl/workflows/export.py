@@ -1,6 +1,7 @@
 """Exports a trained trial as a folder: weights, configuration, model card."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def export(
     """
     spec = ledger.spec(sweep)
     found_by = _origin(ledger, sweep, trial)
+    trial = replace(trial, params=spec.completed(trial.params))
     with files_of_trial(ledger, sweep, trial.number, artifacts) as folder:
         try:
             folder.check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -52,6 +53,21 @@ def run(tmp_path: Path, space: Space, trials: int, **options: Any) -> automl.Res
 def notes(tmp_path: Path) -> list[str]:
     with closing(Ledger.open(str(tmp_path), readonly=True)) as ledger:
         return [e.message for e in ledger.events("s") if isinstance(e, Noted) and e.kind == "space"]
+
+
+def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) -> None:
+    run(tmp_path, BEFORE, 10)
+    space = Space(*BEFORE.parameters.values(), Float("extra", 0.9, 1, default=0.9))
+    after = run(tmp_path, space, 11, resume=True)
+    best = {**after.trials[after.best.number].params, "extra": 0.9}
+    assert after.best.number < 10
+    assert after.best.params == after.recommended.params == best
+    place = ["--store", str(tmp_path)]
+    found = CliRunner().invoke(cli, ["best", "s", "--json", *place]).stdout
+    assert json.loads(found)["params"] == best
+    done = CliRunner().invoke(cli, ["export", "s", "-o", str(tmp_path / "out"), *place])
+    assert done.exit_code == 0, done.output
+    assert "extra: [0.9]" in (tmp_path / "out" / "config.yaml").read_text()
 
 
 def test_the_progress_says_how_the_space_was_changed(tmp_path: Path, capfd: Any) -> None:
@@ -150,10 +166,12 @@ def test_on_the_command_line_by_overrides_and_by_an_edited_file(tmp_path: Path) 
     assert done.exit_code == 0, done.output
     config.write_text(
         "space: {x: {low: 1.0, high: 2.0}, m.kind: [c], n: [1, 2]}\ngoals: minimize loss\n"
+        "stopper: median\nworkers: 3\n"
     )
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
     assert "n was of type int and is now of type choice" in refused.output
+    assert "the space is taken; the sweep keeps its own budget, stopper, workers" in refused.output
     config.write_text("space: {x: {low: 1.0, high: 2.0}}\ngoals: maximize loss\n")
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2

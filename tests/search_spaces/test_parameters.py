@@ -235,6 +235,8 @@ def test_equality_tells_true_from_one() -> None:
 def test_malformed_json_is_refused(data: Any) -> None:
     with pytest.raises(SpaceError):
         parameter_from_dict(data)
+    with pytest.raises(SpaceError, match="x: a float takes no 'hgh'; did you mean 'high'"):
+        parameter_from_dict({"type": "float", "name": "x", "low": 0, "hgh": 1})
 
 
 def test_examples_in_docstrings() -> None:

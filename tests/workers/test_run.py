@@ -20,6 +20,7 @@ from workers.device import peak_memory
 from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
 from workers.functions import saved_state
+from workers.functions.speed import SpeedProbe
 from workers.protocol import (
     Ending,
     Limits,
@@ -91,6 +92,12 @@ def test_optunas_pruned_trial_has_stopped_itself(runner):
     assert not runner(stop_requested=lambda: StopRequest.STOP).pruned  # it was asked to
     runner.objective = raiser(optuna.TrialPruned("too large"))
     assert (runner().ending, runner().message) == (Ending.FAILED, "TrialPruned: too large")
+
+
+def test_an_objective_that_ends_where_it_is_asked_to_has_stopped(runner):
+    runner.objective = SpeedProbe(lambda context: None, 3)  # it had no time to report
+    outcome = runner(stop_requested=lambda: StopRequest.STOP)
+    assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):

@@ -17,7 +17,7 @@ import psutil
 
 from search_spaces.errors import StoreError, TrialFailure
 from workers.device.peak_memory import ChildProcesses
-from workers.failures import DISK_WORDS, MEMORY_WORDS
+from workers.failures import DISK_WORDS, MEMORY_WORDS, PRINTED
 from workers.protocol import StopRequest
 from workers.runtime.gang import oom_kills
 
@@ -399,5 +399,5 @@ def nothing_reported(
         words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {found}"
     if collector.complaint:
         words += f"; {collector.complaint}"
-    words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""
+    words += f"{PRINTED}{' | '.join(last_lines)}" if last_lines else ""
     return CommandFailed("missing_metric", words)

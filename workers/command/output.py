@@ -9,6 +9,7 @@ from search_spaces.errors import StoreError
 from workers.protocol import LOGS, Assignment, log_name
 from workers.runtime.logs import LOG_BYTES, shorten
 
+COLOURS: Final = r"\x1b\[[0-9;]*m"  # of a terminal
 LINE_BYTES: Final = 10_000  # of a line in which patterns are searched; the rest of it is ignored
 TAIL_BYTES: Final = 8_192
 SHOWN_LINES: Final = 3  # of an output, in a message

@@ -4,6 +4,7 @@ The expressions come from a configuration, which is not trusted: RE2 searches in
 linear in the length of a line, whatever the expression is.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -13,13 +14,14 @@ import re2
 from search_spaces.errors import UsageError
 
 from .metrics import Collector
-from .output import Lines
+from .output import COLOURS, Lines
 
 STEP: Final = "step"
 SOURCE: Final = "the output"
 MAX_PATTERN: Final = 1000  # characters
 MAX_MEMORY: Final = 1 << 20  # bytes of a compiled expression
 _AROUND: Final = b",;:)]}'\""  # after a number in a sentence or a list
+_THOUSANDS: Final = re.compile(rb"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 _ANCHORS: Final = ("^", "$", "\\A", "\\z")  # match elsewhere in many lines than in one
 
 
@@ -64,6 +66,8 @@ class PatternReports:
     def feed(self, chunk: bytes, stream: str = "stdout") -> None:
         """Take in the next bytes of a stream of the output."""
         lines = self._lines[stream]
+        if b"\x1b" in chunk:
+            chunk = re.sub(COLOURS.encode(), b"", chunk)
         if self._all:  # most lines say nothing: look at all of them at once first
             text = lines.begun + chunk
             if not any(pattern.search(text) for pattern in self._all):
@@ -153,8 +157,11 @@ def compile_pattern(name: str, text: str) -> Any:
 
 
 def _number(text: bytes | None) -> float | None:
-    """The number that a group has found; None if it is none."""
+    """The number that a group has found, such as 0.5 or 1,000.5; None if it is none."""
+    found = (text or b"").strip().rstrip(_AROUND)
+    if _THOUSANDS.fullmatch(found):
+        found = found.replace(b",", b"")
     try:
-        return float((text or b"").strip().rstrip(_AROUND))
+        return float(found)
     except ValueError:
         return None

@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-VALUE: Final = r"([-+]?[\d.]+(?:e[-+]?\d+)?|nan|inf)"  # the group of a metric's pattern
+from .output import COLOURS
+
+# The group of a metric's pattern: also 1,000.5, 1e3, nan, and NaN and -Infinity as in JSON.
+VALUE: Final = r"([-+]?(?i:\d{1,3}(?:[,_]\d{3})+(?:\.\d*)?|[\d.]+(?:e[-+]?\d+)?|nan|inf(?:inity)?))"
 _MINIMIZE: Final = re.compile(
     "loss|rmse|mse|mae|rmsle|error|err|ppl|perplexity|nll|bpc|bpb|wer|cer|fid|logloss|merror|l1|l2"
 )
@@ -25,8 +28,13 @@ _PARTS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("train", "training"), 3),
 }
 _NUMBER: Final = re.compile(
-    r"(?<![\w.+@/-])(?:[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|nan|inf)(?![\w.])", re.IGNORECASE
+    r"(?<![\w.+@/-])(?:[-+]?(?:\d{1,3}(?:[,_]\d{3})+|\d+)\.?\d*(?:e[-+]?\d+)?"
+    r"|[-+]?\.\d+(?:e[-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?))(?![\w.])",
+    re.IGNORECASE,
 )
+_TYPE: Final = r"(?:np\.float\d+|tensor)\("  # before a number of NumPy or torch
+# Of "val_loss improved from 0.83 to 0.75" the first number is no value of this epoch.
+_EARLIER: Final = {"from", "was", "before", "prev", "previous", "old", "improved", "delta"}
 _BORDER: Final = re.compile(r"[|,;\t\[\](){}]|\s-\s")  # between two pairs of a name and a number
 _BEFORE: Final = re.compile(r"^[^A-Za-z_]+")
 _WORD: Final = re.compile(r"[A-Za-z]+\d*")
@@ -68,7 +76,8 @@ def printed_metrics(lines: Iterable[str]) -> list[PrintedMetric]:
     """The metrics in what a program has printed, the best to tune by first."""
     found: dict[str, PrintedMetric] = {}
     steps: dict[str, None] = {}  # words for a step, anywhere
-    for line in lines:
+    for shown in lines:
+        line = re.sub(COLOURS, "", shown)
         labels = list(_labels(line))
         own = _steps_in(labels)
         steps |= dict.fromkeys(own)
@@ -99,7 +108,8 @@ def _labels(line: str) -> Iterator[str]:
     """What stands before each number of a line, up to the number or the border before."""
     end = 0
     for number in _NUMBER.finditer(line):
-        text = _BORDER.split(line[end : number.start()])[-1]
+        text = re.sub(_TYPE + "$", "", line[end : number.start()])
+        text = _BORDER.split(text)[-1]
         end = number.end()
         if label := _BEFORE.sub("", text.strip(" :='\"")):  # of "Epoch 1/8: loss 0.5", "loss"
             yield label
@@ -132,14 +142,15 @@ def _metric(label: str, part_of_line: str, line: str) -> PrintedMetric | None:
     kind = next((word for word in reversed(words) if _is_kind(word)), "")
     own = _part_of(label)
     part = own or part_of_line
-    if not kind or (kind in _ALSO_OPTIONS and not own):
+    if not kind or (kind in _ALSO_OPTIONS and not own) or not _EARLIER.isdisjoint(words):
         return None
     text = r"\s+".join(map(re.escape, label.split()))
     if part and not own:
         text = rf"(?i:\b{part}\b).*{text}"
     elif not own:  # not the end of another metric's name
         text = rf"(?:^|[\d]|[^\w\s'\"])[\s'\"]*{text}"
-    pattern = rf"{text}[\s:='\"]+{VALUE}"
+    kind_of_number = _TYPE if re.search(_TYPE, line) else ""
+    pattern = rf"{text}[\s:='\"]+{kind_of_number}{VALUE}"
     name = f"{part}_{kind}" if part else kind
     return PrintedMetric(
         name, _MAXIMIZE.fullmatch(kind) is not None, pattern, "", part, line.strip()

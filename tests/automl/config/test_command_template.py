@@ -8,6 +8,7 @@ import pytest
 
 from automl.config import load
 from automl.config.command_template import file_of, for_command
+from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int
 from workers.command.printed_metrics import printed_metrics
 
@@ -23,6 +24,8 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     )
     (tmp_path / "train.yaml").write_text(text)
     spec = load(tmp_path / "train.yaml", command=f"-- {line}").spec
+    with pytest.raises(ConfigError, match=r"write space.epochs: \[50\], or give it to the program"):
+        load(tmp_path / "train.yaml", ["fixed.epochs=50"], command=f"-- {line}")
     assert spec.max_steps == 30
     assert dict(spec.space.parameters) == {
         "lr": Float("lr", 1e-4, 1e-2, log=True, default=1e-3),
@@ -35,6 +38,8 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     assert spec.resumable
     assert set(spec.reports) == {"val_loss", "step"}
     assert "This is a guess" in text
+    short, _ = for_command(["python", "train.py", "--lr", "0.1", "-w", "64", "-v"], "t.yaml")
+    assert "# not tuned: -w 64; to tune one, write w: [64, ...] here, and -w {w} in" in short
     assert "# fixed, because they are no numbers: optimizer ('adam')\n" in text
     assert "write optimizer: ['adam', ...] here, and {optimizer} in the command\n" in text
     quiet = for_command(["train", "--amp", "--lr", "1", "--verbose"], "t.yaml")[0]

@@ -227,6 +227,7 @@ def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
         ("has printed no val_los; its last lines: val_loss: {lr}", True),
         ("ended with exit status 1: no /tmp/{temporary}/x of 2b{number}f-ab3e-{number}cd", True),
         ("ended with exit status 1: {name} is missing", False),
+        ("reported no metric 'loss'; the last lines that it printed: wrote {name}", True),
     ],
 )
 def test_errors_are_alike_but_for_numbers_and_values(template: str, alike: bool) -> None:

@@ -25,6 +25,13 @@ def test_a_goal_takes_the_best_report_unless_the_end_counts() -> None:
     assert (ranking.value(running, best), ranking.value(running, end)) == (3.0, None)
 
 
+def test_the_seconds_of_a_trial_that_goes_on_are_no_value() -> None:
+    (goal,) = parse_goals("minimize seconds")
+    paused = [trial(0, TrialState.PAUSED, seconds=1.0), trial(1, TrialState.INTERRUPTED, seconds=1)]
+    assert [ranking.value(one, goal) for one in paused] == [None, None]
+    assert ranking.value(trial(2, seconds=3.0), goal) == 3.0
+
+
 def test_failed_trials_and_values_that_are_not_finite_do_not_rank() -> None:
     (goal,) = parse_goals("maximize bleu")
     assert ranking.value(trial(0, TrialState.FAILED, bleu=9.0), goal) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from workers.command.metrics import Collector
@@ -57,6 +59,22 @@ Test set: Average loss: 0.0360, Accuracy: 9872/10000 (99%)
         ("objective is nan, loss is nan", "minimize loss", []),
         ("took 3.5 s\nwrote model-7.pt", None, []),
         ("Epoch 1/8: val_loss=0.47", "minimize val_loss", [(1, 0.47)]),
+        ("epoch 1 val_loss 1.0005E+03", "minimize val_loss", [(1, 1000.5)]),
+        ("epoch 1 Perplexity: 1,000.5", "minimize perplexity", [(1, 1000.5)]),
+        ("epoch 1 rmse 1_234_567", "minimize rmse", [(1, 1234567.0)]),
+        (
+            '{"epoch": 1, "val_loss": 0.5}\n{"epoch": 2, "val_loss": -Infinity}',
+            "minimize val_loss",
+            [(1, 0.5), (2, -math.inf)],
+        ),
+        ("{'epoch': 1, 'val_loss': np.float64(0.75)}", "minimize val_loss", [(1, 0.75)]),
+        ("epoch 1: val_loss tensor(0.7500)", "minimize val_loss", [(1, 0.75)]),
+        ("\x1b[1mepoch 1 val_loss\x1b[0m: \x1b[31m0.25\x1b[0m", "minimize val_loss", [(1, 0.25)]),
+        (
+            "Epoch 1: val_loss improved from 0.75 to 0.5, saving\n3/3 - loss: 0.25 - val_loss: 0.5",
+            "minimize val_loss",
+            [(1, 0.5)],
+        ),
     ],
 )
 def test_what_programs_print(
