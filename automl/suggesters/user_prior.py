@@ -35,7 +35,7 @@ FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
 GOOD: Final = 0.15  # part of the trials of an earlier sweep that counts as good
 MIN_GOOD: Final = 3  # trials, at least
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
-KEYS: Final = ("at", "spread", "weights")
+KEYS: Final = ("at", "spread", "weights", "strength")
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,14 @@ class ParameterPrior:
         spread: standard deviation around each value, as a part of the parameter's range (of the
             range's logarithm if the parameter is logarithmic).
         weights: of choices, by value. A choice that is not named weighs 1.
+        strength: power of the density in that of a configuration.
     """
 
     parameter: Parameter
     at: tuple[Value, ...] = ()
     spread: float = SPREAD
     weights: tuple[tuple[Value, float], ...] = ()
+    strength: float = 1.0
 
     @classmethod
     def read(cls, parameter: Parameter, given: Any) -> ParameterPrior:
@@ -66,14 +68,16 @@ class ParameterPrior:
         if not isinstance(given, Mapping):
             given = {"at": given}
         if unknown := [key for key in given if key not in KEYS]:
-            raise UsageError(f"beliefs.{name} takes at, spread and weights, got {show(unknown[0])}")
+            known = "at, spread, weights and strength"
+            raise UsageError(f"beliefs.{name} takes {known}, got {show(unknown[0])}")
         if not ("at" in given) ^ ("weights" in given):
             raise UsageError(f"beliefs.{name} needs either at or weights, got {show(dict(given))}")
-        spread = given.get("spread", SPREAD)
-        if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
-            raise UsageError(
-                f"spread of beliefs.{name} must be above 0 and at most 1, got {show(spread)}"
-            )
+        spread, strength = given.get("spread", SPREAD), given.get("strength", 1.0)
+        for key, part in (("spread", spread), ("strength", strength)):
+            if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 1:
+                raise UsageError(
+                    f"{key} of beliefs.{name} must be above 0 and at most 1, got {show(part)}"
+                )
         if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
             raise UsageError(f"beliefs.{name} needs at least one value, got {show(dict(given))}")
         at = given.get("at", ())
@@ -81,13 +85,15 @@ class ParameterPrior:
             _legal(parameter, value)
             for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
         )
-        return cls(parameter, values, float(spread), _weights(parameter, given.get("weights", {})))
+        weights = _weights(parameter, given.get("weights", {}))
+        return cls(parameter, values, float(spread), weights, float(strength))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, the inverse of `read`."""
+        strength = {} if self.strength == 1 else {"strength": self.strength}
         if self.weights:
-            return {"weights": {str(value): weight for value, weight in self.weights}}
-        return {"at": list(self.at), "spread": self.spread}
+            return {"weights": {str(value): weight for value, weight in self.weights}, **strength}
+        return {"at": list(self.at), "spread": self.spread, **strength}
 
     def density(self, unit: Array) -> Array:
         """Density of `m` coordinates in [0, 1]; uniform is 1, and so is NaN (inactive)."""
@@ -180,7 +186,7 @@ class UserPrior:
         """Log density of configurations `m x d` in the unit cube, `m`; 0 for a uniform prior."""
         total = np.zeros(len(unit))
         for column, prior in self._columns:
-            total += np.log(prior.density(unit[:, column]))
+            total += prior.strength * np.log(prior.density(unit[:, column]))
         return total
 
     def draw(self, rng: np.random.Generator, points: Array) -> Array:
@@ -249,7 +255,8 @@ def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]])
 
     Numbers get a normal density around each value. Its width follows their standard deviation
     (Silverman, "Density estimation", 1986), and is between 5% and 50% of the range. Choices are
-    weighted by how often they occur.
+    weighted by how often they occur. Good values of several parameters depend on each other, so the
+    product of their densities says too much: its logarithm is divided by the root of their number.
     """
     found: dict[str, Any] = {}
     for name, parameter in space.parameters.items():
@@ -269,7 +276,7 @@ def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]])
             apart = float(np.std([parameter.to_unit(value) for value in values]))
             spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
             found[name] = {"at": values, "spread": round(spread, 3)}
-    return found
+    return {name: {**one, "strength": len(found) ** -0.5} for name, one in found.items()}
 
 
 def _legal(parameter: Parameter, value: Any) -> Value:

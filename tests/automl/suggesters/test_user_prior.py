@@ -20,6 +20,7 @@ from automl.suggesters.proposer import make_suggester
 from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
+    prior_from_best,
     without_unavailable,
 )
 from search_spaces import Choice, Float, Int, Space
@@ -78,6 +79,19 @@ def test_a_prior_draws_from_its_density(name: str, given: Any) -> None:
 def test_a_prior_that_does_not_fit_is_refused(given: Any) -> None:
     with pytest.raises(UsageError):
         UserPrior(SPACE, given)
+
+
+def test_the_best_of_an_earlier_sweep_say_less_of_many_parameters() -> None:
+    best = SPACE.sample(np.random.default_rng(0), 6)
+    found = prior_from_best(SPACE, best)
+    assert {one["strength"] for one in found.values()} == {5**-0.5}
+    believed = {
+        name: {k: v for k, v in one.items() if k != "strength"} for name, one in found.items()
+    }
+    unit = SPACE.encode(SPACE.sample(np.random.default_rng(1), 9))
+    weak, strong = (UserPrior(SPACE, one).log_density(unit) for one in (found, believed))
+    assert np.allclose(weak * 5**0.5, strong)
+    assert UserPrior(SPACE, found).to_dict()["lr"]["strength"] == 5**-0.5
 
 
 def test_values_that_the_hardware_cannot_run_leave_the_prior() -> None:
