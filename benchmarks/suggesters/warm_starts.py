@@ -5,8 +5,10 @@
     python benchmarks/suggesters/warm_starts.py --part subset --table
 
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
-from random configurations with the losses of these sweeps. `bayes+known` has knowledge of
-parameters that was learned without the data set, `bayes+unknown` without the family of models.
+from random configurations with the losses of these sweeps. `tpe+related` and `optuna-gp+related`
+try the best configurations of these sweeps first, as with Optuna's `enqueue_trial`. `bayes+known`
+has knowledge of parameters that was learned without the data set, `bayes+unknown` without the
+family of models.
 `~RULE` at the end flips a rule of the policy.
 Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
 `held_out.py`.
@@ -18,6 +20,7 @@ import argparse
 import math
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,19 +29,23 @@ from benchmarks.suggesters import held_out  # first: it sets the number of threa
 import numpy as np  # isort: skip
 
 from automl.core.goals import parse_goals
+from automl.core.trial import Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
+from automl.suggesters.bayes.design import NUM_TRANSFERRED
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
+from automl.suggesters.user_prior import best_of
 from benchmarks.common import store
 from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
-from benchmarks.suggesters.contestants import policy_of
+from benchmarks.suggesters.contestants import make, policy_of
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
 from benchmarks.suggesters.fingerprint import present_fingerprint
 from benchmarks.suggesters.held_out import KEYS, Judged
 from benchmarks.suggesters.learn_knowledge import learn
 from benchmarks.suggesters.suggesters import one_thread
 from search_spaces import Space
+from workers.protocol import Params
 
 ROWS: Final = store.RESULTS / "warm_starts.jsonl"
 CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated")
@@ -56,6 +63,23 @@ def unrelated(sweep: EarlierSweep, space: Space) -> EarlierSweep:
     return EarlierSweep(sweep.name, space.sample(rng, len(sweep.params)), sweep.losses)
 
 
+class Enqueued(Suggester):
+    """A suggester that is given the first configurations."""
+
+    name = "enqueued"
+
+    def __init__(self, suggester: Suggester, first: Sequence[Params]) -> None:
+        super().__init__(suggester.space, suggester.goals, seed=suggester.seed)
+        self.suggester, self.first = suggester, first
+
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
+        if len(history) < len(self.first):
+            return [self.first[len(history)]]
+        return self.suggester.suggest(history, pending, count)
+
+
 def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:
     """The contestant of one run.
 
@@ -64,7 +88,7 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
     """
     goals = parse_goals("minimize loss")
     like = [p for p in listed if family(p) == family(problem) and p.name != problem.name]
-    kind = name.partition("~")[0].partition("+")[2]
+    own, _, kind = name.partition("~")[0].partition("+")
     sweeps: list[EarlierSweep] = []
     if kind in ("related", "unrelated"):
         sweeps = [earlier_sweep(other) for other in like]
@@ -76,6 +100,11 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
         if kind == "unknown":
             left = [p for p in left if family(p) != family(problem)]
         knowledge = learn([(p.space, earlier_sweep(p)) for p in left])
+    if own != "bayes":
+        turns = zip_longest(*(best_of(sweep, "loss") for sweep in sweeps))
+        first = [params for turn in turns for params in turn if params][:NUM_TRANSFERRED]
+        peer = make(own, held_out.Task(problem.space), seed)  # type: ignore[arg-type]
+        return Enqueued(peer, first)
     context = SearchContext(Domain(problem.space), earlier=sweeps, knowledge=knowledge)
     policy = policy_of(name)
     return BayesSuggester(problem.space, goals, seed=seed, context=context, policy=policy)
