@@ -7,7 +7,7 @@ A source is `trials.csv`, `optuna:URL#STUDY` (such as `optuna:sqlite:///old.db#r
 import csv
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from automl.control.outcome_policy import OutcomePolicy
 from automl.control.writer import writing
-from automl.core import Constraint, Goal, Trial, ranking
+from automl.core import Constraint, Goal, Trial, TrialState, ranking
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
@@ -30,11 +30,15 @@ IMPORTED = OutcomePolicy(goals=(), max_retries=0)  # an imported trial is what i
 
 @dataclass(frozen=True)
 class FinishedTrial:
-    """A trial from elsewhere: its parameters, and its metrics or its kind of failure."""
+    """A trial from elsewhere: its parameters, and its metrics or its kind of failure.
+
+    It may have been `stopped` before its end.
+    """
 
     params: Mapping[str, Value]
     metrics: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ def _finished(
             values = {goal.metric: ranking.value(trial, goal, constraints) for goal in goals}
             counted = {name: value for name, value in values.items() if value is not None}
             metrics = {} if trial.pruned else {**trial.metrics, **counted}
-            found.append(FinishedTrial(trial.params, metrics, trial.failure))
+            stopped = trial.state is TrialState.STOPPED
+            found.append(FinishedTrial(trial.params, metrics, trial.failure, stopped))
     return found
 
 
@@ -114,7 +119,8 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
     with writing(ledger, sweep) as writer:
         for given in trials:
             trial = writer.begin(writer.propose(given.params, SOURCE), slots=0)
-            ending = Ending.FAILED if given.failure else Ending.COMPLETED
+            whole = Ending.STOPPED if given.stopped else Ending.COMPLETED
+            ending = Ending.FAILED if given.failure else whole
             outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
             writer.apply(IMPORTED.decide(trial, outcome, writer.now))
     return len(trials)
@@ -137,7 +143,7 @@ def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]
         if reason:
             left_out[reason] = left_out.get(reason, 0) + 1
         else:
-            kept.append(FinishedTrial(params, trial.metrics, trial.failure))
+            kept.append(replace(trial, params=params))
     return ImportedTrials(kept, left_out)
 
 

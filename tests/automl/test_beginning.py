@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import optuna
@@ -84,6 +86,22 @@ def test_an_imported_trial_has_the_value_that_counted(tmp_path: Path) -> None:
         begun = run(tmp_path, 1, type(source).__name__, prior=source)
         added = [t for t in begun.trials if t.source == "added"]
         assert [t.value for t in added] == [0.25, 0.25]
+
+
+def test_a_trial_that_was_stopped_early_is_imported_as_one(tmp_path: Path) -> None:
+    def objective(trial: Any) -> None:
+        trial.report(0, loss=trial.params["m.x"])
+        if trial.number == 1:
+            raise optuna.TrialPruned
+
+    earlier = automl.sweep(
+        objective, SPACE, "minimize loss", trials=2, dispatcher="inline", store=tmp_path
+    )
+    assert [str(t.state) for t in earlier.trials] == ["completed", "stopped"]
+    pruned = replace(earlier.trials[1], pruned=False)  # by a stopper, not by itself
+    source = SimpleNamespace(trials=[earlier.trials[0], pruned])
+    begun = run(tmp_path, 1, "next", prior=source)
+    assert [str(t.state) for t in begun.trials] == ["completed", "stopped", "completed"]
 
 
 def test_a_new_sweep_with_imported_trials_does_not_go_on(
