@@ -60,7 +60,7 @@ def continue_sweep(
         stored = ledger.spec(sweep)
         options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
         spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
-        spec = _with_space(spec.with_location(""), config, overrides)
+        spec = _with_space(spec.with_location(""), stored, config, overrides)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
         same = (spec.budget, spec.space) == (stored.budget, stored.space)
         if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
@@ -111,8 +111,13 @@ def why_finished(snapshot: Snapshot) -> str:
     return "; to continue, raise --trials or --budget"
 
 
-def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...]) -> SweepSpec:
-    """The spec with the space of a configuration, or with the overrides in its own."""
+def _with_space(
+    spec: SweepSpec, stored: SweepSpec, config: str | None, overrides: tuple[str, ...]
+) -> SweepSpec:
+    """The spec with the space of a configuration, or with the overrides in its own.
+
+    What else the configuration would change, of what was `stored`, is told.
+    """
     if config is not None:
         from automl.config import load
 
@@ -121,7 +126,8 @@ def _with_space(spec: SweepSpec, config: str | None, overrides: tuple[str, ...])
             raise UsageError(
                 f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
             )
-        kept = [name for name in _KEPT if getattr(found, name) != getattr(spec, name)]
+        same = [name for name in _KEPT if getattr(spec, name) == getattr(stored, name)]
+        kept = [name for name in same if getattr(found, name) != getattr(stored, name)]
         if kept:
             line = f"--config: of {config} the space is taken; the sweep keeps its own "
             say(line + ", ".join(kept), err=True)

@@ -21,7 +21,7 @@ SOURCE: Final = "the output"
 MAX_PATTERN: Final = 1000  # characters
 MAX_MEMORY: Final = 1 << 20  # bytes of a compiled expression
 _AROUND: Final = b",;:)]}'\""  # after a number in a sentence or a list
-_THOUSANDS: Final = re.compile(rb"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d*)?")
+_THOUSANDS: Final = re.compile(rb"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
 _ANCHORS: Final = ("^", "$", "\\A", "\\z")  # match elsewhere in many lines than in one
 
 

@@ -9,8 +9,9 @@ from typing import Final
 
 from .output import COLOURS
 
-# The group of a metric's pattern: also 1,000.5, 1e3, nan, and NaN and -Infinity as in JSON.
-VALUE: Final = r"([-+]?(?i:\d{1,3}(?:[,_]\d{3})+(?:\.\d*)?|[\d.]+(?:e[-+]?\d+)?|nan|inf(?:inity)?))"
+# The group of a pattern: also 1,000.5, 1e3, nan, and NaN and -Infinity as in JSON. It takes
+# all of a number with a decimal comma, so that this is complained about and not half of it read.
+VALUE: Final = r"([-+]?(?i:\d+(?:[,_]\d+)+(?:\.\d*)?|[\d.]+(?:e[-+]?\d+)?|nan|inf(?:inity)?))"
 _MINIMIZE: Final = re.compile(
     "loss|rmse|mse|mae|rmsle|error|err|ppl|perplexity|nll|bpc|bpb|wer|cer|fid|logloss|merror|l1|l2"
 )

@@ -61,6 +61,7 @@ Test set: Average loss: 0.0360, Accuracy: 9872/10000 (99%)
         ("Epoch 1/8: val_loss=0.47", "minimize val_loss", [(1, 0.47)]),
         ("epoch 1 val_loss 1.0005E+03", "minimize val_loss", [(1, 1000.5)]),
         ("epoch 1 Perplexity: 1,000.5", "minimize perplexity", [(1, 1000.5)]),
+        ("epoch 1 rmse 0,693\nepoch 2 rmse 12,5\nepoch 3 rmse 7", "minimize rmse", [(3, 7.0)]),
         ("epoch 1 rmse 1_234_567", "minimize rmse", [(1, 1234567.0)]),
         (
             '{"epoch": 1, "val_loss": 0.5}\n{"epoch": 2, "val_loss": -Infinity}',
