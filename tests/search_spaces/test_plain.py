@@ -69,7 +69,7 @@ def test_a_distribution_without_an_end_loses_its_tails() -> None:
         ({"x": range(0)}, "the range of 'x' must be"),
         ({"x": range(5, 0, -1)}, "the range of 'x' must be"),
         ({"x": (1, 0)}, "low of 'x' must not be above high"),
-        ({"x": {"lo": 0}}, "malformed float parameter"),
+        ({"x": {"lo": 0}}, "takes no .lo.; did you mean .low."),
         ({3: (0, 1)}, "a parameter's name is"),
         ({"y": Int("x", 0, 1)}, "with another name, 'x'"),
     ],
