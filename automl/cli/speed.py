@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -189,8 +190,8 @@ def _show(found: Sequence[Measured], snapshot: Snapshot) -> None:
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
     most = (snapshot.budget.trials or 0) // AGAIN
-    if len(found) < most:
-        draw(f"\n{len(found)} of {most} settings were tried; a longer --time tries more")
+    if len(found) < most and snapshot.seconds >= (snapshot.budget.time or math.inf):
+        draw(f"\n{len(found)} of at most {most} settings were tried; a longer --time tries more")
     if found and not found[0].failure:
         near = [one for one in found if one.share_of_best >= 1 - max(one.noise, found[0].noise)]
         if len(near) > 1:

@@ -390,7 +390,7 @@ def nothing_reported(
     found = ", ".join(sorted(collector.metrics)) or "none"
     words = f"the command reported no metric {goal!r}; these were reported: {found}"
     if goal in patterns:
-        words += f"; no line of its output matches '{patterns[goal]}'"
+        words += f"; no line of its output matches '{' '.join(patterns[goal].splitlines())}'"
     elif TENSORBOARD not in patterns:
         metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
         found = f"{goal}='REGEX'"
