@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -13,7 +12,7 @@ from automl.config.settings_in import as_yaml, with_settings
 from automl.control.speed_probes import REPORTS
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.workflows.speed import AGAIN, Measured, measured, prepare, settings_to_try
+from automl.workflows.speed import Measured, left_out, measured, prepare, settings_to_try
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say
@@ -189,9 +188,8 @@ def _show(found: Sequence[Measured], snapshot: Snapshot) -> None:
         rows.append(values + (failed if one.failure else speeds))
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
-    most = (snapshot.budget.trials or 0) // AGAIN
-    if len(found) < most and snapshot.seconds >= (snapshot.budget.time or math.inf):
-        draw(f"\n{len(found)} of at most {most} settings were tried; a longer --time tries more")
+    if words := left_out(found, snapshot):
+        draw(f"\n{words}")
     if found and not found[0].failure:
         near = [one for one in found if one.share_of_best >= 1 - max(one.noise, found[0].noise)]
         if len(near) > 1:

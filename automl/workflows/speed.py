@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -9,7 +10,7 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
 from automl.control.speed_probes import probing
-from automl.core import Budget, SweepSpec, Trial
+from automl.core import Budget, Snapshot, SweepSpec, Trial
 from automl.core.probes import SPEED, settings, speed_names
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -141,6 +142,14 @@ def measured(
         )
         for key in order
     ]
+
+
+def left_out(found: Sequence[Measured], snapshot: Snapshot) -> str:
+    """How many settings were tried, if the time was over before all were; "" otherwise."""
+    most = (snapshot.budget.trials or 0) // AGAIN
+    if len(found) >= most or snapshot.seconds < (snapshot.budget.time or math.inf):
+        return ""
+    return f"{len(found)} of at most {most} settings were tried; a longer --time tries more"
 
 
 def _speed(trial: Trial) -> float:

@@ -63,11 +63,16 @@ def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) ->
     assert after.best.number < 10
     assert after.best.params == after.recommended.params == best
     place = ["--store", str(tmp_path)]
+    own = tmp_path / "sweeps" / "s" / "trials" / str(after.best.number)
+    for name in ("work", "mine"):
+        (own / name).mkdir(parents=True)
     found = CliRunner().invoke(cli, ["best", "s", "--json", *place]).stdout
     assert json.loads(found)["params"] == best
     done = CliRunner().invoke(cli, ["export", "s", "-o", str(tmp_path / "out"), *place])
     assert done.exit_code == 0, done.output
     assert "extra: [0.9]" in (tmp_path / "out" / "config.yaml").read_text()
+    assert not (tmp_path / "out" / "work").exists(), "a program has written nothing"
+    assert (tmp_path / "out" / "mine").is_dir()
 
 
 def test_the_progress_says_how_the_space_was_changed(tmp_path: Path, capfd: Any) -> None:

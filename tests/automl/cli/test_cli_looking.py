@@ -321,6 +321,9 @@ def test_the_log_of_a_trial(runs: str) -> None:
     assert absent.exit_code == 2
     assert "there are attempt-1-rank-1.log" in absent.stderr
     assert "there is no trial 9" in automl("logs", "toy", "9", "--store", runs).stderr
+    waiting = automl("enqueue", "toy", "lr=0.05", "--store", runs)
+    assert waiting.exit_code == 0, waiting.output
+    assert "trial 3 of toy has not begun" in automl("logs", "toy", "3", "--store", runs).stderr
     assert "`automl sweep toy.yaml`" in automl("logs", "toy.yaml", "0", "--store", runs).stderr
 
 
