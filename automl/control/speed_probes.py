@@ -326,7 +326,7 @@ class SpeedProbes:
             self.close()
             self._limits = dict(journal.state.limits)
             plugins = Plugins.of(spec)
-            self._queue = plugins.make_queue(spec, self._kind, 1, lambda note: None)
+            self._queue = plugins.make_queue(spec, self._kind, lambda note: None)
             held = {name: v for name, v in first.items() if name not in self._names}
             limits = {name: _only(spec, name, value) for name, value in held.items()}
             try:
@@ -336,7 +336,6 @@ class SpeedProbes:
                 self._spec = None
                 return None
         history = self._history()
-        self._queue.prepare(history, 1, math.inf)
         try:
             found = self._queue.take(history, 1)
         except AutomlError as error:  # the sweep goes on without probes

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from automl.core import Snapshot, SweepSpec
-from automl.dispatch._make import local_slots, make_leases
+from automl.dispatch._make import make_leases
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
@@ -158,7 +158,7 @@ def _wired(
         suggestions.remake(partial(plugins.make_suggester, changed))
 
     with (
-        closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
+        closing(plugins.make_queue(spec, kind, note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
         closing(make_leases(spec, kind, local=local)) as leases,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
