@@ -154,7 +154,7 @@ class Suggester(ABC):
         """
         return None
 
-    def best(self, history: Sequence[Trial]) -> Trial | None:
+    def leader(self, history: Sequence[Trial]) -> Trial | None:
         """The first trial of the configuration that is expected to be best; None without values.
 
         By default it is the one with the best mean of its runs.

@@ -232,8 +232,8 @@ class Proposer:
         The best is the first to run again: that shows whether runs differ.
         """
         first = all(trial.replicate_of is None for trial in history)
-        best = suggester.best(history) if first else None
-        number = best.number if best is not None else prospect.repeat
+        leader = suggester.leader(history) if first else None
+        number = leader.number if leader is not None else prospect.repeat
         running = [trial.params for trial in pending]
         return [
             trial
