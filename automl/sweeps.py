@@ -68,7 +68,6 @@ def sweep(
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
-    probes: str = SweepSpec.probes,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -174,7 +173,6 @@ def sweep(
         knowledge=knowledge,
         transfer=transfer,
         replicates=replicates,
-        probes=probes,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )

@@ -134,7 +134,6 @@ class Assignment:
         store: absolute path of a trusted folder above it, below which no link is followed; "" if
             the trial's folder is trusted itself.
         artifacts: location of the trial's snapshots (`workers.artifacts`); "" for none.
-        probe: end an objective once so many times between its reports are measured; 0 to run it.
     """
 
     sweep: str
@@ -157,7 +156,6 @@ class Assignment:
     store: str = ""
     artifacts: str = ""
     goals: tuple[str, ...] = ()
-    probe: int = 0
 
     @property
     def label(self) -> str:

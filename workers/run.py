@@ -333,10 +333,6 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
-        if assignment.probe:
-            from .functions.speed import SpeedProbe
-
-            objective = SpeedProbe(objective, assignment.probe)
         try:
             result = call_with_fallback(context, partial(_call_objective, objective))
             _leave_loop(context, failed=False)
@@ -362,7 +358,7 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
-    except Stopped:  # such as a probe of speed that was not done
+    except Stopped:  # such as one of `automl speed` that was not done
         return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:

@@ -172,7 +172,7 @@ def suggestions() -> Numbers:
     for name, members in parameters().items():
         goals = ["minimize loss", "maximize gain"][: 2 if name == "front" else 1]
         noise = random.Random(name)
-        off = accepted(Optimizer.__init__, knowledge="none", transfer=())
+        off: dict[str, Any] = accepted(Optimizer.__init__, knowledge="none", transfer=())
         with Optimizer(Space(*members), goals, seed=1, **off) as optimizer:
             asked = []
             for _ in range(TRIALS):
@@ -341,7 +341,7 @@ def folds() -> Numbers:
         keywords |= {"trials": 14, "dispatcher": "inline", "suggester": suggester, "seed": 3}
         keywords |= {"progress": False, "name": name, "store": "folds"}
         members = Space(*parameters()[space])
-        again = {"resume": False}
+        again: dict[str, Any] = {"resume": False}
         for _ in range(4):
             try:
                 sweep(objective(name), members, **accepted(sweep, **keywords), **again)
