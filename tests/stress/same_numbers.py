@@ -480,7 +480,8 @@ def blank_text(text: str) -> str:
     """Text without paths, durations, sizes, times of day and identifiers of processes."""
     text = text.replace(str(Path.cwd()), "HERE").replace(os.environ["PYTHONPATH"], "TREE")
     text = re.sub(r"\d+(\.\d+)?\s?(ms|[smhd]|[kKMG]?i?B)\b", "#", text)
-    return re.sub(r"\d+:\d\d(:\d\d)?|0x[0-9a-f]+|line \d+", "#", text)
+    text = re.sub(r"\d+:\d\d(:\d\d)?|0x[0-9a-f]+|line \d+", "#", text)
+    return re.sub(r" +", " ", text)
 
 
 PARTS: Mapping[str, Callable[[], Numbers]] = {
