@@ -364,6 +364,8 @@ def _end(trial: Trial, event: Ended) -> Trial:
         held=outcome.held,
         pruned=outcome.pruned,
         lease=None,
+        cause=outcome.cause,
+        exit_status=outcome.exit_status,
         exception=outcome.exception or trial.exception,
         raised_at=outcome.raised_at,
         node_kind=outcome.node_kind or trial.node_kind,
