@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import TRIAL, no_attribute
+from search_spaces.other_tools import no_attribute
 
 from .device.profiling import profiling
 from .device.warmup import Warmup
@@ -80,7 +80,7 @@ class Context:
         self._memory_checked = 0.0
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, TRIAL, name)
+        no_attribute(self, name)
 
     def __getitem__(self, name: str) -> NoReturn:
         raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")

@@ -30,7 +30,7 @@ from .failures import (
     traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
-from .protocol import Ending, Outcome, StopRequest, lost
+from .protocol import Cause, Ending, Outcome, StopRequest, lost
 
 if TYPE_CHECKING:
     from .device.process_state import ProcessState
@@ -84,6 +84,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
+        typed |= {"cause": getattr(error, "cause", Cause.RAISED)}
+        typed |= {"exit_status": getattr(error, "exit_status", None)}
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
@@ -107,7 +109,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return lost(a, unreachable, seconds=seconds)
     if no_room:
         message = f"{NO_ROOM}: {no_room}"
-        return lost(a, message, failure="preempted", seconds=seconds)
+        return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
@@ -188,6 +190,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         seconds=seconds,
         peak_memory_bytes=peak,
         details=details,
+        cause=worst.cause,
+        exit_status=worst.exit_status,
         exception=worst.exception or first.exception,
         raised_at=worst.raised_at,
         gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
@@ -333,10 +337,6 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
-        if assignment.probe:
-            from .functions.speed import SpeedProbe
-
-            objective = SpeedProbe(objective, assignment.probe)
         try:
             result = call_with_fallback(context, partial(_call_objective, objective))
             _leave_loop(context, failed=False)
@@ -362,7 +362,7 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
-    except Stopped:  # such as a probe of speed that was not done
+    except Stopped:  # such as one of `automl speed` that was not done
         return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:

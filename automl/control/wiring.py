@@ -29,7 +29,6 @@ from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
 from .space_change import with_known_space
-from .speed_probes import SpeedProbes
 from .steering import Steering
 from .writer import SweepWriter
 
@@ -171,7 +170,6 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
-        probes = SpeedProbes(journal, assigner, guard, leases, kind)
         ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
@@ -185,24 +183,21 @@ def _wired(
             ending,
             shutdown,
             leases,
-            probes,
             starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)
-        with closing(probes):
-            yield Controller(
-                journal,
-                scheduler,
-                shutdown,
-                stopper,
-                guard,
-                GpuShare(spec, leases, serial=kind.serial),
-                cleanup,
-                ending,
-                Requests(journal, commands, agents, steering),
-                probes,
-            )
+        yield Controller(
+            journal,
+            scheduler,
+            shutdown,
+            stopper,
+            guard,
+            GpuShare(spec, leases, serial=kind.serial),
+            cleanup,
+            ending,
+            Requests(journal, commands, agents, steering),
+        )
 
 
 def _seconds(recorder: SweepRecorder) -> float:

@@ -290,14 +290,6 @@ class SweepSpec:
         "auto",
         flag="--replicates N",
     )
-    probes: str = key(
-        one_of("auto", "none"),
-        "`auto`: if the budget or a goal has time in it, up to 5% of the worker time goes to short "
-        "runs that find the fastest settings; trials then train with them. "
-        "See [probes](../guides/speed.md#probes-in-a-sweep).",
-        "probes: none",
-        "auto",
-    )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
         "Earlier sweeps of the store to learn from: other data, hardware or sizes, or an "
@@ -364,13 +356,6 @@ class SweepSpec:
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
         return self.explored or self.space
-
-    @property
-    def timed(self) -> bool:
-        """Whether the budget or a goal has time in it, and no goal asks for little memory."""
-        aspects = {aspect for goal in self.goals for aspect in goal.aspects}
-        limited = self.budget.time is not None or self.budget.worker_time is not None
-        return (limited or "speed" in aspects) and "memory" not in aspects
 
     @property
     def trained(self) -> str:

@@ -27,13 +27,12 @@ from typing import Any
 from automl import sweeps
 from automl.cli.speed import run_probes
 from automl.config import load
-from automl.control.speed_probes import REPORTS, probing
 from automl.core import Budget, Snapshot, SweepSpec, Trial
-from automl.core.probes import SPEED
 from automl.ledger import Ledger
 from automl.report.recommendation import recommended
 from automl.report.record import Record
 from automl.workflows.beginning import Beginning, begin
+from automl.workflows.speed import REPORTS, SPEED, probing
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser

@@ -468,23 +468,6 @@ def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
 
 
-def test_files_that_change_are_noted(command: Any, tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "old.txt").touch()
-    os.utime(tmp_path / "here" / "old.txt", (1, 1))
-    code = "os.mkdir('out'); open('out/model.pt', 'w'); open('.hidden', 'w')"
-    done = command.python(code, folder=str(tmp_path / "here"))
-    changed = done.details["files"]["changed"]
-    assert list(changed) == ["out/model.pt"]
-
-
-def test_reports_that_come_at_the_end_are_noted(command: Any) -> None:
-    code = "time.sleep(1.2)\nfor step in (1, 2, 3): print('epoch', step, 'loss', 1 / step)"
-    patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
-    assert command.python(code, reports=patterns).details["buffered"] == 3
-    assert "buffered" not in command.python(code[15:], reports=patterns).details
-
-
 def test_a_resume_flag_of_its_own(
     command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
