@@ -232,7 +232,6 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
-                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -325,7 +324,6 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
-            objective=objective,
         )
 
 

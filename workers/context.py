@@ -170,23 +170,6 @@ class Context:
         self.barrier()  # no rank saves another before all have read this one
         return state
 
-    def estimate_memory(self, model: Any, batch: Any, **options: Any) -> int:
-        """Bytes that training a torch model takes at its peak on `device`, none of it allocated.
-
-        Example:
-            >>> if trial.estimate_memory(lambda: network(params), torch.zeros(64, 3)) > 8e9:
-            ...     raise TrialFailure("out_of_memory")
-
-        Args:
-            model: a module, or a function that builds it.
-            batch: a tensor, or a tuple or mapping of the arguments of the module.
-            options: `loss` of the module's output, by default its mean, and `optimizer`, a function
-                of the parameters, by default Adam; see `workers.functions.memory`.
-        """
-        from .functions.memory import estimate_training
-
-        return estimate_training(model, batch, device=self.device, **options)
-
     def prepare(
         self,
         *objects: Any,

@@ -80,7 +80,6 @@ class Scheduler:
         self._probes.prepare()
         for trial in list(journal.trials):
             self._stopper.observe(without_held(trial))
-            self._guard.observe(trial)
             if trial.state is TrialState.RUNNING and trial.lease is None:
                 # It may have killed its controller: it is tried again at most `max_retries` times.
                 seconds = journal.seconds_running(trial)

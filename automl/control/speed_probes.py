@@ -208,8 +208,6 @@ class SpeedProbes:
         slots = self._assigner.slots(probe.params)
         before = self._fastest(slots)
         self._end(failure, event.message, speed=None if failure else speed, peak_memory_bytes=peak)
-        ended = self._journal.state.probes[-1]
-        self._guard.observe(replace(ended, number=event.trial))
         if (found := self._fastest(slots)) and found != before:
             words = f"trials train with the fastest settings measured: {configuration(found)}"
             self._journal.note("probes", words)

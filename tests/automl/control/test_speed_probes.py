@@ -68,12 +68,6 @@ def pausing(trial: Any) -> dict[str, float]:
     return {"loss": trial.params["rate"]}
 
 
-@pytest.fixture(autouse=True)
-def without_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No process estimates the memory of these loops beside each sweep."""
-    monkeypatch.setattr("automl.control.memory_guard.calls_prepare", lambda objective: False)
-
-
 def run_until(
     ledger: Ledger, spec: SweepSpec, objective: Any, enough: Callable[[Snapshot], bool]
 ) -> Snapshot:
