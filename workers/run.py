@@ -67,11 +67,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     before: ProcessState | None = None
     try:
         with (
-            context.warmup,
             prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
             fresh_compiler(context.details),
         ):
-            before = context.warmup.process_state = ProcessState()
+            before = ProcessState()
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -104,7 +103,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         _leave_loop(context, failed=True)
         _leave_process_group()
         _put_back(context, before)
-    seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
+    seconds = time.monotonic() - begun - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
     if no_room:
@@ -116,7 +115,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
-    details = _plain(context.details) | facts | context.warmup.details() | notes.details
+    details = _plain(context.details) | facts | notes.details
     message = notes.add_to(message)
     return Outcome(
         a.trial,
@@ -302,12 +301,12 @@ def _leave_gpu(device: str) -> dict[str, Any]:
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload, and measure its memory without that of its imports."""
+    """Call the objective or workload, and measure its memory."""
     from workers.device.peak_memory import ChildProcesses
 
     from .device.peak_memory import PeakMemory
 
-    context.memory = context.warmup.memory = PeakMemory(context.device)
+    context.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call_in_own_process(context, objective)

@@ -2,7 +2,7 @@
 
 `python -m automl.control.rehearsal FILE` reads a line of JSON with `params` and `settings`, and
 writes one with `refused`: the first sentence of a setting that cannot act, or null. FILE is what
-`workers.runtime.pickling.write_objective` has written.
+`workers.runtime.pickling.pickle_objective` has written.
 """
 
 import json
@@ -49,7 +49,7 @@ def refused(
         params: a configuration with which the function runs.
         ranks: of a trial, or the parameter that says how many.
     """
-    from workers.runtime.pickling import write_objective
+    from workers.runtime.pickling import pickle_objective
 
     question = json.dumps(
         {"params": dict(params), "settings": settings_of(space, ranks)}, default=str
@@ -57,8 +57,7 @@ def refused(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "objective"
         try:
-            with file.open("wb") as opened:
-                write_objective(objective, opened)
+            file.write_bytes(pickle_objective(objective))
             done = subprocess.run(
                 [sys.executable, "-m", __name__, str(file)],
                 input=question,
