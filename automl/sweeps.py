@@ -227,7 +227,6 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
-                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -320,7 +319,6 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
-            objective=objective,
         )
 
 

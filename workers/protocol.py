@@ -132,6 +132,7 @@ class Assignment:
         params: active parameters of the configuration.
         workload: name of the workload; None if the user's objective is run.
         goals: names of the goals' metrics; with one goal an objective may return a number.
+        constrained: names of the metrics of constraints.
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
@@ -167,6 +168,7 @@ class Assignment:
     store: str = ""
     artifacts: str = ""
     goals: tuple[str, ...] = ()
+    constrained: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -79,6 +79,7 @@ class Assigner:
             resume=resume,
             previous_seconds=trained,
             goals=tuple(goal.metric for goal in spec.goals),
+            constrained=tuple(constraint.metric for constraint in spec.constraints),
             artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )

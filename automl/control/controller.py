@@ -180,7 +180,6 @@ class Controller:
         after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)
         if after is None:
             return
-        self._guard.observe(after)
         self._shutdown.end(self._ending.reason_after(after, outcome))
         journal.then(lambda: self._clean_checkpoints(after))
 

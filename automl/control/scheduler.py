@@ -75,7 +75,6 @@ class Scheduler:
         journal = self._journal
         for trial in list(journal.trials):
             self._stopper.observe(without_held(trial))
-            self._guard.observe(trial)
             if trial.state is TrialState.RUNNING and trial.lease is None:
                 # It may have killed its controller: it is tried again at most `max_retries` times.
                 seconds = journal.seconds_running(trial)

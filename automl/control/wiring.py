@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
 
 from automl.core import Snapshot, SweepSpec
 from automl.dispatch._make import local_slots, make_leases
@@ -43,14 +42,12 @@ def conduct(
     resume: bool = False,
     local: bool = True,
     plugins: Plugins | None = None,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Snapshot:
     """Like `automl.sweeps.run`, on a dispatcher of this kind.
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        objective: the user's, whose memory may be estimated; see `MemoryGuard`.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -74,7 +71,6 @@ def conduct(
                 signals,
                 local=local,
                 on_change=on_change,
-                objective=objective,
             ) as controller,
         ):
 
@@ -139,7 +135,6 @@ def _wired(
     local: bool,
     on_change: Callable[[Snapshot], None] | None = None,
     brief: bool = False,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Iterator[Controller]:
     """A controller with all its parts, which end with the context."""
     stopper = plugins.make_stopper(
@@ -158,7 +153,7 @@ def _wired(
 
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
-        closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
+        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         closing(make_leases(spec, kind, local=local)) as leases,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):

@@ -53,7 +53,6 @@ class CommandAttempt:
     def __init__(self, command: CommandObjective, context: Context) -> None:
         self._command = command
         self._context = context
-        context.warmup.leave_out()
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything

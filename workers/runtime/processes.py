@@ -18,7 +18,7 @@ from workers.run import Objective
 
 from .devices import environment_of
 from .gang import Gang, signal_name
-from .pickling import write_objective
+from .pickling import pickle_objective
 from .process_worker import News, Ready
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
@@ -45,7 +45,8 @@ class ObjectiveFile:
         self._file: IO[bytes] | None = None
         if objective is not None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            write_objective(objective, self._file)
+            self._file.write(pickle_objective(objective))
+            self._file.flush()
 
     @property
     def descriptor(self) -> int:

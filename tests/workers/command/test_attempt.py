@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -66,16 +65,6 @@ json.dump(known, open("got.json", "w"))
     assert (got["AUTOML_TRIAL"], got["AUTOML_SEED"]) == ("3", "7")
     assert Path(got["AUTOML_CHECKPOINT_DIR"]).is_dir()
     assert "AUTOML_RESUME" not in got
-
-
-def test_imports_of_the_worker_are_no_warm_up_of_the_command(command: Any) -> None:
-    """`modulefinder` stands for what a worker imports while it reads reports."""
-    sys.modules.pop("modulefinder", None)
-    command.on_report = lambda report: importlib.import_module("modulefinder")
-    done = command.python(APPEND + "report(step=1, loss=0.5)")
-    assert done.ending == "completed"
-    assert "modulefinder" in sys.modules
-    assert not {"warmup_seconds", "warmup_bytes"} & done.details.keys()
 
 
 def test_reports_and_a_result(command: Any) -> None:
