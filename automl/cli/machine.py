@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-import click
 
 from .common import draw, draw_table, emit, say
 
@@ -59,49 +55,3 @@ def fetch_data(name: str, folder: Path | None, as_json: bool) -> None:
     if as_json:
         return emit({"name": name, "dir": str(target), "files": [str(path) for path in files]})
     return say(f"{name} is in {target}: {', '.join(path.name for path in files)}")
-
-
-def prepare_data(
-    source: Path | None,
-    target: Path | None,
-    valid_source: Path | None,
-    valid_target: Path | None,
-    texts: Path | None,
-    pairs: tuple[str, ...],
-    folder: Path,
-    as_json: bool,
-    **recipe: Any,
-) -> None:
-    """Encode a parallel corpus into shards on disk."""
-    from workers.workloads.translation.language_tags import pairs_of
-    from workers.workloads.translation.shards import CorpusOptions, prepare
-    from workers.workloads.translation.text_pairs import AlignedFiles, TextCorpus
-
-    together = {
-        "--valid-source and --valid-target": (valid_source, valid_target),
-        "--source and --target": (source, target),
-        "--from and --pair": (texts, pairs or None),
-    }
-    for names, given in together.items():
-        if given.count(None) == 1:
-            raise click.UsageError(f"{names} go together")
-    if (source is None) == (texts is None):
-        raise click.UsageError("give --source and --target, or --from and --pair")
-    if texts is not None and valid_source is not None:
-        raise click.UsageError("--valid-source goes with --source; --from has its own files")
-    valid: TextCorpus | None = None
-    if texts is not None:
-        text, valid = TextCorpus.in_folder(texts, pairs_of({"pairs": list(pairs)}))
-    elif source is not None and target is not None:
-        text = TextCorpus((AlignedFiles(source, target),))
-        if valid_source is not None and valid_target is not None:
-            valid = TextCorpus((AlignedFiles(valid_source, valid_target),))
-    counts = prepare(text, folder, CorpusOptions(**recipe), valid)
-    if as_json:
-        return emit({"dir": str(folder), **asdict(counts)})
-    return say(
-        f"{folder}: {counts.pairs} pairs in {len(counts.shards)} shards, "
-        f"{counts.valid} for validation\n"
-        f"Skipped: {counts.empty} with an empty side and {counts.too_long} longer than "
-        f"{recipe['max_length']} tokens."
-    )
