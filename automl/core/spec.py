@@ -142,7 +142,7 @@ class SweepSpec:
     constraints: tuple[Constraint, ...] = key(
         listed(TEXT),
         "Bounds on metrics, and conditions on parameters. "
-        "See [constraints](../guides/constraints.md).",
+        "See [constraints](../guides/goals.md#constraints).",
         "constraints: [peak_memory_bytes <= 8e9, num_layers * width <= 512]",
         (),
     )
@@ -224,7 +224,7 @@ class SweepSpec:
     ranks: int | str = key(
         RANKS,
         "Processes of a trial of your own function or command, one slot each. "
-        "See [ranks](../guides/ranks.md).",
+        "See [ranks](../guides/gpus.md#several-ranks).",
         "ranks: 4",
         1,
     )
@@ -247,7 +247,7 @@ class SweepSpec:
     trackers: tuple[str, ...] = key(
         listed(TEXT),
         "Tools that the sweep is written to while it runs. "
-        "See [other tools](../guides/other-tools.md).",
+        "See [other tools](../guides/studio.md#other-tools).",
         "trackers: [mlflow, tensorboard]",
         (),
     )
@@ -304,7 +304,7 @@ class SweepSpec:
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
-        "trials; `none` for the store. See [artifacts](../guides/artifacts.md).",
+        "trials; `none` for the store. See [artifacts](../guides/ray.md#checkpoints-where-every-machine-finds-them).",
         "artifacts: s3://bucket/sweeps",
         "",
         "in the store",
@@ -426,7 +426,7 @@ KEYS: Final = {
     **keys_of(SweepSpec),
     "store": Key(
         Kind("text", _store),
-        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/postgresql.md).",
+        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/ray.md#a-teams-postgresql).",
         "store: postgresql://automl@db.example/automl",
         ".automl",
         flag="--store URL",
