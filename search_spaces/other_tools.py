@@ -36,7 +36,7 @@ _HERE: Final[Mapping[str, str]] = {
     "values value": "a list of choices: `[16, 32, 64]` or `{'choices': [16, 32, 64]}`",
     "distribution": "`{'low': 1e-5, 'high': 0.1, 'log': True}` is logarithmic",
     "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform config "
-    "distributions get add": 'the space is given to `automl.sweep`, a value is `trial.params["x"]`',
+    "distributions get add": '`automl.sweep` gets the space; a value is `trial.params["lr"]`',
     "should_prune log TrialPruned": "`trial.report(step=3, loss=0.5)` returns False to end",
     "set_user_attr set_system_attr user_attrs": "return it with the metrics: `{'loss': 1, 'n': 2}`",
     "get_checkpoint trial_dir": "`trial.checkpoint_dir` is kept for resuming",

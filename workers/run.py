@@ -85,8 +85,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
-        typed |= {"cause": getattr(error, "cause", Cause.RAISED)}
-        typed |= {"exit_status": getattr(error, "exit_status", None)}
+        cause, status = getattr(error, "cause", None), getattr(error, "exit_status", None)
+        known = isinstance(cause, Cause)  # of a command; another exception may have such a name too
+        typed |= {"cause": cause, "exit_status": status} if known else {"cause": Cause.RAISED}
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
