@@ -27,8 +27,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import psutil
-
 import automl
 from automl.core import Trial
 from automl.stopping.base import CONTINUE, Decision, Stopper
@@ -38,14 +36,12 @@ from benchmarks.common.options import benchmark_parser
 from benchmarks.common.paired import interleaved
 from benchmarks.training import small_network_regret as regret
 from workers.command import CommandObjective
-from workers.command.process import CommandProcess
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
 
 ROWS: Final = store.RESULTS / "any_training.jsonl"
 OVERHEAD_SECONDS: Final = 0.15
-OVERHEAD_MEGABYTES: Final = 30.0
 LATENCY_SECONDS: Final = 0.5
 BY_OUTPUT: Final = """
 import sys, time
@@ -99,13 +95,6 @@ def program_seconds() -> float:
     return time.perf_counter() - began
 
 
-def keeper_megabytes() -> float:
-    """Memory of the process that stands between a worker and its command."""
-    with CommandProcess(["sleep", "1000"], "/", {"PATH": "/usr/bin:/bin"}) as process:
-        assert process.keeper is not None
-        return float(psutil.Process(process.keeper).memory_info().rss / 1e6)
-
-
 def overhead(rounds: int) -> list[store.Row]:
     """The overhead of a trial."""
     with tempfile.TemporaryDirectory() as folder:
@@ -120,7 +109,6 @@ def overhead(rounds: int) -> list[store.Row]:
             "measure": "overhead",
             "contestant": "command",
             "seconds": round(statistics.median(seconds), 4),
-            "megabytes": round(keeper_megabytes(), 1),
             "rounds": rounds,
         }
     ]
@@ -166,9 +154,6 @@ def claims(rows: dict[tuple[Any, ...], store.Row]) -> list[Claim]:
     made = [
         at_most(
             "overhead of a trial, s", value("overhead", "command", "seconds"), OVERHEAD_SECONDS
-        ),
-        at_most(
-            "overhead of a trial, MB", value("overhead", "command", "megabytes"), OVERHEAD_MEGABYTES
         ),
     ]
     for contestant in ("output", "file"):

@@ -47,7 +47,6 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
-FILES: Final = "files"  # key of a trial's details: see `workers.command.changes`
 ANEW: Final = "anew"  # key of an attempt's details: it used nothing of those before it
 BUFFERED: Final = "buffered"  # key of a trial's details: how many reports came at its end
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
@@ -150,7 +149,7 @@ class Trial:
         """The details but for what only `advice` reads, and who has run the trial, for a person."""
         names = ("worker", "node_kind", "exception", "retries", "estimated_memory_bytes")
         typed = {name: value for name in names if (value := getattr(self, name))}
-        return typed | {k: v for k, v in self.details.items() if k not in (ANEW, FILES, BUFFERED)}
+        return typed | {k: v for k, v in self.details.items() if k not in (ANEW, BUFFERED)}
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,16 +22,11 @@ MIN_TRIALS: Final = 4  # that are new, too
 
 
 class Adviser:
-    """Says on standard error, once, what a person should know about an objective.
+    """Says on standard error, once, what a person should know about an objective."""
 
-    Args:
-        own_files: paths of files that this process writes.
-    """
-
-    def __init__(self, own_files: Callable[[], Collection[str]] = list) -> None:
-        self._own_files = own_files
+    def __init__(self) -> None:
         self._said: set[str] = set()
-        self._ended: set[int] = set()  # trials: an earlier process had other files of its own
+        self._ended: set[int] = set()  # trials of this process
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Look at a snapshot, if more of the trials of this process have ended."""
@@ -40,7 +35,7 @@ class Adviser:
             return
         self._ended |= ended
         trials = [snapshot.trials[number] for number in sorted(self._ended)]
-        for line in advice(trials, self._own_files(), snapshot.goals):
+        for line in advice(trials, snapshot.goals):
             if line not in self._said:
                 self._said.add(line)
                 say([text.printable(line)])
