@@ -73,6 +73,7 @@ class Context:
         self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
+        self.process_state: Any = None  # a ProcessState, before the trial
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0

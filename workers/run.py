@@ -67,10 +67,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     before: ProcessState | None = None
     try:
         with (
-            prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
+            prepared_libraries(a.seed, a.threads, lambda torch: _torch_loaded(context, torch)),
             fresh_compiler(context.details),
         ):
-            before = ProcessState()
+            before = context.process_state = ProcessState()
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -263,6 +263,12 @@ def _put_back(context: Context, before: "ProcessState | None") -> None:
             + ", ".join(left),
             file=sys.stderr,
         )
+
+
+def _torch_loaded(context: Context, torch: Any) -> None:
+    _set_up_gpu(context, torch)
+    if context.process_state is not None:  # the trial has imported torch
+        context.process_state.learn()
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:

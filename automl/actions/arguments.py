@@ -73,9 +73,6 @@ OBJECTIVE: Final = Argument(
     "--objective",
     metavar="FILE[:NAME]",
 )
-SHELL: Final = Argument(
-    "shell", bool, "Run the command after -- as a line of /bin/sh.", "--shell", default=False
-)
 DEFAULT_DISPATCHER: Final = "ray" if find_spec("ray") else "local"
 DISPATCHING: Final = (
     Argument(

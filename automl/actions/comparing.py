@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import ARTIFACTS, DISPATCHING, JSON, OBJECTIVE, SHELL, STORE
+from .arguments import ARTIFACTS, DISPATCHING, JSON, OBJECTIVE, STORE
 from .headings import TAKE_OUT
 
 COMPARING: Final = (
@@ -86,7 +86,6 @@ COMPARING: Final = (
                 replace(one, on="shell")
                 for one in (
                     OBJECTIVE,
-                    SHELL,
                     ARTIFACTS,
                     replace(DISPATCHING[0], default="auto"),
                     *DISPATCHING[1:],

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import CONFIG, JSON, OBJECTIVE, SHELL, STORE, setting
+from .arguments import CONFIG, JSON, OBJECTIVE, STORE, setting
 from .headings import PREPARE
 
 _JOB: Final = (
@@ -19,7 +19,6 @@ _JOB: Final = (
         default=None,
     ),
     OBJECTIVE,
-    SHELL,
     Argument("dry_run", bool, "Print the job and submit nothing.", "--dry-run", default=False),
     JSON,
 )

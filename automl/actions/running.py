@@ -15,7 +15,6 @@ from .arguments import (
     LOG_JSON,
     METRICS_ADDRESS,
     OBJECTIVE,
-    SHELL,
     STORE,
     SWEEP,
     TRIAL,
@@ -30,7 +29,7 @@ _DISPATCHER: Final = DISPATCHING[0]
 _AS_BEFORE: Final = replace(
     _DISPATCHER, default=None, help=f"{_DISPATCHER.help} [default: as before]"
 )
-_TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
+_TRAINED: Final = (OBJECTIVE, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
 _RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
 
 
@@ -146,7 +145,6 @@ RUNNING: Final = (
             ),
             JSON,
             OBJECTIVE,
-            SHELL,
             Argument(
                 "patterns",
                 help=r"How a command prints a metric, such as loss='loss (\S+)'; may be repeated.",
@@ -204,7 +202,6 @@ RUNNING: Final = (
                     setting("budget"),
                     JSON,
                     OBJECTIVE,
-                    SHELL,
                     ARTIFACTS,
                     Argument(
                         "cwd",
@@ -326,7 +323,6 @@ RUNNING: Final = (
             ),
             STORE,
             OBJECTIVE,
-            SHELL,
             Argument(
                 "updates",
                 int,

@@ -50,8 +50,7 @@ class ABVerb(ProgramVerb):
         if other == ():
             raise click.UsageError("a command is needed after the second --", ctx)
         left = super().parse_args(ctx, args if other is None else args[: places[1]])
-        program = ctx.params["program"]
-        ctx.params["other"] = Program(other, program.shell) if other else None
+        ctx.params["other"] = Program(other) if other else None
         return left
 
 

@@ -87,8 +87,6 @@ def printed_by(program: Program) -> list[PrintedMetric]:
 
     say(f"runs the command for at most {SECONDS:.0f} s, to see what it prints", err=True)
     arguments = program.arguments
-    if program.shell:
-        arguments = ("/bin/sh", "-c", " ".join(arguments))
 
     def enough(lines: list[str]) -> bool:
         return any(metric.of_validation for metric in printed_metrics(lines))
@@ -98,8 +96,6 @@ def printed_by(program: Program) -> list[PrintedMetric]:
     except (OSError, ValueError) as error:
         raise UsageError(f"the command cannot be started: {error}") from error
     found = reported_metrics(seen.reported) or printed_metrics(seen.lines)
-    if seen.end is not None and seen.end.error:
-        raise UsageError(f"the command cannot be started: {seen.end.error}")
     if seen.end is not None and seen.end.status != 0:
         say(f"the command {seen.end}: {' | '.join(seen.lines[-3:])}", err=True)
     elif not found:

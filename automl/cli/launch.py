@@ -109,7 +109,7 @@ def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
     passed |= {} if objective is None else {"objective": objective}
     behind: tuple[str, ...] = ()
     if program is not None:
-        behind = (*(["--shell"] if program.shell else []), "--", *program.arguments)
+        behind = ("--", *program.arguments)
     return SweepCommand(config, loaded.spec.name, loaded.store, overrides, passed, behind)
 
 

@@ -6,7 +6,7 @@ arguments and the reference page derive from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
 from typing import Any, Final, Literal
@@ -105,7 +105,6 @@ class SweepSpec:
             goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
             returned.
         dispatcher: that ran the sweep last; "" if it is not known.
-        spellings: how the command gets true and false, by parameter, if not as `true` and `false`.
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
@@ -313,7 +312,6 @@ class SweepSpec:
     artifacts_folder: str = ""
     value_rule: Literal["returned", "best report"] = "returned"
     dispatcher: str = ""
-    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
     paired: bool = False
     received: bool = field(default=False, compare=False)
@@ -372,7 +370,7 @@ class SweepSpec:
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
         optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
-        absent = [name for name in (*optional, "spellings", "paired") if not stored[name]]
+        absent = [name for name in (*optional, "paired") if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod

@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import psutil
-
 from search_spaces.errors import StoreError, TrialFailure
 from workers.device.peak_memory import ChildProcesses
 from workers.failures import DISK_WORDS, MEMORY_WORDS, NO_ROOM
@@ -39,6 +37,7 @@ FOLDER: Final = "command"  # in the trial's folder
 REPORTS: Final = "reports.jsonl"
 STOP: Final = "stop"
 LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
+EXIT_SECONDS: Final = 0.002  # between two looks whether a program without output has ended
 KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -66,7 +65,7 @@ class CommandAttempt:
             "seed": str(context.seed),
             **{name: self._path(_file_of(name)) for name in CONFIGS},
         }
-        self._braces = Braces(params, facts, self._resumed, command.flags, command.spellings)
+        self._braces = Braces(params, facts, command.flags)
         self._folder = facts["trial_dir"] if command.in_trial else command.folder
         self._output = Tail()
         self._errors = Tail()
@@ -97,17 +96,14 @@ class CommandAttempt:
         sources = self._sources(collector, environment)
         kills = oom_kills()
         log.say(f"runs {json.dumps(arguments)}")
-        try:
-            process = CommandProcess(arguments, self._folder, environment)
-        except (OSError, ValueError) as error:
-            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
-        with process, self._measured(process):
-            end = self._listen(process, sources, log)
+        with self._measured():
+            try:
+                process = CommandProcess(arguments, self._folder, environment)
+            except (OSError, ValueError) as error:
+                raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+            with process:
+                end = self._listen(process, sources, log)
         sources.close()
-        if end.left:
-            log.say(f"killed {end.left} processes that the command has left behind")
-        if self._context.memory is not None and not self._context.memory.on_gpu:
-            self._context.memory.add_children(end.largest_bytes)
         self._conclude(end, oom_killed=oom_kills() > kills)
         if self._request is None and not self._resumed:
             self._check_metrics(collector)
@@ -143,9 +139,6 @@ class CommandAttempt:
             if name == "config" or any(f"{{{name}}}" in argument for argument in given):
                 with self._files.open(_file_of(name), "w", encoding="utf-8") as file:
                     file.write(written(self._assignment.params))
-        if self._command.shell:
-            line, values = self._braces.fill_shell(" ".join(given))
-            return ["/bin/sh", "-c", line], {**environment, **values}
         filled = self._braces.fill(given)
         if self._command.in_trial:
             filled = [with_absolute_path(one, self._command.folder) for one in filled]
@@ -171,14 +164,10 @@ class CommandAttempt:
 
     # ------------------------------------------------------------------ while it runs
 
-    def _measured(self, process: CommandProcess) -> AbstractContextManager[None]:
-        """Measures the memory of all processes of the command."""
-        if self._context.memory is None or process.keeper is None:
-            return nullcontext()
-        try:
-            return ChildProcesses(self._context.memory, psutil.Process(process.keeper))
-        except psutil.Error:  # it has ended already
-            return nullcontext()
+    def _measured(self) -> AbstractContextManager[None]:
+        """Measures the memory of the command on a GPU; on a CPU `workers.run` measures it."""
+        memory = self._context.memory
+        return nullcontext() if memory is None or not memory.on_gpu else ChildProcesses(memory)
 
     def _listen(self, process: CommandProcess, sources: Sources, log: TrialLog) -> End:
         """Take in output and reports, and pass requests on, until the command has ended."""
@@ -199,24 +188,21 @@ class CommandAttempt:
 
         looked = 0.0
         with selectors.DefaultSelector() as selector:
-            selector.register(process.channel, selectors.EVENT_READ, None)
             selector.register(process.stdout, selectors.EVENT_READ, take_output)
             selector.register(process.stderr, selectors.EVENT_READ, take_errors)
-            ended = False
-            while not ended:
-                for key, _ in selector.select(LOOK_SECONDS):
-                    if key.data is None:
-                        ended = True
-                    elif not key.data():
+            while not process.has_ended:
+                wait = LOOK_SECONDS if selector.get_map() else EXIT_SECONDS
+                for key, _ in selector.select(wait):
+                    if not key.data():
                         selector.unregister(key.fileobj)
                 if time.monotonic() - looked >= LOOK_SECONDS:
                     sources.look()
-                    if not ended:  # by itself: a request that comes now has not stopped it
+                    if not process.has_ended:  # a request that comes now has not stopped it
                         self._supervise(process)
                     looked = time.monotonic()
         end = process.end()
         for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)):
-            os.set_blocking(stream.fileno(), False)  # who left the keeper may hold it open
+            os.set_blocking(stream.fileno(), False)  # who has left the group may hold it open
             with suppress(BlockingIOError):
                 while take():
                     pass
@@ -349,10 +335,7 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
         last_line: that it has printed.
         oom_killed: whether the kernel has killed processes for memory meanwhile.
     """
-    if end.error:
-        return CommandFailed("crashed", f"the command cannot be started: {end.error}")
-    status = end.status if end.status is not None else -signal.SIGKILL
-    number = -status if status < 0 else status - _SHELL
+    number = -end.status if end.status < 0 else end.status - _SHELL
     words = f"the command {end}"
     if number == signal.SIGKILL and oom_killed:
         message = f"the machine ran out of memory and its kernel killed the command: {words}"

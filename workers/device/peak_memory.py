@@ -287,15 +287,13 @@ class ChildProcesses:
 
     Args:
         memory: the measurement.
-        process: whose children are measured, however old they are; by default those of this process
-            that are new.
     """
 
-    def __init__(self, memory: PeakMemory, process: psutil.Process | None = None) -> None:
+    def __init__(self, memory: PeakMemory) -> None:
         self._memory = memory
-        self._process = process or psutil.Process()
+        self._process = psutil.Process()
         self._ended = threading.Event()
-        self._begun = _now() - CLOCK_TICK if process is None else 0.0
+        self._begun = _now() - CLOCK_TICK
         self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
 
     def __enter__(self) -> None:

@@ -1,7 +1,6 @@
 """What all trials of a process share: compared before and after each trial, and put back.
 
-Not compared: random generators, which each trial seeds anew, and modules. What a module sets while
-it is imported stays, since the next trial does not import it again.
+Not compared: random generators, which each trial seeds anew, and modules.
 
 torch is looked at only if it is loaded, so that a trial without it starts quickly.
 """
@@ -39,6 +38,11 @@ class ProcessState:
     def __init__(self) -> None:
         self._before = _values()
         self._threads = set(threading.enumerate())
+
+    def learn(self) -> None:
+        """Note the settings of a library that the trial has just loaded."""
+        found = {k: v for k, v in _values().items() if not k.startswith(_ENVIRONMENT)}
+        self._before = found | self._before
 
     def put_back(self) -> tuple[list[str], list[str]]:
         """Put everything back.

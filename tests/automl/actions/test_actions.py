@@ -33,7 +33,7 @@ def test_the_functions_of_an_action_exist_and_take_its_arguments(name: str) -> N
         assert callable(resolved(path))
     if not action.run:
         return
-    given = {one.name for one in action.arguments if one.on != "http"} - {"shell"}
+    given = {one.name for one in action.arguments if one.on != "http"}
     given |= {"program"} if action.parser else set()
     given = given - {"store"} | {"ledger"} if action.opens else given
     takes = signature(resolved(action.run)).parameters

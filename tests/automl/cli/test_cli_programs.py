@@ -60,16 +60,25 @@ def test_from_init_to_the_best_by_what_it_logs_on_stderr(folder: Path) -> None:
     assert first["metrics"]["valid_loss"] == pytest.approx(0.6)
 
 
-def test_keys_with_values_and_booleans_in_its_spelling(folder: Path) -> None:
+def test_a_trial_may_have_a_folder_of_its_own(folder: Path) -> None:
+    words = ("workers=2", "budget.trials=2", "--", *MODEL, *OPTIONS)
+    sweep("cwd=trial", *words, dispatcher="local")
+    assert not (folder / "model.json").exists()
+    for trial in trials():
+        (file,) = folder.glob(f".automl/*/mine/trials/{trial['number']}/work/model.json")
+        assert json.loads(file.read_text())["lr"] == trial["params"]["lr"]
+
+
+def test_keys_with_values(folder: Path) -> None:
     (folder / "mine.yaml").write_text(
-        "goals: minimize val_loss\nspace: {learning_rate: [0.5, 0.25], use_bias: [true, false]}\n"
+        "goals: minimize val_loss\n"
+        "space: {learning_rate: [0.5, 0.25], use_bias: ['True', 'False']}\n"
         "reports: {val_loss: 'val loss (\\S+)'}\nbudget: {trials: 4}\nsuggester: sobol\n"
     )
     sweep(
         *("--", sys.executable, "-S", "key_value.py", "learning_rate={learning_rate}"),
-        *("use_bias={use_bias?True:False}", "out_dir={trial_dir}"),
-        "init_from={resume?resume:scratch}",
+        *("use_bias={use_bias}", "out_dir={trial_dir}", "init_from=scratch"),
     )
     for trial in trials():
-        bias = 0 if trial["params"]["use_bias"] else 0.5
+        bias = 0 if trial["params"]["use_bias"] == "True" else 0.5
         assert trial["metrics"]["val_loss"] == trial["params"]["learning_rate"] + bias
