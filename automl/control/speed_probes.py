@@ -16,7 +16,6 @@ from automl.core import Budget, Goal, SweepSpec, Trial, TrialIndex
 from automl.core.probes import PROBE, SPEED, asks_for_speed, measured, settings, speed_names
 from automl.core.text import configuration
 from automl.dispatch.base import Dispatcher
-from automl.dispatch.leases import MachineLeases
 from automl.errors import AutomlError, UsageError
 from automl.suggesters.domain import Domain, Limit, updated_limits
 from automl.suggesters.queue import SuggestionQueue
@@ -111,7 +110,6 @@ class SpeedProbes:
         journal: of the sweep.
         assigner: makes assignments.
         guard: refuses a probe that needs far too much memory.
-        leases: of this machine's cores.
         kind: of the dispatcher; only one that runs attempts for real has probes.
     """
 
@@ -120,13 +118,11 @@ class SpeedProbes:
         journal: Journal,
         assigner: Assigner,
         guard: MemoryGuard,
-        leases: MachineLeases,
         kind: type[Dispatcher],
     ) -> None:
         self._journal = journal
         self._assigner = assigner
         self._guard = guard
-        self._leases = leases
         self._kind = kind
         self._names = speed_names(journal.spec.space)
         self._queue: SuggestionQueue | None = None
@@ -186,9 +182,6 @@ class SpeedProbes:
         if slots > free:  # like a trial, it lets only so many trials overtake it
             late = len(self._journal.trials) - since >= dispatcher.num_slots
             return free if late else 0
-        number = PROBE - len(self._journal.state.probes)
-        if not self._leases.take(number, slots):
-            return 0
         self._next = None
         probe = self._journal.begin_probe(params, slots)
         assignment = self._assigner.probe(probe, self._spec.fixed, REPORTS)
@@ -200,7 +193,6 @@ class SpeedProbes:
         probe = self.running
         if probe is None or event.trial != PROBE - probe.number or not isinstance(event, Outcome):
             return
-        self._leases.give_back(event.trial)
         speed = event.metrics.get(SPEED)
         failure = self._cut_off or event.failure or (None if speed else "missing_metric")
         self._cut_off = ""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from automl.core import Snapshot, SweepSpec
-from automl.dispatch._make import local_slots, make_leases
+from automl.dispatch._make import local_slots, make_gpu_locks
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
@@ -160,7 +160,7 @@ def _wired(
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
-        closing(make_leases(spec, kind, local=local)) as leases,
+        closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
@@ -171,7 +171,7 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
-        probes = SpeedProbes(journal, assigner, guard, leases, kind)
+        probes = SpeedProbes(journal, assigner, guard, kind)
         ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
@@ -184,7 +184,6 @@ def _wired(
             commands,
             ending,
             shutdown,
-            leases,
             probes,
             starts_fast=kind.starts_fast,
         )
@@ -197,7 +196,7 @@ def _wired(
                 shutdown,
                 stopper,
                 guard,
-                GpuShare(spec, leases, serial=kind.serial),
+                GpuShare(spec, gpu_locks, serial=kind.serial),
                 cleanup,
                 ending,
                 Requests(journal, commands, agents, steering),
