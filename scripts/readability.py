@@ -57,7 +57,7 @@ ALWAYS: dict[str, tuple[str, tuple[str, ...]]] = {
 AS_NAME: dict[str, tuple[str, tuple[str, ...]]] = {
     "accounts": ("budget tracker", ()),
     "again": ("retrain", ()),
-    "asked": ("request", ("automl/core", "automl/dispatch/leases.py")),  # stored
+    "asked": ("request", ("automl/core",)),  # stored
     "attention": ("signals", MODELS),
     "belief": ("prior", ()),  # a public key in the plural, and piBO's word
     "codec": ("text limits", ()),

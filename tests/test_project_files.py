@@ -189,7 +189,6 @@ def test_the_conda_recipe_needs_what_the_package_needs() -> None:
     recipe = read("conda/recipe.yaml")
     other_names = {
         "torch": "pytorch",
-        "prometheus-client": "prometheus_client",
         "ray[default]": "ray-default",
     }
 

@@ -90,12 +90,6 @@ DISPATCHING: Final = (
         metavar="ADDR",
     ),
 )
-METRICS_ADDRESS: Final = Argument(
-    "metrics",
-    help="Serve metrics for Prometheus there; without HOST, to this machine only.",
-    flag="--metrics",
-    metavar="[HOST:]PORT",
-)
 LOG_JSON: Final = Argument(
     "log_json",
     bool,

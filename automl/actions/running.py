@@ -13,7 +13,6 @@ from .arguments import (
     DISPATCHING,
     JSON,
     LOG_JSON,
-    METRICS_ADDRESS,
     OBJECTIVE,
     STORE,
     SWEEP,
@@ -30,7 +29,7 @@ _AS_BEFORE: Final = replace(
     _DISPATCHER, default=None, help=f"{_DISPATCHER.help} [default: as before]"
 )
 _TRAINED: Final = (OBJECTIVE, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
-_RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
+_RUN: Final = (*DISPATCHING, LOG_JSON)
 
 
 RUNNING: Final = (

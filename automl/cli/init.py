@@ -40,8 +40,7 @@ def init(
     if goal is not None or no_run:
         raise UsageError("--goal and --no-run are for a command after --")
     default = workload or Path((objective or "").rpartition(":")[0]).stem
-    if source is not None:
-        default = f"{Path(source).stem}.automl"
+    default = default if source is None else f"{Path(source).stem}.automl"
     path = Path(output if output and output != "-" else f"{default}.yaml")
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
     option = f" --objective {objective}" if objective else ""

@@ -1,4 +1,4 @@
-"""How a sweep that runs in this process is shown: the live view, JSON log lines, metrics."""
+"""How a sweep that runs in this process is shown: the live view, JSON log lines."""
 
 from __future__ import annotations
 
@@ -11,20 +11,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def shown(
-    sweep: str, *, as_json: bool, log_json: bool, metrics: str | None
-) -> Iterator[Callable[[Snapshot], None]]:
-    """A function that shows each snapshot in every way that was asked for.
-
-    Raises:
-        UsageError: metrics cannot be served at that address.
-    """
+def shown(*, as_json: bool, log_json: bool) -> Iterator[Callable[[Snapshot], None]]:
+    """A function that shows each snapshot in every way that was asked for."""
     with ExitStack() as stack:
         shows: list[Callable[[Snapshot], None]] = []
-        if metrics is not None:
-            from automl.telemetry.prometheus import metrics_server
-
-            shows.append(stack.enter_context(metrics_server(sweep, metrics)))
         if log_json:
             from automl.telemetry.json_log import json_log
 

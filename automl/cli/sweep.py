@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
 
 
 def sweep(

@@ -114,13 +114,12 @@ def _read_parameters(found: WandbSweep, given: Mapping[str, Any], outer: str) ->
 
 def _entry(found: WandbSweep, name: str, entry: Mapping[str, Any]) -> Any:
     """The entry of `space:` for a parameter."""
-    if "value" in entry:
-        return [entry["value"]]
-    if "values" in entry:
+    if "value" in entry or "values" in entry:
         if entry.get("probabilities") is not None:
             found.notes.append(f"{name}: probabilities are left out, all values are alike")
-        return entry["values"]
-    low, high = entry.get("min"), entry.get("max")
+        return entry.get("values", [entry.get("value")])
+    low: Any = entry.get("min")
+    high: Any = entry.get("max")
     are_whole = isinstance(low, int) and isinstance(high, int)
     kind = str(entry.get("distribution") or ("int_uniform" if are_whole else "uniform"))
     base, log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
@@ -146,7 +145,7 @@ def _entry(found: WandbSweep, name: str, entry: Mapping[str, Any]) -> Any:
     if step > 0 and not log:
         low, high = (float(f"{round(end / step) * step:.12g}") for end in (low, high))
     low, high = (math.ceil(low), math.floor(high)) if is_whole else (float(low), float(high))
-    more = {"type": "int"} if is_whole else {}
+    more: dict[str, Any] = {"type": "int"} if is_whole else {}
     more |= {"log": True} if log else {"step": step} if step > is_whole else {}
     return {"low": low, "high": high, **more}
 
@@ -159,7 +158,8 @@ def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
     if not metric.get("name"):
         found.notes.append("the goal is a guess (minimize loss): the file names no metric")
     verb = "maximize" if metric.get("goal") == "maximize" else "minimize"
-    found.settings = settings = {
+    settings = found.settings
+    settings |= {
         "goals": [f"{verb} {metric.get('name') or 'loss'}"],
         "budget": {"trials": data.get("run_cap") or 20},
         "suggester": "random" if data.get("method") == "random" else "bayes",
@@ -173,26 +173,27 @@ def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
         numbers = {"grace": early.get("min_iter"), "factor": early.get("eta")}
         given = {key: value for key, value in numbers.items() if value is not None}
         settings["stopper"] = {"name": "hyperband", **given}
-        if early.get("max_iter"):
-            settings["max_steps"] = early["max_iter"]
+        settings |= {"max_steps": early["max_iter"]} if early.get("max_iter") else {}
     elif early is not None:
         found.notes.append(f"early_terminate is not carried over: {show(early)}")
 
 
 def _command(found: WandbSweep, data: Mapping[str, Any]) -> str:
     """What to type after `--`."""
-    program, words = str(data.get("program") or "COMMAND"), data.get("command")
-    if not isinstance(words, list):
-        words = ["${interpreter}", "${program}", "${args}"]
+    words = data.get("command")
+    words = words if isinstance(words, list) else ["${interpreter}", "${program}", "${args}"]
     known: dict[str, list[str]] = {
         "${env}": [],
         "${interpreter}": ["python"] if "program" in data else [],
-        "${program}": [program],
+        "${program}": [str(data.get("program") or "COMMAND")],
         "${args}": ["{params}"],
         "${args_no_boolean_flags}": ["{params}"],
         "${args_no_hyphens}": [f"{name}={{{name}}}" for name in found.space],
         "${args_json_file}": ["{config}"],
     }
-    unknown = [str(word) for word in words if str(word).startswith("${") and word not in known]
-    found.notes += [f"the command has {word}, which means nothing here" for word in unknown]
+    found.notes += [
+        f"the command has {word}, which means nothing here"
+        for word in map(str, words)
+        if word.startswith("${") and word not in known
+    ]
     return shell_line([text for word in words for text in known.get(str(word), [str(word)])])

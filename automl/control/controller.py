@@ -173,7 +173,6 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        self._scheduler.ended(trial.number)
         outcome = self._gpus.explain(self._shutdown.explain(outcome))
         outcome = self._guard.add_estimate(outcome, trial.params)
         hopeless = self._ending.is_hopeless(trial, outcome)

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from automl.core import Snapshot, SweepSpec
-from automl.dispatch._make import local_slots, make_leases
+from automl.dispatch._make import local_slots, make_gpu_locks
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
@@ -154,7 +154,7 @@ def _wired(
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
-        closing(make_leases(spec, kind, local=local)) as leases,
+        closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
@@ -177,7 +177,6 @@ def _wired(
             commands,
             ending,
             shutdown,
-            leases,
             starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
@@ -188,7 +187,7 @@ def _wired(
             shutdown,
             stopper,
             guard,
-            GpuShare(spec, leases, serial=kind.serial),
+            GpuShare(spec, gpu_locks, serial=kind.serial),
             cleanup,
             ending,
             Requests(journal, commands, agents, steering),

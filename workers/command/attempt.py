@@ -339,20 +339,20 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
     words = f"the command {end}"
     if number == signal.SIGKILL and oom_killed:
         message = f"the machine ran out of memory and its kernel killed the command: {words}"
-        return CommandFailed("out_of_memory", message, errors, Cause.KILLED, status)
+        return CommandFailed("out_of_memory", message, errors, Cause.KILLED, end.status)
     if number in _FROM_OUTSIDE:
-        return CommandFailed("preempted", f"{words} from outside", errors, Cause.KILLED, status)
+        return CommandFailed("preempted", f"{words} from outside", errors, Cause.KILLED, end.status)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
     if "TrialPruned" in last_line:
         words += "; a program that gives up ends with status 0, and what it has reported counts"
     if any(word in errors.lower() for word in DISK_WORDS):
         message = f"{NO_ROOM}: {words}"
-        return CommandFailed("preempted", message, errors, Cause.DISK, status)
+        return CommandFailed("preempted", message, errors, Cause.DISK, end.status)
     about_memory = any(word in errors.lower() for word in _MEMORY_ERRORS)
-    cause = Cause.SIGNALLED if status < 0 else Cause.EXITED
+    cause = Cause.SIGNALLED if end.status < 0 else Cause.EXITED
     kind = "out_of_memory" if about_memory else "crashed"
-    return CommandFailed(kind, words, errors, cause, status)
+    return CommandFailed(kind, words, errors, cause, end.status)
 
 
 def nothing_reported(
