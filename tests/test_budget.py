@@ -1,7 +1,7 @@
-"""The house stays small: statements by folder, files, keys, verbs, keywords, words of documentation.
+"""The house stays small: statements by folder, files, keys, verbs, keywords, words of docs.
 
-`python tests/test_budget.py` prints the caps of today: what is there, plus 3%. A cap only goes down;
-a commit that raises one says why.
+`python tests/test_budget.py` prints the caps of today: what is there, plus 3%. A cap only goes
+down; a commit that raises one says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PRODUCT = ("automl", "workers", "search_spaces", "hydra_plugins")
-# Statements are nodes of `ast.stmt`. A folder's own row takes its statements out of `automl`'s rest.
+# Statements are nodes of `ast.stmt`; a file counts in the row of its longest folder.
 FOLDERS: dict[str, tuple[str, ...]] = {
     "search_spaces": ("search_spaces",),
     "workers, without workloads": ("workers",),
