@@ -34,7 +34,8 @@ lint: $(STAMP)  ## Check style, spelling, words and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/typos
-	$(BIN)/python scripts/readability.py --totals --check
+	$(BIN)/python scripts/readability.py
+	$(BIN)/python scripts/pages.py
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml

@@ -303,7 +303,8 @@ class SweepSpec:
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
-        "trials; `none` for the store. See [artifacts](../guides/ray.md#checkpoints-where-every-machine-finds-them).",
+        "trials; `none` for the store. See "
+        "[artifacts](../guides/ray.md#checkpoints-where-every-machine-finds-them).",
         "artifacts: s3://bucket/sweeps",
         "",
         "in the store",
@@ -424,7 +425,8 @@ KEYS: Final = {
     **keys_of(SweepSpec),
     "store": Key(
         Kind("text", _store),
-        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/ray.md#a-teams-postgresql).",
+        "Folder or database URL of the sweeps. See "
+        "[PostgreSQL](../guides/ray.md#a-teams-postgresql).",
         "store: postgresql://automl@db.example/automl",
         ".automl",
         flag="--store URL",

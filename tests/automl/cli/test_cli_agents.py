@@ -136,7 +136,7 @@ def test_people_steer_trials_of_agents(sweep: Path) -> None:
 def test_an_agent_in_bash_runs_a_whole_sweep(tmp_path: Path) -> None:
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
-    script, _ = blocks(ROOT / "docs" / "guides" / "agents.md", "bash")
+    script, *_ = blocks(ROOT / "docs" / "guides" / "agents.md", "bash")
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nspace: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n"
         "suggester: sobol\nbudget: {trials: 2}\n"
