@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from automl.studio.surrogate_process import Answers
 from click.testing import CliRunner, Result
 from safetensors.torch import load_file
 
@@ -22,7 +23,6 @@ from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger
 from automl.report.confirmations import Confirmation, Repeats
 from automl.report.recommendation import Recommendation
-from automl.studio.surrogate_process import Answers
 from automl.workflows import export as exporting
 
 OBJECTIVE = """\

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from automl.core.marks import MARK
 from objectives import make_spec, record
 
 from automl.core.events import Begun, Command, Ended, Leased, Moved, Noted, Proposed, SweepEvent
-from automl.core.marks import MARK
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger

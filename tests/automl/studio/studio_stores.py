@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from automl.studio.tokens import Role
+
 from automl.core.events import Begun, Ended, Proposed
 from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
 from automl.studio.server import StudioServer
-from automl.studio.tokens import Role
 from workers.protocol import Ending, Outcome, Report
 
 PARAMS = {"lr": 1e-3, "batch_size": 32, "optimizer": "adam", "layout": "separate"}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from automl.studio.tokens import Role
 from processes import of, running, wait_until
 from report_sweeps import write_sweep
 from studio_stores import Client, serving
@@ -15,7 +16,6 @@ from test_studio_pages import go, opened, violations
 
 from automl.core import Budget, TrialState
 from automl.ledger import Ledger
-from automl.studio.tokens import Role
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from automl.studio.tokens import Role
 from objectives import make_spec
 from processes import of, running, wait_until
 from report_sweeps import write_sweep
@@ -23,7 +24,6 @@ from automl.core import Budget, Command, TrialState
 from automl.ledger import Ledger
 from automl.ledger.check import check
 from automl.studio import actions
-from automl.studio.tokens import Role
 from automl.workflows import steering
 
 DONE = "done"
