@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import STORE, SWEEP, TRIAL
+from .arguments import STORE, SWEEP, SWEEP_OR_NEWEST, TRIAL
 from .headings import EVERY_DAY, STEER
 
 STEERING: Final = (
@@ -20,7 +20,7 @@ STEERING: Final = (
         To interrupt a sweep and continue it later, press Ctrl-C in its own terminal instead.""",
         ("automl stop nmt", "automl stop nmt --trial 12"),
         (
-            SWEEP,
+            SWEEP_OR_NEWEST,
             replace(TRIAL, help="Stop only this trial; the sweep goes on.", required=False),
             STORE,
         ),

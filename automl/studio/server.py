@@ -57,9 +57,14 @@ class StudioServer:
         """The port that it listens on."""
         return int(self._socket.getsockname()[1])
 
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port."""
+        return f"http://{HOST}:{self.port}"
+
     def address(self, path: str = "/") -> str:
         """URL of a page with the token. A fragment is sent to no server."""
-        return f"http://{HOST}:{self.port}{path}#token={self.token}"
+        return f"{self.origin}{path}#token={self.token}"
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""

@@ -1,4 +1,4 @@
-"""Compares two programs or two configurations by pairs of runs: is B better than A?
+"""Compares two programs by pairs of runs: is B better than A?
 
 The runs are the trials of an ordinary sweep, so they are kept like any others. Trials 0 and 1 are
 the first pair, 2 and 3 the second one. Both runs of a pair have the same seed. Every other pair
@@ -19,7 +19,6 @@ from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ra
 from automl.core.environment import code_of, difference
 from automl.core.resuming import present_folder
 from automl.core.text import number
-from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.stopping.base import CONTINUE, Decision, Stopper
 from search_spaces import Choice, Space
@@ -27,7 +26,7 @@ from workers.command.either import SIDE
 from workers.protocol import Params
 
 from .paired_test import Answer, PairedTest
-from .retrain import derived, enqueue
+from .retrain import enqueue
 
 KIND: Final = "ab"
 A, B = "A", "B"
@@ -200,25 +199,6 @@ def of_commands(
     return spec, {side: {SIDE: side} for side in (A, B)}
 
 
-def of_trials(ledger: Ledger, sweep: str, a: int, b: int) -> tuple[SweepSpec, Sides]:
-    """The sweep that compares the configurations of two trials, and its sides.
-
-    Raises:
-        UsageError: there is no such trial, or both have the same configuration.
-    """
-    source, trials = ledger.spec(sweep), ledger.trials(sweep)
-    for wanted in (a, b):
-        if not 0 <= wanted < len(trials):
-            raise UsageError(
-                f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {wanted}"
-            )
-    space = source.known_space
-    sides = {A: space.complete(trials[a].params), B: space.complete(trials[b].params)}
-    if space.key(sides[A]) == space.key(sides[B]):
-        raise UsageError(f"trials {a} and {b} of {sweep} have the same configuration")
-    return derived(source, f"{KIND}-{a}-{b}", 2, paired=True), sides
-
-
 def code_of_commands(programs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """What is recorded of each side: its command, and commit and diff of the code that it runs."""
     folders = {side: _code_folder(words) for side, words in programs.items()}
@@ -284,13 +264,9 @@ def _fails(trials: Sequence[Trial]) -> bool:
     return any(len(failed_runs(trials, side)) >= MAX_FAILURES for side in (A, B))
 
 
-def begin(
-    ledger: Ledger, spec: SweepSpec, facts: Mapping[str, Any] | None = None, *, rename: bool
-) -> SweepSpec:
-    """Create the sweep of a comparison; one of that name goes on unless it is renamed."""
-    if not rename and ledger.exists(spec.name):
-        return spec
-    return create(ledger, spec, rename=rename, facts=facts)
+def begin(ledger: Ledger, spec: SweepSpec, facts: Mapping[str, Any]) -> SweepSpec:
+    """Create the sweep of a comparison; a name that is in use gets a number."""
+    return create(ledger, spec, rename=True, facts=facts)
 
 
 class HopelessRuns(Stopper):

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner
 
 from search_spaces.errors import DataError, UsageError
 from workers.context import Context
@@ -151,38 +150,6 @@ def test_damage_is_named(tmp_path, damage):
                 [Shards.open(corpus.folder).vocabulary()],
             )
         )
-
-
-def test_the_command_line(tmp_path):
-    from automl.cli import cli
-
-    source, target = write(tmp_path, 300)
-    given = [
-        "data",
-        "prepare",
-        "--source",
-        str(source),
-        "--target",
-        str(target),
-        "--dir",
-        str(tmp_path / "out"),
-    ]
-    printed = CliRunner().invoke(cli, [*given, "--vocabulary-size", "300", "--json"])
-    assert printed.exit_code == 0, printed.output
-    assert json.loads(printed.stdout)["pairs"] == 285
-    assert CliRunner().invoke(cli, given).exit_code == 2
-    assert (
-        CliRunner()
-        .invoke(cli, [*given[:-1], str(tmp_path / "new"), "--valid-source", "x"])
-        .exit_code
-        == 2
-    )
-    assert (
-        CliRunner()
-        .invoke(cli, [*given[:3], "/no/such", *given[4:-1], str(tmp_path / "new")])
-        .exit_code
-        == 2
-    )
 
 
 def train(folder: Path, corpus: Path, updates: int, *, resume: bool = False) -> dict[int, float]:
