@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -18,9 +17,7 @@ from .common import emit, say
 from .program import Program, ProgramVerb, load_trained
 
 if TYPE_CHECKING:
-    from automl.core import Snapshot, SweepSpec
-    from automl.ledger import Ledger
-    from automl.workflows.paired_test import PairedTest
+    pass
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
 
@@ -65,6 +62,7 @@ def ab(
     **options: Any,
 ) -> int:
     """Compare two commands by pairs of runs; return the exit status."""
+    from automl import sweeps
     from automl.ledger import Ledger
     from automl.workflows.ab import KIND, A, B, begin, code_of_commands, compare, of_commands
     from automl.workflows.paired_test import PairedTest
@@ -84,6 +82,14 @@ def ab(
     code = code_of_commands({side: one.arguments for side, one in both.items()})
     facts = {**code[KIND], "alpha": alpha, "effect": effect, "most_runs": most}
     with closing(Ledger.open(store, create=True)) as ledger:
+        run = partial(
+            sweeps.run,
+            ledger=ledger,
+            objective=EitherCommand(commands),
+            dispatcher=dispatcher,
+            ray_address=ray_address,
+            resume=True,
+        )
         spec = begin(ledger, spec, {KIND: facts})
         comparison, snapshot = compare(
             ledger,
@@ -91,7 +97,7 @@ def ab(
             sides,
             test,
             most,
-            partial(_run, ledger, EitherCommand(commands), test, dispatcher, ray_address),
+            run,
             tell=lambda one: say(str(one), err=True),
         )
     if as_json:
@@ -100,32 +106,6 @@ def ab(
     if snapshot.state != "finished":
         return INTERRUPTED
     return EXITS.get(comparison.answer, NO_SUCCESS)
-
-
-def _run(
-    ledger: Ledger,
-    objective: Callable[[Any], Any],
-    test: PairedTest,
-    dispatcher: str,
-    ray_address: str | None,
-    spec: SweepSpec,
-) -> Snapshot:
-    """Run the waiting trials of a comparison."""
-    from automl import sweeps
-    from automl.control.plugins import Plugins
-    from automl.core.plugin_choice import PluginChoice
-    from automl.workflows.ab import HopelessRuns
-
-    stopper = PluginChoice[Any]("none", given=HopelessRuns(spec.goals, test))
-    return sweeps.run(
-        spec,
-        ledger=ledger,
-        objective=objective,
-        dispatcher=dispatcher,
-        ray_address=ray_address,
-        resume=True,
-        plugins=Plugins(PluginChoice(spec.suggester), stopper),
-    )
 
 
 def _goal(
