@@ -88,7 +88,7 @@ class McpTool:
         flags, places, commands = [f"--store={store}", "--json"], list[str](), list[str]()
         for one in self.arguments:
             value = given.get(one.name)
-            if value in (None, False):
+            if value is None or value is False:
                 continue
             if one.type == "command":
                 commands += ["--", *value]
