@@ -39,7 +39,7 @@ RUNNING: Final = (
         "Write a first configuration.",
         """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
-        Or make one of another tool's file, and say what could not be carried over.
+        Or make one of a sweep of Weights & Biases, and say what could not be carried over.
 
         The numbers among the options of a command become parameters, with a range around each. The
         command is run for at most 20 seconds, to see which metrics it prints.""",
@@ -56,8 +56,7 @@ RUNNING: Final = (
                 "source",
                 flag="--from",
                 metavar="FILE",
-                help="A sweep of Weights & Biases, NNI, Katib, Ray Tune or Optuna. It is read as "
-                "data: nothing in it is run.",
+                help="The YAML file of `wandb sweep`. It is read as data: nothing in it is run.",
             ),
             output("NAME.yaml", "FILE", "File to write, '-' to print it."),
             Argument(

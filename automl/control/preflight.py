@@ -18,7 +18,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, calls_prepare, check_words, without_prepare
+from workers.own_loop.knobs import acting_knobs, without_prepare
 
 from .plugins import Plugins
 
@@ -115,26 +115,6 @@ def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -
     act = "acts" if len(names) == 1 else "act"
     line = f"{', '.join(names)}: {act} only if {who} trial.prepare{import_it}, or reads the value"
     return [line] if names else []
-
-
-def check_loop(
-    spec: SweepSpec, objective: Callable[[Any], Any] | None, tell: Callable[[str], Any]
-) -> None:
-    """Raise UsageError if a knob of the space cannot act on the loop of a function.
-
-    The function runs once up to `trial.prepare`, in a process of its own; `tell` gets a line first.
-    """
-    if spec.workload is not None or spec.command or objective is None:
-        return
-    if not calls_prepare(objective):
-        return
-    check_words(spec.space)
-    if acting_knobs(spec.space):
-        from .rehearsal import refused
-
-        tell("running the function up to trial.prepare, to check its knobs")
-        if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):
-            raise UsageError(sentence)
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

@@ -18,7 +18,6 @@ from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
-from .speed_probes import SpeedProbes
 
 MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
 MIN_WAIT_SECONDS: Final = 1.0  # it waits longer than that share of a trial of milliseconds
@@ -38,7 +37,6 @@ class Scheduler:
         ending: knows why no new trial begins.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
         leases: of this machine's cores.
-        probes: take free slots too, and know the fastest settings.
         starts_fast: whether the dispatcher has started trial 0 before a suggester is imported.
     """
 
@@ -53,13 +51,11 @@ class Scheduler:
         ending: EndOfSweep,
         shutdown: Shutdown,
         leases: MachineLeases,
-        probes: SpeedProbes,
         *,
         starts_fast: bool = False,
     ) -> None:
         self._starts_fast = starts_fast
         self._leases = leases
-        self._probes = probes
         self._journal = journal
         self._suggestions = suggestions
         self._stopper = stopper
@@ -77,10 +73,8 @@ class Scheduler:
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
         journal = self._journal
-        self._probes.prepare()
         for trial in list(journal.trials):
             self._stopper.observe(without_held(trial))
-            self._guard.observe(trial)
             if trial.state is TrialState.RUNNING and trial.lease is None:
                 # It may have killed its controller: it is tried again at most `max_retries` times.
                 seconds = journal.seconds_running(trial)
@@ -104,9 +98,6 @@ class Scheduler:
             self._dispatcher.demand((), 0)
             return
         free, begun = self._room(self._dispatcher.free_slots), 0
-        if free > 0 and self._next_waiting() is None and self._new_trials_left():
-            taken = self._probes.begin(free)
-            free = 0 if taken and self._dispatcher.serial else self._room(free - taken)
         while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
             trial: Trial | None = first
             if not self._fits(first, free, begun):
@@ -292,10 +283,7 @@ class Scheduler:
             self._shutdown.fail(error)
             return
         for proposal in proposals:
-            params = proposal.params
-            if proposal.replicate_of is None:
-                params = self._probes.fastest(params, self._commands.allows)
-            journal.propose(params, proposal.source, replicate_of=proposal.replicate_of)
+            journal.propose(proposal.params, proposal.source, replicate_of=proposal.replicate_of)
 
     def _begin(self, trial: Trial) -> None:
         journal = self._journal

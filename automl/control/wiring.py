@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
 
 from automl.core import Snapshot, SweepSpec
 from automl.dispatch._make import local_slots, make_leases
@@ -29,7 +28,6 @@ from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
 from .space_change import with_known_space
-from .speed_probes import SpeedProbes
 from .steering import Steering
 from .writer import SweepWriter
 
@@ -44,14 +42,12 @@ def conduct(
     resume: bool = False,
     local: bool = True,
     plugins: Plugins | None = None,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Snapshot:
     """Like `automl.sweeps.run`, on a dispatcher of this kind.
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        objective: the user's, whose memory may be estimated; see `MemoryGuard`.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -75,7 +71,6 @@ def conduct(
                 signals,
                 local=local,
                 on_change=on_change,
-                objective=objective,
             ) as controller,
         ):
 
@@ -140,7 +135,6 @@ def _wired(
     local: bool,
     on_change: Callable[[Snapshot], None] | None = None,
     brief: bool = False,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Iterator[Controller]:
     """A controller with all its parts, which end with the context."""
     stopper = plugins.make_stopper(
@@ -159,7 +153,7 @@ def _wired(
 
     with (
         closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
-        closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
+        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         closing(make_leases(spec, kind, local=local)) as leases,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
@@ -171,7 +165,6 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
-        probes = SpeedProbes(journal, assigner, guard, leases, kind)
         ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
@@ -185,24 +178,21 @@ def _wired(
             ending,
             shutdown,
             leases,
-            probes,
             starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)
-        with closing(probes):
-            yield Controller(
-                journal,
-                scheduler,
-                shutdown,
-                stopper,
-                guard,
-                GpuShare(spec, leases, serial=kind.serial),
-                cleanup,
-                ending,
-                Requests(journal, commands, agents, steering),
-                probes,
-            )
+        yield Controller(
+            journal,
+            scheduler,
+            shutdown,
+            stopper,
+            guard,
+            GpuShare(spec, leases, serial=kind.serial),
+            cleanup,
+            ending,
+            Requests(journal, commands, agents, steering),
+        )
 
 
 def _seconds(recorder: SweepRecorder) -> float:

@@ -19,8 +19,6 @@ from automl.core import (
     Leased,
     Moved,
     Noted,
-    ProbeBegun,
-    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
@@ -147,15 +145,6 @@ class SweepWriter:
     def note(self, kind: str, message: str, trial: int | None = None) -> None:
         """Record a note, about a trial or the sweep."""
         self.apply(Noted(kind, message, trial, self.now))
-
-    def begin_probe(self, params: Params, slots: int) -> Trial:
-        """A probe of this configuration begins and takes this many slots."""
-        self.apply(ProbeBegun(len(self.state.probes), dict(params), slots, at=self.now))
-        return self.state.probes[-1]
-
-    def end_probe(self, number: int, **facts: Any) -> None:
-        """A probe is over; `facts` are fields of `ProbeEnded`."""
-        self.apply(ProbeEnded(number, **facts, at=self.now))
 
     def specify(self, spec: SweepSpec) -> None:
         """Go on with another specification."""

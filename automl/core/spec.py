@@ -142,7 +142,7 @@ class SweepSpec:
     constraints: tuple[Constraint, ...] = key(
         listed(TEXT),
         "Bounds on metrics, and conditions on parameters. "
-        "See [constraints](../guides/constraints.md).",
+        "See [constraints](../guides/goals.md#constraints).",
         "constraints: [peak_memory_bytes <= 8e9, num_layers * width <= 512]",
         (),
     )
@@ -224,7 +224,7 @@ class SweepSpec:
     ranks: int | str = key(
         RANKS,
         "Processes of a trial of your own function or command, one slot each. "
-        "See [ranks](../guides/ranks.md).",
+        "See [ranks](../guides/gpus.md#several-ranks).",
         "ranks: 4",
         1,
     )
@@ -247,7 +247,7 @@ class SweepSpec:
     trackers: tuple[str, ...] = key(
         listed(TEXT),
         "Tools that the sweep is written to while it runs. "
-        "See [other tools](../guides/other-tools.md).",
+        "See [other tools](../guides/studio.md#other-tools).",
         "trackers: [mlflow, tensorboard]",
         (),
     )
@@ -290,14 +290,6 @@ class SweepSpec:
         "auto",
         flag="--replicates N",
     )
-    probes: str = key(
-        one_of("auto", "none"),
-        "`auto`: if the budget or a goal has time in it, up to 5% of the worker time goes to short "
-        "runs that find the fastest settings; trials then train with them. "
-        "See [probes](../guides/speed.md#probes-in-a-sweep).",
-        "probes: none",
-        "auto",
-    )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
         "Earlier sweeps of the store to learn from: other data, hardware or sizes, or an "
@@ -312,7 +304,7 @@ class SweepSpec:
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
-        "trials; `none` for the store. See [artifacts](../guides/artifacts.md).",
+        "trials; `none` for the store. See [artifacts](../guides/ray.md#checkpoints-where-every-machine-finds-them).",
         "artifacts: s3://bucket/sweeps",
         "",
         "in the store",
@@ -364,13 +356,6 @@ class SweepSpec:
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
         return self.explored or self.space
-
-    @property
-    def timed(self) -> bool:
-        """Whether the budget or a goal has time in it, and no goal asks for little memory."""
-        aspects = {aspect for goal in self.goals for aspect in goal.aspects}
-        limited = self.budget.time is not None or self.budget.worker_time is not None
-        return (limited or "speed" in aspects) and "memory" not in aspects
 
     @property
     def trained(self) -> str:
@@ -441,7 +426,7 @@ KEYS: Final = {
     **keys_of(SweepSpec),
     "store": Key(
         Kind("text", _store),
-        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/postgresql.md).",
+        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/ray.md#a-teams-postgresql).",
         "store: postgresql://automl@db.example/automl",
         ".automl",
         flag="--store URL",

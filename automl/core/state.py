@@ -21,8 +21,6 @@ from .events import (
     Created,
     Ended,
     Moved,
-    ProbeBegun,
-    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
@@ -30,7 +28,6 @@ from .events import (
     fold,
 )
 from .plain_data import json_data
-from .probes import PROBE, begun, ended
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
 from .trial import AgentLease, Trial, TrialState, without_held
@@ -64,7 +61,6 @@ class SweepState:
         number: of the last record that was applied.
         environment: where the sweep was created.
         trials: every trial by number; the list grows and its items are replaced.
-        probes: of settings of speed, likewise; they are no trials (`core.probes`).
         index: of the trials by state.
         seconds: of the sweep, at the latest event.
         closed: how the last controller ended its run: "finished", "interrupted" or "failed";
@@ -82,7 +78,6 @@ class SweepState:
         self._spec: SweepSpec | None = None
         self.environment: Mapping[str, Any] = {}
         self.trials: list[Trial] = []
-        self.probes: list[Trial] = []
         self.index = TrialIndex()
         self._use: BudgetUse | None = None
         self.seconds = 0.0
@@ -160,12 +155,6 @@ class SweepState:
             self._command(event, number)
         elif isinstance(event, Answered):
             self.requests.pop(event.command, None)
-        elif isinstance(event, ProbeBegun) and event.number == len(self.probes):
-            self.probes.append(begun(event))
-            self.use.begin(PROBE - event.number, event.at, event.slots)
-            self.closed, self.reason = "interrupted", ""
-        elif isinstance(event, ProbeEnded):
-            self._end_probe(event)
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +171,6 @@ class SweepState:
             "spec": spec.to_dict(),
             "use": self.use.to_dict(),
             "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
-            "probes": list(map(_row, self.probes)),
             "values": list(self.values.items()),
             "requests": [[number, vars(command)] for number, command in self.requests.items()],
         }
@@ -206,7 +194,6 @@ class SweepState:
             state.index.update(trial)
             if trial.state.finished:
                 state._rows[trial.number] = row
-        state.probes = list(map(_trial, data["probes"]))
         state.values = dict(data["values"])
         state.requests = {number: Command(**command) for number, command in data["requests"]}
         return state
@@ -260,12 +247,6 @@ class SweepState:
             isinstance(event, Moved) and after.state is TrialState.WAITING
         ):
             self.closed, self.reason = "interrupted", ""
-
-    def _end_probe(self, event: ProbeEnded) -> None:
-        known = 0 <= event.number < len(self.probes)
-        if known and not self.probes[event.number].state.finished:
-            self.probes[event.number] = probe = ended(self.probes[event.number], event)
-            self.use.end_probe(PROBE - event.number, probe.seconds)
 
     def _command(self, command: Command, number: int) -> None:
         if command.kind == STOP:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import selectors
 import shlex
@@ -17,12 +16,11 @@ import psutil
 
 from search_spaces.errors import StoreError, TrialFailure
 from workers.device.peak_memory import ChildProcesses
-from workers.failures import DISK_WORDS, MEMORY_WORDS, PRINTED
-from workers.protocol import StopRequest
+from workers.failures import DISK_WORDS, MEMORY_WORDS, NO_ROOM
+from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
 
 from .arguments import Braces, with_absolute_path
-from .changes import changed_files
 from .formats import CONFIGS
 from .metrics import Collector
 from .output import Tail, TrialLog
@@ -40,8 +38,6 @@ if TYPE_CHECKING:
 FOLDER: Final = "command"  # in the trial's folder
 REPORTS: Final = "reports.jsonl"
 STOP: Final = "stop"
-BUFFERED_STEPS: Final = 3  # so many that come at the end of a program were kept back
-LATE_SHARE: Final = 0.95  # of its time
 LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
 KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
 
@@ -57,11 +53,8 @@ class CommandAttempt:
     def __init__(self, command: CommandObjective, context: Context) -> None:
         self._command = command
         self._context = context
-        context.warmup.leave_out()
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
-        self._steps: set[int] = set()  # that were reported
-        self._first_report = math.inf
         self._resumed = context.resumed  # before this attempt writes anything
         self._own = context.files / FOLDER
         self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
@@ -108,15 +101,9 @@ class CommandAttempt:
             process = CommandProcess(arguments, self._folder, environment)
         except (OSError, ValueError) as error:
             raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
-        began = time.time()
         with process, self._measured(process):
             end = self._listen(process, sources, log)
         sources.close()
-        ended = time.time()
-        if self._context.rank == 0 and not self._command.in_trial:
-            self._context.details["files"] = changed_files(self._folder, began, ended)
-        if self._came_at_end(ended - began):
-            self._context.details["buffered"] = len(self._steps)
         if end.left:
             log.say(f"killed {end.left} processes that the command has left behind")
         if self._context.memory is not None and not self._context.memory.on_gpu:
@@ -275,19 +262,12 @@ class CommandAttempt:
 
     def _send(self, step: int, metrics: Mapping[str, float]) -> None:
         self._moved = time.monotonic()
-        self._first_report = min(self._first_report, self._moved)
-        self._steps.add(step)
         if self._context.rank > 0:
             return
         seconds = self._moved - self._begun
         if not self._resumed:  # what an earlier attempt has trained is lost
             seconds -= self._assignment.previous_seconds
         self._context.emit(step, metrics, seconds)
-
-    def _came_at_end(self, seconds: float) -> bool:
-        """Whether a program that ran so long has kept its reports back until its end."""
-        waited = self._first_report - self._begun
-        return len(self._steps) >= BUFFERED_STEPS and LATE_SHARE * seconds < waited > 1.0
 
     # ------------------------------------------------------------------ how it ended
 
@@ -343,11 +323,21 @@ class CommandFailed(TrialFailure):
     Args:
         kind, message: see `TrialFailure`.
         shown_traceback: the end of its standard error.
+        cause, exit_status: see `Outcome`.
     """
 
-    def __init__(self, kind: str, message: str = "", shown_traceback: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str = "",
+        shown_traceback: str = "",
+        cause: Cause | None = None,
+        exit_status: int | None = None,
+    ) -> None:
         super().__init__(kind, message)
         self.shown_traceback = shown_traceback
+        self.cause = cause
+        self.exit_status = exit_status
 
 
 def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> CommandFailed:
@@ -366,17 +356,20 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
     words = f"the command {end}"
     if number == signal.SIGKILL and oom_killed:
         message = f"the machine ran out of memory and its kernel killed the command: {words}"
-        return CommandFailed("out_of_memory", message, errors)
+        return CommandFailed("out_of_memory", message, errors, Cause.KILLED, status)
     if number in _FROM_OUTSIDE:
-        return CommandFailed("preempted", f"{words} from outside", errors)
+        return CommandFailed("preempted", f"{words} from outside", errors, Cause.KILLED, status)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
     if "TrialPruned" in last_line:
         words += "; a program that gives up ends with status 0, and what it has reported counts"
     if any(word in errors.lower() for word in DISK_WORDS):
-        return CommandFailed("preempted", f"there is no room on the disk: {words}", errors)
+        message = f"{NO_ROOM}: {words}"
+        return CommandFailed("preempted", message, errors, Cause.DISK, status)
     about_memory = any(word in errors.lower() for word in _MEMORY_ERRORS)
-    return CommandFailed("out_of_memory" if about_memory else "crashed", words, errors)
+    cause = Cause.SIGNALLED if status < 0 else Cause.EXITED
+    kind = "out_of_memory" if about_memory else "crashed"
+    return CommandFailed(kind, words, errors, cause, status)
 
 
 def nothing_reported(
@@ -399,5 +392,5 @@ def nothing_reported(
         words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {found}"
     if collector.complaint:
         words += f"; {collector.complaint}"
-    words += f"{PRINTED}{' | '.join(last_lines)}" if last_lines else ""
+    words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""
     return CommandFailed("missing_metric", words)

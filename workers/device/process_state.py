@@ -12,9 +12,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures.thread import _worker
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -39,19 +39,6 @@ class ProcessState:
     def __init__(self) -> None:
         self._before = _values()
         self._threads = set(threading.enumerate())
-
-    @contextmanager
-    def importing(self) -> Iterator[None]:
-        """What changes inside is a module's and stays."""
-        values, threads = _values(), set(threading.enumerate())
-        try:
-            yield
-        finally:
-            after = _values()
-            self._before |= {k: v for k, v in after.items() if k not in values or values[k] != v}
-            for name in values.keys() - after.keys():  # a variable that the module has deleted
-                self._before.pop(name, None)
-            self._threads |= set(threading.enumerate()) - threads
 
     def put_back(self) -> tuple[list[str], list[str]]:
         """Put everything back.

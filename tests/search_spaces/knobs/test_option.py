@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from resolved import CPU
 
-from automl.conformance.knobs import CPU
 from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import detect
 from search_spaces.knobs import KNOBS, Option

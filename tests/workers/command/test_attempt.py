@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
@@ -66,16 +65,6 @@ json.dump(known, open("got.json", "w"))
     assert (got["AUTOML_TRIAL"], got["AUTOML_SEED"]) == ("3", "7")
     assert Path(got["AUTOML_CHECKPOINT_DIR"]).is_dir()
     assert "AUTOML_RESUME" not in got
-
-
-def test_imports_of_the_worker_are_no_warm_up_of_the_command(command: Any) -> None:
-    """`modulefinder` stands for what a worker imports while it reads reports."""
-    sys.modules.pop("modulefinder", None)
-    command.on_report = lambda report: importlib.import_module("modulefinder")
-    done = command.python(APPEND + "report(step=1, loss=0.5)")
-    assert done.ending == "completed"
-    assert "modulefinder" in sys.modules
-    assert not {"warmup_seconds", "warmup_bytes"} & done.details.keys()
 
 
 def test_reports_and_a_result(command: Any) -> None:
@@ -466,23 +455,6 @@ def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
     done = command.python(code, goal="loss", reports={"loss": r"loss (\S+)"})
     assert done.failure == "missing_metric"
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
-
-
-def test_files_that_change_are_noted(command: Any, tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "old.txt").touch()
-    os.utime(tmp_path / "here" / "old.txt", (1, 1))
-    code = "os.mkdir('out'); open('out/model.pt', 'w'); open('.hidden', 'w')"
-    done = command.python(code, folder=str(tmp_path / "here"))
-    changed = done.details["files"]["changed"]
-    assert list(changed) == ["out/model.pt"]
-
-
-def test_reports_that_come_at_the_end_are_noted(command: Any) -> None:
-    code = "time.sleep(1.2)\nfor step in (1, 2, 3): print('epoch', step, 'loss', 1 / step)"
-    patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
-    assert command.python(code, reports=patterns).details["buffered"] == 3
-    assert "buffered" not in command.python(code[15:], reports=patterns).details
 
 
 def test_a_resume_flag_of_its_own(
