@@ -69,6 +69,11 @@ def finite(name: str, value: Any) -> float:
     return number
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    return bool(of_type(name, value, bool, "True or False"))
+
+
 def text(name: str, value: Any) -> str:
     """A text."""
     return cast(str, of_type(name, value, str, "a text"))
