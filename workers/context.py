@@ -294,7 +294,7 @@ class Context:
             raise Stopped
 
     def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some training steps with torch's profiler, for `automl publish SWEEP tensorboard`.
+        """Trace some training steps with torch's profiler, for TensorBoard.
 
         Example:
             >>> with trial.profile() as step_ended:

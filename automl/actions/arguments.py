@@ -14,7 +14,6 @@ from .action import Argument
 
 STORE_FOLDER: Final = KEYS["store"].default
 _LINK: Final = re.compile(r" See \[[^]]*\]\([^)]*\)\.")
-MAX_NAME: Final = 200  # characters
 
 SWEEP: Final = Argument("sweep", "sweep", "Name of the sweep.", required=True)
 SWEEP_OR_NEWEST: Final = Argument("sweep", "sweep", "Name of the sweep; by default the newest.")
@@ -38,13 +37,6 @@ TRIAL: Final = Argument(
 )
 TRIAL_OR_BEST: Final = Argument(
     "trial", int, "Number of a trial.  [default: the best one]", "--trial", metavar="N"
-)
-BY: Final = Argument(
-    "by",
-    help="Who wants it; by default the user and host of this process.",
-    default="",
-    max_length=MAX_NAME,
-    on="http",
 )
 # By the name of a flag, its path in a configuration and its key.
 FLAGS: Final = {

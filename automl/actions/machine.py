@@ -9,52 +9,22 @@ from .action import Action, Argument
 from .arguments import JSON, STORE
 from .headings import PREPARE
 
-
-def _path(name: str, help: str, flag: str = "", *, required: bool = False) -> Argument:
-    return Argument(name, "path", help, flag or f"--{name.replace('_', '-')}", required=required)
-
-
 MACHINE: Final = (
     Action(
         "workloads",
         PREPARE,
-        "List the workloads.",
-        "List the workloads with their goals.",
-        ("automl workloads",),
-        (JSON,),
-        "automl.cli.machine.workloads",
-    ),
-    Action(
-        "data",
-        PREPARE,
-        "List, fetch and prepare data sets.",
-        "List, fetch and prepare data sets.",
-        ("automl data list", "automl data fetch imdb"),
-    ),
-    Action(
-        "data list",
-        PREPARE,
-        "List the data sets that can be fetched.",
-        "List the data sets that can be fetched, and the settings to use them.",
-        ("automl data list --json",),
-        (JSON,),
-        "automl.cli.machine.list_data",
-    ),
-    Action(
-        "data fetch",
-        PREPARE,
-        "Fetch a data set from its official source.",
-        "Fetch a data set from its official source, check its checksum, resume broken transfers.",
+        "List the workloads, or fetch a data set.",
+        """List the workloads with their goals, and the data sets that --fetch can get.
+
+        A data set is fetched from its official source. Its checksum is checked, and a transfer
+        that was broken off goes on.""",
+        ("automl workloads", "automl workloads --fetch imdb data/imdb"),
         (
-            "automl data fetch imdb",
-            "automl sweep configs/sentiment.yaml data.name=imdb data.dir=data/imdb",
-        ),
-        (
-            Argument("name", metavar="NAME", required=True),
-            _path("folder", "Folder to write.  [default: data/NAME]", "--dir"),
+            Argument("fetch", help="Data set to fetch.", flag="--fetch", metavar="NAME"),
+            Argument("folder", "path", metavar="[DIR]"),
             JSON,
         ),
-        "automl.cli.machine.fetch_data",
+        "automl.cli.machine.workloads",
     ),
     Action(
         "doctor",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from automl.errors import UsageError
+
 from .common import draw, draw_table, emit, say
 
 
@@ -15,34 +17,30 @@ def doctor(store: str, as_json: bool) -> None:
     return emit(findings.to_dict()) if as_json else draw(findings.render())
 
 
-def workloads(as_json: bool) -> None:
-    """List the workloads."""
+def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
+    """List the workloads and the data sets, or fetch a data set."""
+    from workers.data.datasets import DATASETS
     from workers.workloads import WORKLOADS
 
+    if fetch is not None:
+        return _fetch(fetch, folder or Path("data") / fetch, as_json)
+    if folder is not None:
+        raise UsageError(f"{folder} is the folder of a data set: name the set with --fetch NAME")
     known = [WORKLOADS.get(name) for name in WORKLOADS.names()]
     if as_json:
         objects = [{"name": w.name, "summary": w.summary, "goals": list(w.goals)} for w in known]
         return emit(objects)
     rows = [[w.name, ", ".join(w.goals), w.summary] for w in known]
-    return draw_table(["workload", "goals", "summary"], rows)
-
-
-def list_data(as_json: bool) -> None:
-    """List the data sets that can be fetched."""
-    from workers.data.datasets import DATASETS
-
-    if as_json:
-        sets = DATASETS.items()
-        return emit([{"name": name, "summary": d.summary, "use": d.use} for name, d in sets])
+    draw_table(["workload", "goals", "summary"], rows)
     rows = [[name, dataset.summary, dataset.use] for name, dataset in DATASETS.items()]
-    return draw_table(["name", "what it is", "for"], rows)
+    return draw_table(["data set", "what it is", "for"], rows)
 
 
-def fetch_data(name: str, folder: Path | None, as_json: bool) -> None:
+def _fetch(name: str, target: Path, as_json: bool) -> None:
     """Fetch a data set."""
     from workers.data.fetch import fetch
 
-    target, announced = folder or Path("data") / name, [-1]
+    announced = [-1]
 
     def progress(file: str, done: int, total: int) -> None:
         step = done * 10 // total if total else done >> 24

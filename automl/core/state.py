@@ -27,7 +27,6 @@ from .events import (
     TrialEvent,
     fold,
 )
-from .marks import MARK, Marks, add_marks
 from .plain_data import json_data
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
@@ -37,7 +36,7 @@ from .trial_index import TrialIndex
 STOP: Final = "stop"  # the kind of the command that ends the sweep
 LIMITS: Final = "limits"  # the kind of the command that narrows parameters
 ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
-_UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+_UNANSWERED: Final = (STOP, LIMITS)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
 _APART: Final = (
@@ -68,7 +67,6 @@ class SweepState:
             "interrupted" before the first, and if the sweep has gone on since.
         reason: why it has ended.
         limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
-        marks: of the sweep (None) and of its trials.
         requests: commands that wait for an answer or a trial, by number of their record, in order.
         stop_number: number of the latest command to stop the sweep; 0 if there is none.
         values: of finished trials for the first goal, by number; None of those that have none.
@@ -86,7 +84,6 @@ class SweepState:
         self.closed = "interrupted"
         self.reason = ""
         self.limits: dict[str, Any] = {}
-        self.marks: Marks = {}
         self.requests: dict[int, Command] = {}
         self.stop_number = 0
         self.values: dict[int, float | None] = {}
@@ -175,7 +172,6 @@ class SweepState:
             "use": self.use.to_dict(),
             "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
             "values": list(self.values.items()),
-            "marks": list(self.marks.items()),
             "requests": [[number, vars(command)] for number, command in self.requests.items()],
         }
 
@@ -199,7 +195,6 @@ class SweepState:
             if trial.state.finished:
                 state._rows[trial.number] = row
         state.values = dict(data["values"])
-        state.marks = dict(map(tuple, data["marks"]))
         state.requests = {number: Command(**command) for number, command in data["requests"]}
         return state
 
@@ -261,8 +256,6 @@ class SweepState:
                 self.limits.pop(name, None)
                 if limit is not None:
                     self.limits[name] = limit
-        elif command.kind == MARK:
-            add_marks(self.marks, [command])
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
 

@@ -108,10 +108,8 @@ class Follower:
         for records, place in records_after(connection, sweep, self._place):
             self.events += (record.event for record in records)
             for record in records:
-                if isinstance(record.event, Command):
-                    if self._commands is not None:
-                        self._commands.append(record.event)
-                    changed |= {record.event.trial} - {None}  # its marks may be others
+                if isinstance(record.event, Command) and self._commands is not None:
+                    self._commands.append(record.event)
             changed |= apply(self.state, records)
             self._place = place
         numbers = sorted(number for number in changed if number < len(self.state.trials))

@@ -154,9 +154,9 @@ def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: 
 def test_a_file_of_another_account_is_one_error(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(store: str) -> None:
+    def refuse(store: str, **options: bool) -> None:
         raise PermissionError(13, "Permission denied", f"{store}/ledger.sqlite3")
 
-    monkeypatch.setattr("automl.ledger.check.check", refuse)
-    done = CliRunner().invoke(cli, ["check", "theirs"])
+    monkeypatch.setattr("automl.ledger.Ledger.open", refuse)
+    done = CliRunner().invoke(cli, ["list", "--store", "theirs"])
     assert (done.exit_code, done.output) == (2, "Error: theirs/ledger.sqlite3: Permission denied\n")

@@ -102,24 +102,6 @@ def test_the_name_of_the_newest_sweep_prints_none(store: str, tmp_path: Path) ->
     assert not FORBIDDEN & set(done.output)
 
 
-def test_check_repair_and_backup_print_none(store: str, tmp_path: Path) -> None:
-    """The path of a store may be a stranger's too, as may be what is damaged in it."""
-    kept = Path(shutil.copytree(store, tmp_path / HOSTILE))
-    runner = CliRunner()
-    done = [runner.invoke(cli, ["check", str(kept)]), runner.invoke(cli, ["repair", str(kept)])]
-    done.append(runner.invoke(cli, ["backup", str(kept), str(tmp_path / f"copy{HOSTILE}")]))
-    assert [one.exit_code for one in done] == [0, 0, 0]
-    file = kept / FILE_NAME
-    data = file.read_bytes()
-    place = data.index(b'"loss":1.0') + 7
-    file.write_bytes(data[:place] + b"9" + data[place + 1 :])
-    done += [runner.invoke(cli, [verb, str(kept)]) for verb in ("check", "repair")]
-    assert [one.exit_code for one in done[3:]] == [1, 0]
-    for one in done:
-        assert "\\u001b" in one.output
-        assert not FORBIDDEN & set(one.output)
-
-
 def test_an_error_message_prints_none(store: str) -> None:
     done = CliRunner().invoke(cli, ["status", f"x{HOSTILE}", "--store", store])
     assert done.exit_code == 2

@@ -194,16 +194,12 @@ class Sweeps(RuleBasedStateMachine):
     def pin(self, high: float | None) -> None:
         self.send("limits", {"lr": None if high is None else {"low": 1e-4, "high": high}})
 
-    @rule(trial=st.integers(0, 3) | st.none(), star=st.booleans())
-    def mark(self, trial: int | None, star: bool) -> None:
-        self.send("mark", {"star": star}, trial)
-
     @rule(trials=st.integers(1, 2 * TRIALS), waits=st.booleans())
     def set_budget(self, trials: int, waits: bool) -> None:
         self.send("budget", {"trials": trials}, waits=waits)
 
     @rule(
-        kind=st.sampled_from(["stop", "pause", "resume", "retry"]),
+        kind=st.sampled_from(["stop", "pause", "resume"]),
         number=NUMBERS,
         waits=st.booleans(),
     )
@@ -402,7 +398,7 @@ class Sweeps(RuleBasedStateMachine):
         """What `sweep_of` a state is."""
         model = self.model
         kinds = [command.kind for command, _ in model.waiting]
-        return [closed, model.limits, model.stars, kinds, model.budget]
+        return [closed, model.limits, kinds, model.budget]
 
     def teardown(self) -> None:
         """All logs are alike, and nothing was suggested outside of the limits."""

@@ -56,7 +56,6 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         Metric("perplexity", "minimize"),
         *TRAINING_METRICS,
     )
-    trains_on_valid: ClassVar[bool] = True
     outer: ClassVar[tuple[str, ...]] = ("*embedding.*", "projection.*", "adaptive.*")
     reads: ClassVar[tuple[str, ...]] = options.ON_REQUEST
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
