@@ -292,8 +292,7 @@ class Shards:
     @property
     def languages(self) -> list[LanguagePair]:
         """The language pairs, if there are several."""
-        names = self.facts.get("pairs_of_languages")  # not in those of earlier versions
-        return pairs_of({"pairs": names or None})
+        return pairs_of({"pairs": self.facts["pairs_of_languages"] or None})
 
     def examples(self, shard: int) -> Examples:
         """One shard; its ids stay on disk until they are used."""
