@@ -47,12 +47,10 @@ def test_nothing_measured_is_nothing_held(name: str, capsys: pytest.CaptureFixtu
 
 def test_the_judges_of_the_stress_tests_hold_nothing_either() -> None:
     import fuzz
-    import mutations
     import soak
 
     assert conclude(soak.claims({}, soak.KILLS, soak.KINDS)) == 1
     assert conclude(fuzz.claims(fuzz.total([]), 2000)) == 1
-    assert conclude(mutations.claims(mutations.empty())) == 1
 
 
 def test_no_claim_at_all_is_not_held(capsys: pytest.CaptureFixture[str]) -> None:
