@@ -1,4 +1,4 @@
-"""Actions that care for a store."""
+"""The action that deletes a sweep."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from search_spaces import Space
 from workers.artifacts.location import read_location
@@ -101,9 +101,6 @@ class SweepSpec:
         artifacts_folder: the sweep's own folder in `artifacts`.
         earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
-        value_rule: which value of a function or a command counts: "returned" if it has returned the
-            goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
-            returned.
         dispatcher: that ran the sweep last; "" if it is not known.
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
@@ -311,7 +308,6 @@ class SweepSpec:
         "--artifacts URL",
     )
     artifacts_folder: str = ""
-    value_rule: Literal["returned", "best report"] = "returned"
     dispatcher: str = ""
     folder: str = ""
     paired: bool = False
@@ -324,7 +320,7 @@ class SweepSpec:
                 for one in getattr(self, name)
             )
             object.__setattr__(self, name, tuple(known))
-        returned = self.workload is None and self.value_rule == "returned"
+        returned = self.workload is None
         goals = (replace(one, returned=returned and one.within is None) for one in self.goals)
         object.__setattr__(self, "goals", tuple(goals))
 
@@ -378,15 +374,10 @@ class SweepSpec:
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
         """The inverse of `to_dict`; the spec counts as received."""
         data = dict(data)
-        goals = [Goal.parse(text) for text in data["goals"]]
-        if data.pop("last_report_counts", False):  # as ledgers said it before goals could
-            goals = [replace(goal, at_end=True) for goal in goals]
         explored = data.get("explored")
         parsed: dict[str, Any] = {
-            "value_rule": data.get("value_rule", "best report"),
-            "replicates": data.get("replicates", "none"),
             "space": Space.from_dict(data["space"]),
-            "goals": tuple(goals),
+            "goals": tuple(Goal.parse(text) for text in data["goals"]),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_sweeps import CONFIG, Start, sweep
-from click.testing import CliRunner, Result
-
-from automl.cli import cli
+from click.testing import Result
 
 
 def refused(done: Result, message: str, folder: Path) -> None:

@@ -609,3 +609,4 @@ def test_agents_killed_at_any_moment_lose_and_repeat_nothing(tmp_path: Path) -> 
     ended = {trial.number for trial in trials if trial.state is TrialState.COMPLETED}
     assert set(told) <= ended, "a result that was acknowledged is lost"
     assert all(trial.lease is not None for trial in trials if trial.number not in ended)
+    Ledger.open(tmp_path).check()

@@ -206,3 +206,4 @@ def test_each_request_has_its_answer_in_the_ledger_which_is_whole(tmp_path: Path
         answers = [event for event in ledger.events("test") if isinstance(event, Answered)]
         assert answers[1].content == {"done": "trial 0 stops at its next report"}
         assert answers[2].content["usage"] is True
+    Ledger.open(tmp_path).check()
