@@ -147,14 +147,3 @@ def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: 
     program += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "2 False\n", done.stderr
-
-
-def test_a_file_of_another_account_is_one_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(store: str, **options: bool) -> None:
-        raise PermissionError(13, "Permission denied", f"{store}/ledger.sqlite3")
-
-    monkeypatch.setattr("automl.ledger.Ledger.open", refuse)
-    done = CliRunner().invoke(cli, ["list", "--store", "theirs"])
-    assert (done.exit_code, done.output) == (2, "Error: theirs/ledger.sqlite3: Permission denied\n")
