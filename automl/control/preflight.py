@@ -157,8 +157,12 @@ def check_artifacts(spec: SweepSpec) -> None:
         check_writable(spec.artifacts)
 
 
-def check_store(location: str) -> None:
-    """Raise StoreError if a store can be neither opened nor created; creates nothing."""
+def check_store(location: str, *, whole: bool = False) -> None:
+    """Raise StoreError if a store can be neither opened nor created; creates nothing.
+
+    Args:
+        whole: read all of it, with SQLite's own check and every checksum.
+    """
     from automl.ledger import Ledger
     from automl.ledger.database import IN_MEMORY, is_ledger, locate
     from automl.ledger.store_errors import translated
@@ -168,7 +172,9 @@ def check_store(location: str) -> None:
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
         return  # the server answers; the first sweep creates its tables
     if file is None or file.exists():
-        Ledger.open(location, readonly=True).close()
+        with closing(Ledger.open(location, readonly=True)) as ledger:
+            if whole:
+                ledger.check()
         return
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir():

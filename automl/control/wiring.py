@@ -10,7 +10,7 @@ from automl.dispatch._make import local_slots, make_leases
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
-from automl.ledger import Ledger, SweepLedger, SweepRecorder
+from automl.ledger import Ledger, Recorder
 from automl.ledger.store_errors import HeldError
 
 from .agents import Agents
@@ -36,7 +36,7 @@ from .writer import SweepWriter
 
 def conduct(
     spec: SweepSpec,
-    ledger: SweepLedger,
+    ledger: Ledger,
     kind: type[Dispatcher],
     start: Callable[[], Dispatcher],
     *,
@@ -131,8 +131,8 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
 @contextmanager
 def _wired(
     spec: SweepSpec,
-    ledger: SweepLedger,
-    recorder: SweepRecorder,
+    ledger: Ledger,
+    recorder: Recorder,
     kind: type[Dispatcher],
     plugins: Plugins,
     signals: StopSignals,
@@ -205,7 +205,7 @@ def _wired(
             )
 
 
-def _seconds(recorder: SweepRecorder) -> float:
+def _seconds(recorder: Recorder) -> float:
     """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
     state = recorder.state
     if not state.trials:

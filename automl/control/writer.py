@@ -32,7 +32,7 @@ from automl.core import (
 from automl.core.plain_data import json_data
 from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
-from automl.ledger import SweepLedger, SweepRecorder
+from automl.ledger import Ledger, Recorder
 from workers.protocol import Ending, Outcome, Params, StopRequest
 
 from .outcome_policy import OutcomePolicy
@@ -46,7 +46,7 @@ class SweepWriter:
         clock: returns the seconds of the sweep.
     """
 
-    def __init__(self, recorder: SweepRecorder, clock: Callable[[], float]) -> None:
+    def __init__(self, recorder: Recorder, clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._clock = clock
 
@@ -179,7 +179,7 @@ class SweepWriter:
 
 
 @contextmanager
-def writing(ledger: SweepLedger, sweep: str) -> Iterator[SweepWriter]:
+def writing(ledger: Ledger, sweep: str) -> Iterator[SweepWriter]:
     """Hold a sweep that no controller runs; what is written inside is committed together.
 
     Raises:

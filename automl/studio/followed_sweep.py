@@ -57,7 +57,7 @@ class FollowedSweep:
 
     @property
     def epoch(self) -> int:
-        """Another one if tables of earlier versions cannot be brought up to date."""
+        """Another one if a table that somebody has cannot be brought up to date."""
         return self._base + self._epoch
 
     @property

@@ -235,7 +235,7 @@ def _store(store: str) -> Ability:
     from automl.errors import StoreError
 
     try:
-        check_store(store)
+        check_store(store, whole=True)
     except StoreError as error:
         return Ability("store", store, "", str(error))
     return Ability("store", store, "can be written to")

@@ -13,7 +13,7 @@ from automl.cli import COMMANDS
 EVERY_VERB = """
     init sweep resume launch status watch trials best report studio dashboard confirm export fit
     compare logs list enqueue pin publish stop pause retry budget scale mark ask report-step tell
-    fail delete check backup repair speed space workloads data doctor ab mcp predict
+    fail delete speed space workloads data doctor ab mcp predict
 """
 
 

@@ -21,7 +21,6 @@ from automl.actions import OPERATIONS
 from automl.actions.action import Operation
 from automl.core import Budget, Command, TrialState
 from automl.ledger import Ledger
-from automl.ledger.check import check
 from automl.studio import actions
 from automl.studio.tokens import Role
 from automl.workflows import steering
@@ -110,7 +109,7 @@ def test_a_running_sweep_is_steered(tmp_path: Path) -> None:
         assert {one.by for one in commands} == {"ann"}
         assert all(time.time() - 600 < one.sent <= time.time() for one in commands)
         assert ledger.spec("test").budget == Budget(trials=7)
-    assert check(tmp_path) == []
+    Ledger.open(tmp_path).check()
 
 
 def test_without_a_name_the_user_of_the_studio_acts(client: Client, store: str) -> None:

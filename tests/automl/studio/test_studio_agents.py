@@ -23,7 +23,6 @@ from studio_stores import Client, serving
 
 from automl.actions import OPERATIONS
 from automl.ledger import Ledger
-from automl.ledger.check import check
 from automl.studio.tokens import Role
 from search_spaces import Float, Space
 
@@ -77,7 +76,7 @@ def test_an_agent_runs_a_sweep_from_the_first_trial_to_the_last(agent: Any, tmp_
     assert [one.by for one in ledger.commands("test") if one.kind == "ask"] == ["ann"] * 4
     assert {one.by for one in ledger.commands("test") if one.kind == "tell"} == {"agent@127.0.0.1"}
     ledger.close()
-    assert check(tmp_path) == []
+    Ledger.open(tmp_path).check()
 
 
 def test_failures_and_special_numbers_are_told(agent: Any) -> None:
@@ -151,7 +150,7 @@ def test_agents_work_beside_a_controller(tmp_path: Path) -> None:
         assert len(set(numbers)) == 8
         assert client.post("test/stop", {"by": "ann"})[0] == 200
         process.join()
-    assert check(tmp_path) == []
+    Ledger.open(tmp_path).check()
 
 
 def test_an_agent_is_asked_to_stop_by_an_operator(agent: Any) -> None:
