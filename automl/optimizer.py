@@ -32,7 +32,6 @@ from .core import (
     TrialState,
     arguments,
 )
-from .core.mistakes import check_result
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
@@ -205,12 +204,10 @@ class Optimizer:
             metrics: by name; with a single goal, its value is enough.
 
         Raises:
-            UsageError: the trial is not running, has no value for a goal, or has reported a goal
-                and is told a similar name instead.
+            UsageError: the trial is not running, or has no value for a goal.
         """
         with self._lock:
             current, numbers = self._running(trial), self._named_metrics(metrics)
-            check_result(current, numbers, self._spec.goals)
             return self._end(current, Ending.COMPLETED, numbers)
 
     def fail(self, trial: Trial | int, failure: str, message: str = "") -> Trial:

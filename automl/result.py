@@ -8,7 +8,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from search_spaces.other_tools import RESULT, no_attribute
+from search_spaces.other_tools import no_attribute
 
 from .core import Snapshot, Trial, TrialState, arguments, ranking, text
 from .errors import AutomlError, UsageError, needs
@@ -145,7 +145,7 @@ class Result:
         return import_module("automl.report.figures").figure(self.snapshot, name)
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, RESULT, name)
+        no_attribute(self, name)
 
     def _repr_html_(self) -> str:
         """The answer, the best trials and figures, as notebooks show them."""

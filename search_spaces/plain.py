@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .errors import SpaceError
-from .other_tools import SPACE, hint
+from .other_tools import WORDS
 from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show
@@ -98,8 +98,8 @@ def _parameter(name: Any, entry: Any) -> Parameter:
         return Choice(name, entry)
     if isinstance(entry, Mapping) and entry:
         for key in entry:
-            if found := hint(SPACE, key):
-                raise SpaceError(f"{show(name)}: a range has no key {key!r}{found}")
+            if key in WORDS:
+                raise SpaceError(f"{show(name)}: a range has no key {key!r}; {WORDS[key]}")
         if "type" in entry:
             return parameter_from_dict({**entry, "name": name})
         kind = "choice" if "choices" in entry else _number(entry.get("low"), entry.get("high"))

@@ -6,7 +6,7 @@ from typing import NoReturn
 import numpy as np
 
 from .definition import Config, SpaceDefinition
-from .other_tools import SPACE, no_attribute
+from .other_tools import no_attribute
 from .parameters import Params, Value
 from .sampling import Sampler, connected_parts, neighbours, repaired
 
@@ -41,7 +41,7 @@ class Space(SpaceDefinition):
     """
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, SPACE, name)
+        no_attribute(self, name)
 
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """`count` legal configurations, uniform in the unit cube given conditions and constraints.

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import TRIAL, no_attribute
+from search_spaces.other_tools import no_attribute
 
 from .device.profiling import profiling
-from .device.warmup import Warmup
 from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
@@ -74,13 +73,13 @@ class Context:
         self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
-        self.warmup = Warmup()
+        self.process_state: Any = None  # a ProcessState, before the trial
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, TRIAL, name)
+        no_attribute(self, name)
 
     def __getitem__(self, name: str) -> NoReturn:
         raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
@@ -169,23 +168,6 @@ class Context:
             print(f"the saved state {path} is damaged: the one before is used", file=sys.stderr)
         self.barrier()  # no rank saves another before all have read this one
         return state
-
-    def estimate_memory(self, model: Any, batch: Any, **options: Any) -> int:
-        """Bytes that training a torch model takes at its peak on `device`, none of it allocated.
-
-        Example:
-            >>> if trial.estimate_memory(lambda: network(params), torch.zeros(64, 3)) > 8e9:
-            ...     raise TrialFailure("out_of_memory")
-
-        Args:
-            model: a module, or a function that builds it.
-            batch: a tensor, or a tuple or mapping of the arguments of the module.
-            options: `loss` of the module's output, by default its mean, and `optimizer`, a function
-                of the parameters, by default Adam; see `workers.functions.memory`.
-        """
-        from .functions.memory import estimate_training
-
-        return estimate_training(model, batch, device=self.device, **options)
 
     def prepare(
         self,
@@ -312,7 +294,7 @@ class Context:
             raise Stopped
 
     def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some training steps with torch's profiler, for `automl publish SWEEP tensorboard`.
+        """Trace some training steps with torch's profiler, for TensorBoard.
 
         Example:
             >>> with trial.profile() as step_ended:
@@ -343,7 +325,7 @@ class Context:
 
     def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Like `report`, as it is, with the time of this attempt so far."""
-        return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
+        return self.emit(step, metrics, time.monotonic() - self._begun)
 
     def close(self) -> None:
         """The attempt is over: reports of threads that it has left behind are ignored."""

@@ -34,7 +34,6 @@ MEMORY_WORDS = (
     "bad_alloc",
 )
 NO_ROOM = "there is no room on the disk"
-PRINTED: Final = "; the last lines that it printed: "  # of a command; they may differ by trial
 DISK_WORDS = (
     "no space left on device",
     "disk quota exceeded",
@@ -97,14 +96,15 @@ def raised_at(shown: str) -> str:
     """The innermost line of the user's own code in the text of a traceback, such as `train.py:12`.
 
     Returns:
-        "" if there is none: all is of libraries, or the program is not in Python.
+        The innermost line of all if none is the user's; "" if the text is no traceback of Python.
     """
+    frames = _FRAME.findall(shown)
     own = [
-        f"{Path(file).name}:{line}"
-        for file, line in _FRAME.findall(shown)
+        (file, line)
+        for file, line in frames
         if not file.startswith(_OURS) and not any(place in file for place in _LIBRARIES)
     ]
-    return own[-1] if own else ""
+    return next((f"{Path(file).name}:{line}" for file, line in (own or frames)[-1:]), "")
 
 
 def is_torch_out_of_memory(error: BaseException) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -30,10 +30,12 @@ from .failures import (
     traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
-from .protocol import Ending, Outcome, StopRequest, lost
+from .protocol import Cause, Ending, Outcome, StopRequest, lost
 
 if TYPE_CHECKING:
     from .device.process_state import ProcessState
+
+MIN_PEAK_BYTES: Final = 50_000_000  # of a function on the CPU, to be reported
 
 Objective = Callable[["Context"], Any]
 # If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
@@ -65,11 +67,10 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     before: ProcessState | None = None
     try:
         with (
-            context.warmup,
-            prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
+            prepared_libraries(a.seed, a.threads, lambda torch: _torch_loaded(context, torch)),
             fresh_compiler(context.details),
         ):
-            before = context.warmup.process_state = ProcessState()
+            before = context.process_state = ProcessState()
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -84,6 +85,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
+        cause, status = getattr(error, "cause", None), getattr(error, "exit_status", None)
+        known = isinstance(cause, Cause)  # of a command; another exception may have such a name too
+        typed |= {"cause": cause, "exit_status": status} if known else {"cause": Cause.RAISED}
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
@@ -102,19 +106,19 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         _leave_loop(context, failed=True)
         _leave_process_group()
         _put_back(context, before)
-    seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
+    seconds = time.monotonic() - begun - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
     if no_room:
         message = f"{NO_ROOM}: {no_room}"
-        return lost(a, message, failure="preempted", seconds=seconds)
+        return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
         return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
-    peak = context.memory.bytes() if context.memory else None
+    peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
     typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
-    details = _plain(context.details) | facts | context.warmup.details() | notes.details
+    details = _plain(context.details) | facts | notes.details
     message = notes.add_to(message)
     return Outcome(
         a.trial,
@@ -132,6 +136,22 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         artifact_bytes=notes.artifact_bytes,
         **typed,
     )
+
+
+def _peak(context: Context, objective: Objective | None) -> int | None:
+    """The peak memory of this rank; None if it was not measured.
+
+    A function shares its process with the libraries that are loaded, so a small difference on the
+    CPU tells what the allocator did, and not what the function needs.
+    """
+    if context.memory is None:
+        return None
+    found: int = context.memory.bytes()
+    a, program = context.assignment, getattr(objective, "checks_goals", False)
+    shared = a.workload is None and not program and not context.memory.on_gpu
+    if shared and found < MIN_PEAK_BYTES and "peak_memory_bytes" not in (*a.goals, *a.constrained):
+        return None
+    return found
 
 
 class _GpuLost(Exception):
@@ -188,6 +208,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         seconds=seconds,
         peak_memory_bytes=peak,
         details=details,
+        cause=worst.cause,
+        exit_status=worst.exit_status,
         exception=worst.exception or first.exception,
         raised_at=worst.raised_at,
         gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
@@ -243,6 +265,12 @@ def _put_back(context: Context, before: "ProcessState | None") -> None:
         )
 
 
+def _torch_loaded(context: Context, torch: Any) -> None:
+    _set_up_gpu(context, torch)
+    if context.process_state is not None:  # the trial has imported torch
+        context.process_state.learn()
+
+
 def _set_up_gpu(context: Context, torch: Any) -> None:
     """Set the rank's device and its share of the memory; called once torch is loaded.
 
@@ -284,12 +312,12 @@ def _leave_gpu(device: str) -> dict[str, Any]:
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload, and measure its memory without that of its imports."""
+    """Call the objective or workload, and measure its memory."""
     from workers.device.peak_memory import ChildProcesses
 
     from .device.peak_memory import PeakMemory
 
-    context.memory = context.warmup.memory = PeakMemory(context.device)
+    context.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call_in_own_process(context, objective)
@@ -333,10 +361,6 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
-        if assignment.probe:
-            from .functions.speed import SpeedProbe
-
-            objective = SpeedProbe(objective, assignment.probe)
         try:
             result = call_with_fallback(context, partial(_call_objective, objective))
             _leave_loop(context, failed=False)
@@ -362,7 +386,7 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
-    except Stopped:  # such as a probe of speed that was not done
+    except Stopped:  # such as one of `automl speed` that was not done
         return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:

@@ -22,7 +22,6 @@ from automl.core.text import (
     number,
     printable,
     state_of,
-    violation,
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
@@ -217,37 +216,6 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
     return draw_table(["sweep", "state", "trials", "time", "created"], rows, ["trials", "time"])
 
 
-def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
-    """Compare sweeps with the same first goal."""
-    if len(sweeps) < 2:
-        raise UsageError(f"compare needs at least two sweeps, got {len(sweeps)}")
-    snapshots = [ledger.snapshot(sweep) for sweep in sweeps]
-    if len({snapshot.goals[0] for snapshot in snapshots}) > 1:
-        goals = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
-        raise UsageError(f"only sweeps with the same first goal can be compared, got {goals}")
-    if as_json:
-        return emit([status_object(snapshot) for snapshot in snapshots])
-    rows = []
-    for snapshot in snapshots:
-        best = snapshot.best
-        value = goal_value(best, snapshot) if best else None
-        none = "infeasible" if any(violation(t, snapshot) for t in snapshot.trials) else "-"
-        rows.append(
-            [
-                snapshot.sweep,
-                snapshot.state,
-                none if value is None else number(value),
-                str(len(snapshot.trials)),
-                str(len(snapshot.in_state(TrialState.FAILED))),
-                duration(snapshot.seconds),
-                configuration(best.params) if best else "-",
-            ]
-        )
-    goal = snapshots[0].goals[0].metric
-    columns = ["sweep", "state", goal, "trials", "failed", "time", "best configuration"]
-    return draw_table(columns, rows, [goal, "trials", "failed", "time"])
-
-
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
     """Print the log of a rank, and the traceback of the last attempt."""
     if trial is None and sweep.isdecimal():
@@ -280,25 +248,3 @@ def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: s
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
-
-
-def predict(ledger: Ledger, sweep: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Print what the surrogates expect of a configuration."""
-    from automl.config.limits import read_setting
-    from automl.studio.surrogate_process import Answers
-
-    space = ledger.spec(sweep).space
-    params = dict(read_setting(text, space) for text in settings)
-    found = Answers(ledger)({"ask": "predict", "sweep": sweep, "params": params})
-    if as_json:
-        return emit(found)
-    say(configuration(found["params"]))
-    for one in found["metrics"]:
-        low, middle, high = (number(one[name]) for name in ("low", "middle", "high"))
-        doubt = f"; doubtful: {one['doubt']}" if one["doubt"] else ""
-        say(f"{one['metric']} {middle} (90% interval {low} to {high}{doubt})")
-    for kind, share in found["failures"].items():
-        say(f"fails as {kind.replace('_', ' ')} with {share:.0%}")
-    if not found["metrics"]:
-        say(f"{sweep} has too few trials for a surrogate", err=True)
-    return None

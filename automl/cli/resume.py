@@ -6,10 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from automl.config.limits import Changes, read_changes
+from automl.config.overrides import plain_changes
 from automl.core import Snapshot, SweepSpec, TrialState
+from automl.core.budget import checked_budget
 from automl.core.resuming import Typed, present_folder
 from automl.core.text import why_early
 from automl.errors import UsageError
+from automl.workflows import steering
 from workers.artifacts.location import read_location
 
 from .common import given_limits, opened, say
@@ -23,8 +27,6 @@ def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
     """Continue a sweep here, or a paused trial where its sweep runs; return the exit status."""
     if trial is None:
         return continue_sweep(sweep, store, **options)
-    from automl.workflows import steering
-
     with opened(store, write=True) as ledger:
         say(steering.resume_trial(ledger, sweep, trial))
     return 0
@@ -59,10 +61,13 @@ def continue_sweep(
     with opened(absolute, write=True) as ledger:
         stored = ledger.spec(sweep)
         options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
-        spec = replace(stored, budget=replace(stored.budget, **given_limits(trials, budget)))
-        spec = _with_space(spec.with_location(""), stored, config, overrides)
+        of_space, changed = _apart(stored, overrides)
+        limits = {**changed.budget, **given_limits(trials, budget)}
+        spec = replace(stored, budget=checked_budget(replace(stored.budget, **limits)))
+        spec = spec if changed.workers is None else spec.with_workers(changed.workers)
+        spec = _with_space(spec.with_location(""), stored, config, of_space)
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        same = (spec.budget, spec.space) == (stored.budget, stored.space)
+        same = (spec.budget, spec.space) == (stored.budget, stored.space) and not changed.space
         if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
@@ -83,7 +88,27 @@ def continue_sweep(
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
             spec = replace(spec, folder=present_folder(), dispatcher=options["dispatcher"])
+            if changed.space:
+                steering.change(ledger, sweep, {f"space.{n}": v for n, v in changed.space.items()})
             return run_sweep(spec, ledger, typed, function, resume=True, **options)
+
+
+def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...], Changes]:
+    """The words that change the space itself, and the other changes.
+
+    A single value of a parameter limits what is tried of it; the space stays.
+    """
+    found = plain_changes(overrides)
+    limits = {
+        key
+        for key, value in found.items()
+        if key.removeprefix("space.") in spec.space.parameters
+        and key.startswith("space.")
+        and not isinstance(value, list | dict)
+    }
+    changes = {key: v for key, v in found.items() if key in limits or key[:6] != "space."}
+    words = tuple(text for text in overrides if text.partition("=")[0] not in changes)
+    return words, read_changes(changes)
 
 
 def _check_folder(spec: SweepSpec, typed: Typed) -> None:

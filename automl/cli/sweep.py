@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
 
 
 def sweep(
@@ -35,7 +35,7 @@ def sweep(
     loaded = _load(config, overrides, patterns, program, options)
     typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import check_loop, lines_about_knobs
+    from automl.control.preflight import lines_about_knobs
 
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
@@ -46,7 +46,6 @@ def sweep(
         checked = _checked(loaded.spec, program, options["objective"])
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
         return None
-    check_loop(loaded.spec, objective, lambda text: say(text, err=True))
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 

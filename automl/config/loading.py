@@ -172,7 +172,6 @@ class _Checker:
             "workers": None,
             "resources": resources,
             "command": self._command,
-            "spellings": _spellings(self.root.child("space")) if self._command else {},
         }
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
@@ -362,19 +361,6 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(folder, str) and folder
         else data
     )
-
-
-def _spellings(space: Node | None) -> dict[str, tuple[str, str]]:
-    """How the choices of booleans are spelled, true first, if not as `true` and `false`."""
-    found = {}
-    for name, entry in space.value.items() if space and isinstance(space.value, dict) else ():
-        choices = (entry.child("choices") or entry).value
-        nodes = choices if isinstance(choices, list) else ()
-        written = {node.value: node.spelling for node in nodes if isinstance(node.value, bool)}
-        texts = written.get(True) or "true", written.get(False) or "false"
-        if texts != ("true", "false"):
-            found[name] = texts
-    return found
 
 
 def _unnamed(spec: SweepSpec) -> list[str]:

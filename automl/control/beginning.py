@@ -17,7 +17,7 @@ from workers.protocol import Metric
 from .plugins import Plugins, StopperLike, SuggesterLike
 
 if TYPE_CHECKING:
-    from automl.ledger import SweepLedger
+    from automl.ledger import Ledger
 
 
 def read_spec(
@@ -74,7 +74,7 @@ def read_spec(
 
 
 def create(
-    ledger: "SweepLedger",
+    ledger: "Ledger",
     spec: SweepSpec,
     *,
     rename: bool = False,

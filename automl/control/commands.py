@@ -6,6 +6,7 @@ Requests of agents and people, which get an answer, are served by `requests`.
 import time
 from typing import Final
 
+from automl.core import Command
 from automl.core.state import ENQUEUE
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
@@ -51,7 +52,7 @@ class SweepCommands:
             self._limit()
         for number, command in list(state.requests.items()):
             if command.kind == ENQUEUE:
-                self._enqueue(number, plain_params(command.content))
+                self._enqueue(number, command)
 
     def _limit(self) -> None:
         try:
@@ -63,10 +64,11 @@ class SweepCommands:
         self._suggestions.restrict(domain)
         self._stopper.restrict(domain)
 
-    def _enqueue(self, number: int, params: Params) -> None:
+    def _enqueue(self, number: int, command: Command) -> None:
+        params = plain_params(command.content)
         try:
             self._journal.spec.space.check(params)
         except AutomlError as error:
             self._journal.answer(number, {"error": str(error), "usage": True})
         else:
-            self._journal.propose(params, "enqueued", number)
+            self._journal.propose(params, "enqueued", number, command.trial)

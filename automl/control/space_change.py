@@ -12,8 +12,6 @@ from .writer import SweepWriter
 def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     """Go on with another specification, which then knows the space of the earlier trials.
 
-    Which value of a trial counts stays as it was when the sweep began.
-
     If the space has changed, a note of kind "space" says how. The trials stay as they are.
 
     Args:
@@ -34,7 +32,6 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     spec = replace(
         wanted,
         explored=stored.explored,
-        value_rule=stored.value_rule,
         transfer=stored.transfer,
         earlier=stored.earlier,
     )

@@ -19,8 +19,6 @@ from automl.core import (
     Leased,
     Moved,
     Noted,
-    ProbeBegun,
-    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
@@ -32,7 +30,7 @@ from automl.core import (
 from automl.core.plain_data import json_data
 from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
-from automl.ledger import SweepLedger, SweepRecorder
+from automl.ledger import Ledger, Recorder
 from workers.protocol import Ending, Outcome, Params, StopRequest
 
 from .outcome_policy import OutcomePolicy
@@ -46,7 +44,7 @@ class SweepWriter:
         clock: returns the seconds of the sweep.
     """
 
-    def __init__(self, recorder: SweepRecorder, clock: Callable[[], float]) -> None:
+    def __init__(self, recorder: Recorder, clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._clock = clock
 
@@ -148,15 +146,6 @@ class SweepWriter:
         """Record a note, about a trial or the sweep."""
         self.apply(Noted(kind, message, trial, self.now))
 
-    def begin_probe(self, params: Params, slots: int) -> Trial:
-        """A probe of this configuration begins and takes this many slots."""
-        self.apply(ProbeBegun(len(self.state.probes), dict(params), slots, at=self.now))
-        return self.state.probes[-1]
-
-    def end_probe(self, number: int, **facts: Any) -> None:
-        """A probe is over; `facts` are fields of `ProbeEnded`."""
-        self.apply(ProbeEnded(number, **facts, at=self.now))
-
     def specify(self, spec: SweepSpec) -> None:
         """Go on with another specification."""
         if spec != self.spec:
@@ -179,7 +168,7 @@ class SweepWriter:
 
 
 @contextmanager
-def writing(ledger: SweepLedger, sweep: str) -> Iterator[SweepWriter]:
+def writing(ledger: Ledger, sweep: str) -> Iterator[SweepWriter]:
     """Hold a sweep that no controller runs; what is written inside is committed together.
 
     Raises:

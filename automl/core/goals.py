@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from automl.errors import UsageError
-from search_spaces.other_tools import hint
 from search_spaces.validation import show
 from workers.protocol import Metric
 
@@ -53,10 +53,12 @@ class Goal:
         if match is None:
             first = text.split()[0] if isinstance(text, str) and text.strip() else ""
             known = ("minimize", "maximize")
+            close = difflib.get_close_matches(first.lower(), known, 1, 0.5)
+            hint = f"; did you mean {close[0]!r}?" if close and first not in known else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 "then 'at the end', 'within 10m' or nothing; "
-                f"got {show(text)}{hint({}, first.lower(), () if first in known else known, 0.5)}"
+                f"got {show(text)}{hint}"
             )
         return cls(
             metric=match[2],

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
-from automl.core.metrics import warmup
 from automl.core.replicates import deterministic
 from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Params
@@ -28,13 +27,6 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _skipped(snapshot)
     yield from _deterministic(snapshot)
     yield from _equal(snapshot)
-
-
-def warmed_up(name: str, one: Trial, other: Trial) -> bool:
-    """Whether imports may have caused the difference of two trials in a metric."""
-    values = [trial.metrics.get(name) for trial in (one, other)]
-    cost = max(warmup(name, trial.details) for trial in (one, other))
-    return None not in values and 0 < abs(values[0] - values[1]) <= cost  # type: ignore[operator]
 
 
 def _directions(snapshot: Snapshot) -> Iterator[str]:

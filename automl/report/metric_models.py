@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Trial, TrialState
-from automl.core.metrics import PEAK_MEMORY, SECONDS, warmup
+from automl.core.metrics import PEAK_MEMORY, SECONDS
 from automl.core.replicates import runs
 from workers.protocol import Metric, Params
 
@@ -169,12 +169,7 @@ def _fit(
     space, aspect = record.space, _main_aspect(aspects)
     sign = -1.0 if maximize else 1.0
     known = [
-        (t, v)
-        for t, v in values
-        if v is not None
-        and abs(v) < MAX_VALUE
-        and space.legal(t.params)
-        and warmup(metric, t.details) <= max(v, 0.0)  # 0 for a goal, which may be negative
+        (t, v) for t, v in values if v is not None and abs(v) < MAX_VALUE and space.legal(t.params)
     ]
     if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
         return None

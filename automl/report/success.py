@@ -41,17 +41,6 @@ class SuccessModel:
             log = self.model.log_probability(self.space.encode(rows))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
-    def of_kinds(self, params: Mapping[str, Any]) -> dict[str, float]:
-        """The probability of each kind of failure for one configuration."""
-        from automl.suggesters.bayes.suggester import one_thread
-
-        unit = self.space.encode([params])
-        with one_thread():
-            return {
-                kind: 1.0 - float(part.log_probability(unit).exp()[0])
-                for kind, part in zip(self.kinds, self.model.parts, strict=True)
-            }
-
     def spread(self, name: str, base: Sequence[Mapping[str, Any]]) -> float:
         """The standard deviation of the probability over the range of a parameter."""
         grid = grid_of(self.space.parameters[name])

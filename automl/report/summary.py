@@ -12,7 +12,7 @@ from automl.core.durations import duration
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
-from .caveats import caveats, warmed_up
+from .caveats import caveats
 from .confirmations import Confirmation
 from .console import table
 from .recommendation import recommended
@@ -108,7 +108,7 @@ def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterat
         label = f"{name} (reported)" if name in best.params else name
         values = best.metrics[name], baseline.metrics.get(name)
         cells = _cells(*values, show=partial(text.metric, name))
-        yield label, *cells[:2], "warm-up" if warmed_up(name, best, baseline) else cells[2]
+        yield label, *cells
 
 
 def _cells(

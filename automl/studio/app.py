@@ -18,13 +18,9 @@ from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 
 from . import stream, trial_page
-from .actions import RefusedError, StudioActions
-from .analysis import analysis_routes
-from .child import ChildProcess
-from .guard import LOOPBACK, Guard
-from .openapi import document
+from .actions import action_routes
+from .guard import Guard
 from .static_files import StaticFiles
-from .tokens import Tokens
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -34,33 +30,20 @@ if TYPE_CHECKING:
 
 PAGES: Final = (
     "/",
-    "/compare",
     "/sweeps/{sweep}",
     "/sweeps/{sweep}/trials",
     "/sweeps/{sweep}/trials/{trial:int}",
-    "/sweeps/{sweep}/understand",
-    "/openapi",
 )
 
 
-def create_app(
-    watcher: Watcher,
-    surrogates: ChildProcess,
-    actions: StudioActions,
-    tokens: Tokens,
-    *,
-    store: str = "",
-    hosts: frozenset[str] = LOOPBACK,
-) -> Guard:
+def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") -> Guard:
     """The web application.
 
     Args:
         watcher: follows the store; the caller starts and closes it.
-        surrogates: the process that the page Understand asks; the caller ends it.
-        actions: act; the caller ends them.
-        tokens: what the API asks for.
-        store: as the user wrote it, for the shell lines that pages show.
-        hosts: names under which the server may be called.
+        store: its location; actions open it for writing.
+        token: that the API asks for.
+        option: the store as the user wrote it, for the shell lines that pages show.
     """
     ledger, static = watcher.ledger, StaticFiles()
 
@@ -71,9 +54,6 @@ def create_app(
         if request.url.path.startswith(("/api/", "/static/")):
             return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
         return static.file("index.html", status=404)
-
-    def exists(sweep: str) -> bool:
-        return any(entry.info.name == sweep for entry in watcher.heads())
 
     def about(answer: Callable[[FollowedSweep, Request], Any]) -> Callable[[Request], Any]:
         """Answers about the sweep of the path."""
@@ -92,27 +72,24 @@ def create_app(
         return StreamingResponse(found, media_type="text/event-stream")
 
     sweep, trial = "/api/sweeps/{sweep}", "/api/sweeps/{sweep}/trials/{trial:int}"
-    everywhere = {"store": ledger.name, "option": store}
+    everywhere = {"store": ledger.name, "option": option}
     routes = [
         *(Route(path, page) for path in PAGES),
         Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
-        Route(sweep, about(lambda view, _: view.page(store))),
+        Route(sweep, about(lambda view, _: view.page(option))),
         Route(f"{sweep}/trials", about(lambda view, _: [one.summary() for one in view.trials()])),
         Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
         Route(trial, about(partial(_trial, ledger))),
         Route(f"{trial}/log", about(partial(_log, ledger))),
         Route(f"{trial}/files/{{path:path}}", file),
-        *analysis_routes(surrogates.ask),
-        *actions.routes(exists),
-        Route("/api/role", _json(lambda request: {"role": request.state.role})),
+        *action_routes(store),
         Route("/api/events", events),
-        Route("/openapi.json", _json(lambda _: document())),
         Route("/static/{path:path}", static.answer),
     ]
-    handlers: Any = {AutomlError: _refused, RefusedError: _refused, 404: missing}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), tokens, hosts)
+    handlers: Any = {AutomlError: _refused, 404: missing}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
 
 def _curves(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
@@ -167,8 +144,7 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """An error of ours becomes a message: 503 if the store cannot be read, else 404."""
-    status = 503 if isinstance(error, StoreError) else getattr(error, "status", 404)
-    return JSONResponse({"error": str(error)}, status)
+    return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
 
 
 async def _chunks(file: Any) -> AsyncIterator[bytes]:

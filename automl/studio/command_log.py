@@ -1,13 +1,11 @@
-"""What people have asked of a sweep: their marks, their limits, and their latest commands."""
+"""What people have asked of a sweep: their limits, and their latest commands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Command
-from automl.core.marks import NO_MARKS
 from automl.core.text import configuration
 from automl.suggesters.domain import updated_limits
 
@@ -23,10 +21,6 @@ class CommandLog:
 
     def __init__(self, follower: Follower) -> None:
         self._follower = follower
-
-    def marks(self, trial: int | None = None) -> Mapping[str, Any]:
-        """The marks of a trial, or of the sweep."""
-        return self._follower.state.marks.get(trial, NO_MARKS)
 
     def limits(self) -> dict[str, str]:
         """The limit of each parameter that has one, in words."""
@@ -65,19 +59,4 @@ def in_words(command: Command) -> str:
         case "budget":
             parts = (f"{key} {'without end' if v is None else v}" for key, v in content.items())
             return f"budget: {', '.join(parts)}"
-        case "mark":
-            return f"mark {_marked(content)}"
     return command.kind.replace("_trial", "")
-
-
-def _marked(content: Mapping[str, Any]) -> str:
-    found = []
-    if "star" in content:
-        found.append("with a star" if content["star"] else "without a star")
-    found += [f"+{tag}" for tag in content.get("add_tags", ())]
-    found += [f"−{tag}" for tag in content.get("remove_tags", ())]
-    if "note" in content:
-        found.append("with a note" if content["note"] else "without a note")
-    if "archived" in content:
-        found.append("as archived" if content["archived"] else "as not archived")
-    return ", ".join(found)

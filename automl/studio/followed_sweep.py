@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
-    "peak_memory_bytes", "started", "ended", "num_reports", "step", "star", "tags", "note",
+    "peak_memory_bytes", "started", "ended", "num_reports", "step",
 )  # fmt: skip
 MAX_METRICS: Final = 60  # columns of the table
 SPARK_POINTS: Final = 40
@@ -57,7 +57,7 @@ class FollowedSweep:
 
     @property
     def epoch(self) -> int:
-        """Another one if tables of earlier versions cannot be brought up to date."""
+        """Another one if a table that somebody has cannot be brought up to date."""
         return self._base + self._epoch
 
     @property
@@ -151,7 +151,6 @@ class FollowedSweep:
                 "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
-                "marks": self._commands.marks(),
             }
             self._row = self.version, line
             return line
@@ -230,19 +229,13 @@ class FollowedSweep:
         """The values of a trial for the goals."""
         return self._standings.values[number]
 
-    def marks(self, number: int) -> Mapping[str, Any]:
-        """What people have marked a trial with."""
-        return self._commands.marks(number)
-
     def _cells(self, trial: Trial) -> list[Any]:
-        marks = self._commands.marks(trial.number)
         facts = [
             trial.number, self._standings.outcomes[trial.number], trial.failure,
             trial.message[:300], trial.source, trial.attempts, trial.seconds,
             trial.peak_memory_bytes, trial.started, trial.ended,
             trial.reports[-1].sequence + 1 if trial.reports else 0,
             trial.reports[-1].step if trial.reports else None,
-            marks["star"], " ".join(marks["tags"]), marks["note"],
         ]  # fmt: skip
         given = trial.params  # null is a parameter that is inactive
         params = [
@@ -290,7 +283,6 @@ class FollowedSweep:
             "suggester": spec.suggester,
             "stopper": spec.stopper,
             "seed": spec.seed,
-            "marks": self._commands.marks(),
             "limits": self._commands.limits(),
             "commands": self._commands.latest(),
             "running": [self._curve(trial) for trial in self._in(TrialState.RUNNING)[:24]],

@@ -56,7 +56,6 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
             ranking.origin(trial, goal, view.snapshot.constraints) for goal in view.snapshot.goals
         ],
         "violation": violation(trial, view.snapshot),
-        "marks": view.marks(number),
         "started": trial.started,
         "ended": trial.ended,
         "traceback": str(details.pop("traceback", "")),

@@ -37,7 +37,7 @@ class Watcher:
         self._loading: dict[str, Lock] = {}
         self._heads: dict[str, SweepHead] = {}
         self._views: OrderedDict[str, FollowedSweep] = OrderedDict()
-        self._read: dict[str, tuple[int, ...]] = {}  # the version of the sweep that a view has
+        self._read: dict[str, tuple[float, ...]] = {}  # the version of the sweep that a view has
         self._lines: dict[str, dict[str, Any]] = {}  # of sweeps without a view
         self._error = ""
         self._looked = False

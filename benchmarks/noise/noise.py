@@ -8,7 +8,7 @@
     python benchmarks/noise/noise.py --judge                           the same searches judged anew
 
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
-of `make_tables.py`), `exact` (the same without noise), `live` (the live trainings of `held_out.py`
+of small trainings), `exact` (the same without noise), `live` (the live trainings of `held_out.py`
 whose scale was measured, without noise too), `sealed` (six of other models on other data).
 `bayes+R` is `bayes` with `replicates: R`. Each run of a configuration is another recorded seed, and
 a configuration is judged by the mean over all seeds. A table is a grid of recorded values; with

@@ -41,7 +41,6 @@ STAGES = (
     "named_knobs",
     "process_groups",
     "busy_share",
-    "published",
 )
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import optuna
@@ -22,6 +23,7 @@ from workers.failures import failure_of
 from workers.functions import saved_state
 from workers.functions.speed import SpeedProbe
 from workers.protocol import (
+    Assignment,
     Ending,
     Limits,
     Outcome,
@@ -434,3 +436,15 @@ def test_the_driver_is_asked_once_for_the_memory_of_a_process(runner, monkeypatc
         assert outcome.details["gpu_process_bytes"] == 500_000 + reserved
     peak_memory._bytes_beside_allocator.cache_clear()
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("named", ["nothing", "goals", "constrained"])
+def test_a_small_peak_of_a_function_is_told_only_if_the_sweep_names_it(
+    tmp_path: Path, named: str
+) -> None:
+    metric = ("peak_memory_bytes",)
+    fields = {} if named == "nothing" else {named: metric}
+    assignment = Assignment("s", 0, 1, {}, None, str(tmp_path), **fields)
+    outcome = run(Context(assignment), lambda trial: {"loss": 1.0})
+    assert outcome.failure is None, outcome.message
+    assert (outcome.peak_memory_bytes is None) == (named == "nothing")

@@ -21,20 +21,20 @@ Setup = Callable[[Any], None]
 
 @contextmanager
 def prepared_libraries(
-    seed: int, threads: int, set_up_gpu: Setup = lambda torch: None
+    seed: int, threads: int, torch_loaded: Setup = lambda torch: None
 ) -> Iterator[None]:
     """Inside, `random`, NumPy and torch have this seed, and torch this number of CPU threads.
 
     Args:
         seed: of all three.
         threads: of torch on the CPU.
-        set_up_gpu: called with torch once it is loaded.
+        torch_loaded: called with torch once it is loaded and set up.
     """
 
     def set_up_torch(torch: Any) -> None:
-        set_up_gpu(torch)
         torch.manual_seed(seed)
         torch.set_num_threads(max(1, threads))
+        torch_loaded(torch)
 
     random.seed(seed)
     setups: dict[str, Setup] = {

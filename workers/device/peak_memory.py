@@ -39,8 +39,7 @@ class PeakMemory:
     mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
     reset, only growth beyond the highest mark of the process is measured.
 
-    `pause` and `go_on` leave out what is taken between them, and `add_children` adds a sample of
-    child processes; see `Warmup` and `ChildProcesses`.
+    `add_children` adds a sample of child processes; see `ChildProcesses`.
 
     Args:
         device: of the rank, such as "cpu" or "cuda:0".
@@ -93,18 +92,6 @@ class PeakMemory:
         if besides is not None:
             found["gpu_process_bytes"] = besides + found["peak_reserved_bytes"]
         return found
-
-    def pause(self) -> int:
-        """Stop measuring until `go_on`; returns the bytes in use, for it."""
-        self._highest = self.bytes()
-        return self._now()
-
-    def go_on(self, before: int) -> int:
-        """Measure again; returns the bytes that were taken since `pause` and are kept."""
-        kept = max(0, self._now() - before)
-        self._baseline += kept
-        self._reset()
-        return kept
 
     @property
     def on_gpu(self) -> bool:
@@ -300,15 +287,13 @@ class ChildProcesses:
 
     Args:
         memory: the measurement.
-        process: whose children are measured, however old they are; by default those of this process
-            that are new.
     """
 
-    def __init__(self, memory: PeakMemory, process: psutil.Process | None = None) -> None:
+    def __init__(self, memory: PeakMemory) -> None:
         self._memory = memory
-        self._process = process or psutil.Process()
+        self._process = psutil.Process()
         self._ended = threading.Event()
-        self._begun = _now() - CLOCK_TICK if process is None else 0.0
+        self._begun = _now() - CLOCK_TICK
         self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
 
     def __enter__(self) -> None:

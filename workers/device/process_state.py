@@ -1,7 +1,6 @@
 """What all trials of a process share: compared before and after each trial, and put back.
 
-Not compared: random generators, which each trial seeds anew, and modules. What a module sets while
-it is imported stays, since the next trial does not import it again.
+Not compared: random generators, which each trial seeds anew, and modules.
 
 torch is looked at only if it is loaded, so that a trial without it starts quickly.
 """
@@ -12,9 +11,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures.thread import _worker
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -40,18 +39,10 @@ class ProcessState:
         self._before = _values()
         self._threads = set(threading.enumerate())
 
-    @contextmanager
-    def importing(self) -> Iterator[None]:
-        """What changes inside is a module's and stays."""
-        values, threads = _values(), set(threading.enumerate())
-        try:
-            yield
-        finally:
-            after = _values()
-            self._before |= {k: v for k, v in after.items() if k not in values or values[k] != v}
-            for name in values.keys() - after.keys():  # a variable that the module has deleted
-                self._before.pop(name, None)
-            self._threads |= set(threading.enumerate()) - threads
+    def learn(self) -> None:
+        """Note the settings of a library that the trial has just loaded."""
+        found = {k: v for k, v in _values().items() if not k.startswith(_ENVIRONMENT)}
+        self._before = found | self._before
 
     def put_back(self) -> tuple[list[str], list[str]]:
         """Put everything back.

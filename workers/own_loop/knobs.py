@@ -145,15 +145,6 @@ def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
     return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
 
 
-def check_words(space: Space) -> None:
-    """Raise UsageError if a knob that acts through `trial.prepare` has a word it does not know."""
-    for option in PREPARED:
-        values = getattr(space.parameters.get(option.name), "choices", ())
-        if not set(option.choices).isdisjoint(values):  # else it is a parameter of the user's own
-            for value in values:
-                option.checked(value)
-
-
 def acting_knobs(space: Space) -> list[str]:
     """The parameters of a space that act through `trial.prepare`: by name, and by their values."""
     found = []

@@ -19,11 +19,10 @@ from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.parallel import STRATEGIES
 from workers.parallel.base import ModuleStrategy
-from workers.parallel.mesh import Mesh
 from workers.workload import ParallelPlan
 
 from .knobs import LOCAL_BATCH_NORM, PREPARED
-from .loop import PreparedLoop, divisible
+from .loop import PreparedLoop
 from .objects import PreparedLoader, PreparedModel, PreparedOptimizer, PreparedScheduler
 
 Blocks = Sequence[str] | type[nn.Module]
@@ -218,13 +217,3 @@ def _check_model(
             f"accumulation {parts} would compute something else; if that is fine, say "
             "trial.prepare(..., local_batch_norm=True)"
         )
-
-
-def check_batch(batch: Any, values: Mapping[str, Any], ranks: int) -> None:
-    """Raise UsageError if a batch of the loader cannot be divided under these settings."""
-    kind = STRATEGIES.get(PARALLELISM.value(values))
-    mesh = Mesh(0, ranks, **kind.degrees(ranks, values))
-    divided = kind.batch_shares(mesh) * int(ACCUMULATION.value(values))
-    if divided > 1:
-        given = isinstance(batch, Mapping) and not isinstance(batch, dict)
-        divisible(dict(batch) if given else batch, divided, divided)

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from workers.protocol import (
     Assignment,
+    Cause,
     Ending,
     Event,
     Heartbeat,
@@ -182,7 +183,14 @@ class Gang:
         return passed
 
     def lose(
-        self, rank: int, message: str, *, failure: str = "crashed", by_sigkill: bool = True
+        self,
+        rank: int,
+        message: str,
+        *,
+        failure: str = "crashed",
+        by_sigkill: bool = True,
+        cause: Cause = Cause.LOST,
+        exit_status: int | None = None,
     ) -> list[Event]:
         """A worker is dead.
 
@@ -191,6 +199,7 @@ class Gang:
             message: how it died.
             failure: the kind of failure.
             by_sigkill: whether this machine's kernel may have killed it, for memory.
+            cause, exit_status: see `Outcome`.
         """
         if not self.is_running(rank):
             return []
@@ -200,7 +209,10 @@ class Gang:
         if len(self._workers) > 1:
             message = f"rank {rank}: {message}"
         self.spent.add(rank)
-        return self._ended(rank, lost(self.assignment, message, failure=failure))
+        found = lost(
+            self.assignment, message, failure=failure, cause=cause, exit_status=exit_status
+        )
+        return self._ended(rank, found)
 
     def stop(self, how: StopRequest) -> None:
         """Ask every rank to stop."""

@@ -21,7 +21,6 @@ from workers.protocol import Assignment, Event, Heartbeat, open_log
 
 from .gang import TAKE_SECONDS
 from .logs import bounded_log, redirect
-from .pickling import share
 from .worker import Worker
 
 OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
@@ -61,9 +60,17 @@ def main(connection: str, objective: str, workload: str, threads: str, gpus: str
     _prefer_to_be_killed()
     os.set_inheritable(int(connection), False)
     pipe = Connection(int(connection))
-    content = share(int(objective)) if int(objective) >= 0 else None
+    content = _content(int(objective)) if int(objective) >= 0 else None
     worker = Worker(content, workload or None, int(threads), logged, float(gpus))
     _ProcessWorker(pipe, worker).serve()
+
+
+def _content(descriptor: int) -> bytes:
+    """All of a file; other processes share the descriptor and its position."""
+    size, content = os.fstat(descriptor).st_size, b""
+    while len(content) < size:
+        content += os.pread(descriptor, size - len(content), len(content))
+    return content
 
 
 def _prefer_to_be_killed() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from search_spaces.errors import UsageError
-from workers.protocol import Assignment, Event, Outcome, Report, StopRequest
+from workers.protocol import Assignment, Cause, Event, Outcome, Report, StopRequest
 from workers.run import Objective
 
 from .devices import environment_of
 from .gang import Gang, signal_name
-from .pickling import write_objective
+from .pickling import pickle_objective
 from .process_worker import News, Ready
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
@@ -45,7 +45,8 @@ class ObjectiveFile:
         self._file: IO[bytes] | None = None
         if objective is not None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            write_objective(objective, self._file)
+            self._file.write(pickle_objective(objective))
+            self._file.flush()
 
     @property
     def descriptor(self) -> int:
@@ -147,11 +148,6 @@ class WorkerProcess:
         self.ready = True
         return message
 
-    @property
-    def by_sigkill(self) -> bool:
-        """Whether it is dead by SIGKILL, as if the kernel had killed it for memory."""
-        return self._process.returncode == -signal.SIGKILL
-
     def death(self) -> str:
         """How the process died, or why it must be killed, for a person."""
         if self._garbled:
@@ -164,6 +160,18 @@ class WorkerProcess:
         if status < 0:
             how = f"was killed by signal {-status} ({signal_name(-status)})"
         return f"the worker (process {self._process.pid}) {how}"
+
+    @property
+    def facts_of_death(self) -> dict[str, Any]:
+        """How the process died, for `Gang.lose`; call it after `death` and before `kill`."""
+        status = None if self._garbled else self._process.poll()
+        cause = Cause.LOST
+        if status is not None:
+            outside = -status in (signal.SIGKILL, signal.SIGTERM)
+            ended = Cause.EXITED if status >= 0 else Cause.SIGNALLED
+            cause = Cause.KILLED if outside else ended
+        by_sigkill = status == -signal.SIGKILL
+        return {"cause": cause, "exit_status": status, "by_sigkill": by_sigkill}
 
     def last_words(self) -> str:
         """The last line that the process has printed before its first attempt."""
@@ -261,9 +269,9 @@ def _events(
     gang: Gang, rank: int, message: Ready | News | None, worker: WorkerProcess
 ) -> list[Event]:
     if message is None:
-        death, by_sigkill = worker.death(), worker.by_sigkill
+        death, known = worker.death(), worker.facts_of_death
         worker.kill()  # the processes that it has started may still run
-        return gang.lose(rank, death, by_sigkill=by_sigkill)
+        return gang.lose(rank, death, **known)
     if isinstance(message, News):
         return gang.receive(rank, message.events, message.heartbeat)
     if message.broken:

@@ -10,19 +10,16 @@ import importlib
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from mmap import mmap
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError
-from workers.device.held_memory import HeldMemory
 from workers.protocol import (
     Assignment,
     Ending,
@@ -65,7 +62,7 @@ class Worker:
 
     def __init__(
         self,
-        objective: bytes | mmap | None,
+        objective: bytes | None,
         workload: str | None,
         threads: int,
         logged: Logged,
@@ -88,7 +85,6 @@ class Worker:
         self._steps = 0
         self.is_running = False
         self._begins = False
-        self._held = HeldMemory()
         self._preempted = False
         self._process = os.getpid()
         self._last: Context | None = None  # other ranks may still be leaving its meeting
@@ -181,19 +177,13 @@ class Worker:
                 return lost(a, f"its log cannot be opened: {error}")
             if self._script is not None:
                 self._script.go_home()
-            outcome = run(context, self._objective)
-            if held := self._held.excess(context.device):
-                text = f"the trials of this worker process have left {held} in use: it is replaced"
-                print(text, file=sys.stderr)
-                outcome = replace(outcome, worker_spent=True)
-            return outcome
+            return run(context, self._objective)
 
-    def _warm(self, objective: bytes | mmap | None, workload: str | None) -> None:
+    def _warm(self, objective: bytes | None, workload: str | None) -> None:
         if objective is not None:
             from .pickling import read_objective
 
             sent = read_objective(objective)
-            sent.script.import_ahead()
             self._objective, self._script = sent.objective, sent.script
         if workload is not None:
             from workers.workloads import WORKLOADS

@@ -167,7 +167,7 @@ class LocalDispatcher(Dispatcher):
 
     def _worker_died(self, slot: int) -> list[Event]:
         worker = self._workers[slot]
-        death, by_sigkill = worker.death(), worker.by_sigkill
+        death, known = worker.death(), worker.facts_of_death
         if not worker.ready:
             self._failed_starts[slot] += 1
             if self._failed_starts[slot] >= MAX_FAILED_STARTS:
@@ -180,9 +180,7 @@ class LocalDispatcher(Dispatcher):
         if gang is None:
             self._replace(slot)
             return []
-        return self._release_ended(
-            gang, gang.lose(self._rank_of(slot, gang), death, by_sigkill=by_sigkill)
-        )
+        return self._release_ended(gang, gang.lose(self._rank_of(slot, gang), death, **known))
 
     def _replace(self, slot: int) -> None:
         """Start a new worker; the slot is free once it is ready."""

@@ -1,17 +1,10 @@
-// What an operator can do on the pages; others see the marks and no buttons.
-import { Refused, get, path, post } from "./api.js";
-import { h, hidden, section } from "./dom.js";
+// What people can do on the pages.
+import { Refused, path, post } from "./api.js";
+import { h, section } from "./dom.js";
 import { date, number } from "./format.js";
 import { shell } from "./parts.js";
 
 const NAME = "automl-name";
-let known = null;
-
-// What the token allows: "viewer", "operator" or "agent".
-export async function role() {
-  known ??= get("/api/role").then((found) => found.role);
-  try { return await known; } catch (error) { known = null; throw error; }
-}
 
 // Do something to a sweep, and say what happened; true if it was done.
 export async function act(sweep, what, body = {}) {
@@ -54,40 +47,17 @@ export function sureButton(title, sure, action) {
   return place;
 }
 
-// Star, tags and note of a sweep or a trial; for an operator they can be changed.
-export function marks(found, may, change) {
-  const star = h("button", { type: "button", class: "star-button", "aria-pressed": String(found.star), onclick: () => change({ star: !found.star }) }, found.star ? "★" : "☆", hidden(found.star ? " Remove the star" : " Give a star"));
-  const tags = found.tags.map((tag) => h("span", { class: may ? "chip tag" : "chip tag plain" }, tag, may ? h("button", { type: "button", "aria-label": `Remove tag ${tag}`, onclick: () => change({ remove_tags: [tag] }) }, "×") : null));
-  const who = found.when ? h("span", { class: "soft" }, `${found.by || "somebody"}, ${date(found.when)}`) : null;
-  if (!may) {
-    if (!found.star && !found.tags.length && !found.note && !found.archived) return null;
-    return h("div", { class: "marks" }, found.star ? h("span", { class: "star" }, "★", hidden(" with a star")) : null, tags, found.archived ? h("span", { class: "soft" }, "archived") : null, found.note ? h("p", { class: "note-text" }, found.note) : null, who);
-  }
-  const field = h("input", { type: "text", placeholder: "Add a tag", "aria-label": "Add a tag", maxlength: 100, autocomplete: "off" });
-  const adds = h("form", { class: "add-tag", onsubmit: (event) => {
-    event.preventDefault();
-    const words = field.value.trim().split(/\s+/).filter(Boolean);
-    if (words.length) change({ add_tags: words });
-    field.value = "";
-  } }, field);
-  const note = h("textarea", { rows: 2, maxlength: 4000, "aria-label": "Note", placeholder: "Note" });
-  note.value = found.note;
-  const noted = h("details", { class: "noting", open: Boolean(found.note) }, h("summary", {}, "Note"), note, button("Save the note", () => change({ note: note.value })));
-  return h("div", { class: "marks" }, star, tags, adds, noted, who);
-}
-
 // What can be done to a trial in its state.
 export function trialButtons(sweep, trial) {
-  const to = (verb) => () => act(sweep, `trials/${trial.number}/${verb}`);
+  const to = (verb) => () => act(sweep, verb, { trial: trial.number });
   const open = ["waiting", "running", "paused", "interrupted"].includes(trial.state);
   return [
     trial.state === "running" ? button("Pause", to("pause")) : null,
-    ["paused", "interrupted"].includes(trial.state) ? button("Resume", to("resume")) : null,
-    open ? sureButton("Stop", `Stop trial ${trial.number}`, to("stop")) : button("Try again", to("retry")),
+    open ? sureButton("Stop", `Stop trial ${trial.number}`, to("stop")) : button("Try again", to("enqueue")),
   ];
 }
 
-// Everything that an operator can do to a sweep.
+// Everything that can be done to a sweep.
 export function steering(data) {
   const name = data.name;
   const lines = data.lines_to_type;
@@ -98,8 +68,7 @@ export function steering(data) {
     h("div", { class: "field" }, h("label", { for: "act-name" }, "You are"), who),
     budget(name, data.budget),
     limits(name, data),
-    h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null,
-      button(data.marks.archived ? "Take out of the archive" : "Archive", () => act(name, "mark", { archived: !data.marks.archived }))),
+    h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null),
     h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), shell(lines.resume)],
       data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), shell(lines.confirm)] : null,
       h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), shell(lines.widen)));
@@ -115,9 +84,9 @@ function budget(name, now) {
     told.textContent = Number.isNaN(wanted) ? "A time is like 90s, 10m or 1h30m." : "";
     if (told.textContent) return;
     const body = {};
-    if (Number(trials.value || 0) !== (now.trials ?? 0)) body.trials = trials.value ? Number(trials.value) : null;
-    if (wanted !== (now.time ?? null)) body.time = wanted;
-    if (Object.keys(body).length) await act(name, "budget", body); else told.textContent = "Change the trials or the time first.";
+    if (Number(trials.value || 0) !== (now.trials ?? 0)) body["budget.trials"] = trials.value ? Number(trials.value) : null;
+    if (wanted !== (now.time ?? null)) body["budget.time"] = wanted;
+    if (Object.keys(body).length) await act(name, "set", { changes: body }); else told.textContent = "Change the trials or the time first.";
   } }, h("label", { for: "act-trials" }, "Trials"), trials, h("label", { for: "act-time" }, "Time"), time, h("button", { type: "submit" }, "Set the budget"), told);
   return form;
 }
@@ -127,28 +96,28 @@ function limits(name, data) {
   const values = h("span", { class: "limit-values" });
   const select = h("select", { id: "act-parameter", onchange: draw }, tuned.map((one, i) => h("option", { value: i }, one.name)));
   const told = h("p", { class: "wrong", role: "alert" });
-  let read = () => null;
+  let read = () => [];
   function draw() {
     const one = tuned[Number(select.value)];
     if (one.choices) {
       const boxes = one.choices.map((value) => h("label", {}, h("input", { type: "checkbox", checked: true }), value === null ? "none" : String(value)));
       values.replaceChildren(...boxes);
-      read = () => ({ choices: one.choices.filter((_, i) => boxes[i].firstChild.checked) });
+      read = () => one.choices.filter((_, i) => boxes[i].firstChild.checked);
     } else {
       const ends = ["low", "high"].map((end) => h("input", { type: "number", step: "any", value: one[end], "aria-label": `${end === "low" ? "Smallest" : "Largest"} ${one.name}` }));
       values.replaceChildren(ends[0], " to ", ends[1]);
-      read = () => ({ low: ends[0].valueAsNumber, high: ends[1].valueAsNumber });
+      read = () => ends.map((end) => end.valueAsNumber);
     }
   }
   if (tuned.length) draw();
   const form = tuned.length ? h("form", { class: "field", onsubmit: (event) => {
     event.preventDefault();
     const limit = read();
-    told.textContent = Object.values(limit).some((value) => Number.isNaN(value)) ? "Give both ends." : limit.choices?.length === 0 ? "Leave at least one choice." : "";
-    if (!told.textContent) act(name, "pin", { limits: { [tuned[Number(select.value)].name]: limit } });
+    told.textContent = limit.some((value) => Number.isNaN(value)) ? "Give both ends." : limit.length === 0 ? "Leave at least one choice." : "";
+    if (!told.textContent) act(name, "set", { changes: { [`space.${tuned[Number(select.value)].name}`]: limit } });
   } }, h("label", { for: "act-parameter" }, "Try only"), select, values, h("button", { type: "submit" }, "Limit"), told) : null;
   const held = Object.entries(data.limits);
-  return [form, held.length ? h("ul", { class: "held" }, held.map(([key, text]) => h("li", {}, `${key}: ${text} `, button("Release", () => act(name, "pin", { release: [key] }), { "aria-label": `Release ${key}` })))) : null];
+  return [form, held.length ? h("ul", { class: "held" }, held.map(([key, text]) => h("li", {}, `${key}: ${text} `, button("Release", () => act(name, "set", { changes: { [`space.${key}`]: "auto" } }), { "aria-label": `Release ${key}` })))) : null];
 }
 
 // What people have done, the newest first.

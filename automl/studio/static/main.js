@@ -5,11 +5,8 @@ import { h } from "./dom.js";
 // The address of a page, its file, and the function that makes it. A file is read when it is shown.
 const ROUTES = [
   [/^\/$/, "sweeps", "sweepsPage"],
-  [/^\/compare$/, "compare", "comparePage"],
-  [/^\/openapi$/, "openapi", "openapiPage"],
   [/^\/sweeps\/([^/]+)$/, "sweep", "sweepPage"],
   [/^\/sweeps\/([^/]+)\/trials$/, "trials", "trialsPage"],
-  [/^\/sweeps\/([^/]+)\/understand$/, "understand", "understandPage"],
   [/^\/sweeps\/([^/]+)\/trials\/(\d+)$/, "trial", "trialPage"],
 ];
 const THEMES = ["auto", "light", "dark"];

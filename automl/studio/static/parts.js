@@ -49,7 +49,7 @@ export function empty(title, ...more) {
 // The pages of a sweep; `where` is the present one.
 export function sweepNav(name, where) {
   const base = `/sweeps/${encodeURIComponent(name)}`;
-  const pages = { Overview: base, Trials: `${base}/trials`, Understand: `${base}/understand`, Compare: `/compare?sweeps=${encodeURIComponent(name)}` };
+  const pages = { Overview: base, Trials: `${base}/trials` };
   return h("nav", { class: "side", "aria-label": "Pages of the sweep" }, h("ul", {},
     Object.entries(pages).map(([title, href]) => h("li", {}, h("a", { href, "aria-current": title === where ? "page" : null }, title)))));
 }

@@ -7,9 +7,8 @@ first configuration to make, and the first trial does not wait for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, ClassVar
@@ -61,21 +60,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The value of a configuration, and of the best other one that the search finds.
-
-    Args:
-        terms: of the configuration, by name, as logarithms; they add up to its value.
-        other: the best alternative; None if there is none.
-        other_terms: its terms.
-    """
-
-    terms: Mapping[str, float]
-    other: Params | None
-    other_terms: Mapping[str, float]
 
 
 class BayesSuggester(Suggester):
@@ -221,34 +205,6 @@ class BayesSuggester(Suggester):
                 self.space.encode([] if params is None else [params]),
                 np.concatenate(others),
             )
-
-    def explain(
-        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
-    ) -> Explanation | None:
-        """The terms of the acquisition for a configuration, and for the best other one.
-
-        Args:
-            history, pending: as `suggest` got them.
-
-        Returns:
-            None during the initial design, which has no acquisition.
-        """
-        with one_thread():
-            legal, waiting = self._reader.legal(history), self._reader.legal(pending)
-            data = self._reader(legal)
-            acquisition = self._acquisition(data, len(waiting), history)
-            if acquisition is None:
-                return None
-            acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
-            best = data.unit[self._surrogates.incumbents.best_rows(data)]
-            taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
-            rng = np.random.default_rng([self.seed, len(history), len(pending)])
-            sketch = acquisition.sketch()
-            other = self._optimizer.maximise(acquisition, best, taken, rng, sketch=sketch)
-            unit = self.space.encode([params] if other is None else [params, other])
-            parts = acquisition.parts(unit)
-        terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
-        return Explanation(terms[0], other, terms[1] if other is not None else {})
 
     @cached_property
     def _surrogates(self) -> Surrogates:

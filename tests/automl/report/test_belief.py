@@ -1,36 +1,31 @@
-"""What the report does not believe: effects of a worker's warm-up, models that predict nothing."""
+"""What the report does not believe: models that predict nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from scipy.stats import spearmanr
 
 import automl
 from automl.core import parse_constraints
 from automl.core.trial import Trial, TrialState
 from automl.report.calibration import Calibration
-from automl.report.caveats import caveats
 from automl.report.conclusion import warnings
 from automl.report.effects import insights_of
 from automl.report.figures import draw
 from automl.report.metric_models import fit_models
 from automl.report.record import Record
-from automl.report.summary import comparison
 from search_spaces import Float, Space
 
 SPACE = Space(Float("lr", 1e-4, 1.0, log=True, default=0.1))
-COLD = {"warmup_seconds": 2.0, "warmup_bytes": 150_000_000}
 
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
-    """Losses below 0 that follow lr, memory that is noise; trial 0 has imported modules."""
+    """Losses below 0 that follow lr, memory that is noise."""
     options: dict[str, Any] = {
         "suggester": "random",
         "dispatcher": "inline",
@@ -45,30 +40,11 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
     )
     rng = np.random.default_rng(0)
     trials = [_measured(t, 1e5 + 1e4 * rng.random()) for t in result.snapshot.trials]
-    cold = replace(_measured(trials[0], 5e6), details=COLD)
-    return Record.of(replace(result.snapshot, trials=[cold, *trials[1:]]))
+    return Record.of(replace(result.snapshot, trials=trials))
 
 
 def _measured(trial: Trial, peak: float) -> Trial:
     return replace(trial, metrics={**trial.metrics, "seconds": 0.1, "peak_memory_bytes": peak})
-
-
-def test_a_difference_within_the_warm_up_is_not_shown_as_a_change(record: Record) -> None:
-    assert record.snapshot.best is not None
-    console = Console(width=100)
-    with console.capture() as output:
-        console.print(comparison(record.snapshot, record.space))
-    row = next(line for line in output.get().splitlines() if "peak_memory_bytes" in line)
-    assert row.split()[-1] == "warm-up"
-    assert not [line for line in caveats(record.snapshot, record.space) if "import" in line], (
-        "it is so in every sweep"
-    )
-
-
-def test_a_trial_that_mostly_imported_is_in_no_model_of_memory(record: Record) -> None:
-    models = {model.metric: model for model in fit_models(record)}
-    assert 0 in {trial.number for trial in models["loss"].trials}
-    assert 0 not in {trial.number for trial in models["peak_memory_bytes"].trials}
 
 
 def test_a_model_that_predicts_nothing_has_no_importances(record: Record) -> None:
@@ -102,23 +78,6 @@ def test_a_rank_correlation_is_believed_if_it_is_significant() -> None:
     assert decisions == {True, False}
     assert not replace(base, count=20, rank_correlation=float("nan")).believable
     assert not replace(base, count=12, rank_correlation=-0.06).believable
-
-
-def test_the_first_trial_of_a_worker_measures_as_the_others(tmp_path: Path) -> None:
-    (tmp_path / "heavy_to_import.py").write_text(
-        "kept = bytearray(60 * 2**20); kept[::4096] = b'x' * len(kept[::4096])"
-    )
-
-    def objective(trial: Any) -> dict[str, float]:
-        import sys
-
-        sys.path.insert(0, str(tmp_path))
-        __import__("heavy_to_import")
-        return {"lr_loss": trial.params["lr"]}
-
-    options: dict[str, Any] = {"dispatcher": "inline", "suggester": "random", "trials": 3}
-    result = automl.sweep(objective, SPACE, "minimize lr_loss", store=str(tmp_path), **options)
-    assert max(trial.peak_memory_bytes or 0 for trial in result.trials) < 20 * 2**20
 
 
 def test_a_stopped_trial_does_not_tell_how_long_a_whole_one_takes(record: Record) -> None:

@@ -21,8 +21,6 @@ from automl.ledger import Ledger
 from workers.protocol import Ending, Outcome, Report
 
 PAGES = ("/", "/sweeps/toy", "/sweeps/toy/trials", "/sweeps/toy/trials/1")
-COMPARED = "/compare?sweeps=toy&sweeps=toy-2"
-COMPARED_TRIALS = "/compare?trials=toy:0&trials=toy:1"
 
 
 @contextmanager
@@ -74,14 +72,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(chromium: Any, two: Client, scheme: str) -> None:
     with opened(chromium, two, "/", color_scheme=scheme, bypass_csp=True) as page:
-        for path in (*PAGES, "/sweeps/toy-2", COMPARED, COMPARED_TRIALS, "/nothing"):
+        for path in (*PAGES, "/sweeps/toy-2", "/nothing"):
             go(page, two, path)
             assert violations(page) == [], path
 
 
 def test_no_page_is_wider_than_the_window(chromium: Any, two: Client) -> None:
     with opened(chromium, two, "/") as page:
-        for path in (*PAGES, "/sweeps/toy-2", COMPARED, COMPARED_TRIALS):
+        for path in (*PAGES, "/sweeps/toy-2"):
             go(page, two, path)
             for width in (1900, 700, 375):
                 page.set_viewport_size({"width": width, "height": 800})
@@ -407,8 +405,6 @@ def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: 
         large = [t["number"] for t in trials if t["metrics"].get("size", 0) > 1000]
         go(page, client, f"/sweeps/toy/trials/{large[0]}")
         assert page.inner_text(".headline").startswith("infeasible: size")
-        go(page, client, f"/compare?trials=toy:0&trials=toy:{large[0]}")
-        assert "infeasible" in page.inner_text("table")
 
 
 def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from resolved import by_name, choices, resolve
+from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
 from automl.config.tunable import Tunable
-from automl.conformance.knobs import CPU, NEW, OLD
 from search_spaces import Space
 from search_spaces.hardware import detect
 from search_spaces.knobs import float8

@@ -6,18 +6,13 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from functools import partial
 
 import pytest
 import torch
-from fake_gpu import FakeCuda
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from workers.device.gpu import multiply
-from workers.device.held_memory import HeldMemory
-from workers.protocol import Assignment, Outcome
 from workers.runtime import worker as worker_module
-from workers.runtime.pickling import pickle_objective
 from workers.runtime.worker import Worker
 
 NAMES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
@@ -33,35 +28,6 @@ def test_gpu_memory_comes_in_segments_that_grow_unless_the_user_says_otherwise(m
     found = {name: environment[name] for name in NAMES if name in environment}
     expected = {given: "max_split_size_mb:64"}
     assert found == (expected if given else {NAMES[1]: "expandable_segments:True"})
-
-
-def ended(worker: Worker, folder, trial: int) -> Outcome:
-    worker.run(Assignment("s", trial, 1, {}, None, str(folder)), 0, "")
-    return next(event for event in worker.take(0.0)[0] if isinstance(event, Outcome))
-
-
-kept: list[bytes] = []
-
-
-def keeping(context) -> None:
-    kept.append(b"\1" * 300_000_000)  # far above what the other tests' memory may do meanwhile
-
-
-def test_a_worker_that_holds_ever_more_memory_is_replaced(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(worker_module, "HeldMemory", partial(HeldMemory, max_bytes=500_000_000))
-    worker = Worker(pickle_objective(keeping), None, 1, lambda assignment, rank: nullcontext())
-    spent = [ended(worker, tmp_path / str(trial), trial).worker_spent for trial in range(4)]
-    assert spent == [False, False, True, True], "what the first trial keeps is a cache"
-    assert "have left 0.6" in capsys.readouterr().err
-    kept.clear()
-
-
-def test_a_worker_whose_gpu_is_not_empty_is_replaced(monkeypatch):
-    cuda = FakeCuda().install(monkeypatch.setattr)
-    held = HeldMemory()
-    assert held.excess("cuda:0") == ""
-    cuda.allocated = 400_000_000
-    assert held.excess("cuda:0") == "0.40 GB of its GPU's memory"
 
 
 def test_to_compile_is_not_to_hang(monkeypatch):

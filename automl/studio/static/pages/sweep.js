@@ -1,5 +1,5 @@
 // One sweep: its result, its course, its workers, what failed.
-import { act, commandHistory, marks, role, steering } from "../actions.js";
+import { commandHistory, steering } from "../actions.js";
 import { get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
@@ -17,17 +17,12 @@ const COLOURS = { usual: "var(--c-completed)", stopped: "var(--c-stopped)", infe
 export async function sweepPage(frame, name) {
   frame.title(name, ["Sweeps", "/"], [name, null]);
   const table = new TrialsTable(name);  // empty until the stream's first event, so that the result shows before it
-  let [data, may] = await Promise.all([get(`/api${path(name)}`), role()]);
-  may = may === "operator";
+  let data = await get(`/api${path(name)}`);
   let x = "trials";
-  let recommended = "";  // if runs differ, by the surrogates
-  let certainty = "";  // of the surrogates, which are asked once the page is there; null while they think
-  let asked = 0;  // trials that had ended then
-  const stop = new AbortController();
   const chart = new Chart(300);
   const pareto = paretoCharts((row) => frame.go(path(name, "trials", row[0])));
   const workers = timeline((row) => frame.go(path(name, "trials", row[0])));
-  const place = Object.fromEntries(["head", "marked", "result", "warnings", "running", "failures", "steered", "done", "about"].map((key) => [key, h("div", { class: key })]));
+  const place = Object.fromEntries(["head", "result", "warnings", "running", "failures", "steered", "done", "about"].map((key) => [key, h("div", { class: key })]));
   const progressed = section("Progress", { class: "panel progressed" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; drawChart(); }), chart.node);
   const members = h("ul", { class: "members" });
   const frontier = section("Pareto front", { class: "panel frontier" }, pareto.node, members);
@@ -75,13 +70,12 @@ export async function sweepPage(frame, name) {
 
   function draw() {
     show(place.head, [data.state, data.states, data.share, data.lines, data.workers, data.host, data.budget, Math.round(data.seconds)], () => head(data));
-    show(place.result, [data.headline, data.best, data.first, data.pareto, data.state, certainty, recommended], () => result(data, certainty, recommended));
+    show(place.result, [data.headline, data.best, data.first, data.pareto, data.state], () => result(data));
     show(place.warnings, data.warnings, (warnings) => warnings.length && section("Warnings", { class: "panel warn" }, h("ul", {}, warnings.map((one) => h("li", {}, one)))));
     show(place.running, [data.running, data.state], () => data.running.length && running(data));
     show(place.failures, data.failures, (found) => found.length && failures(data));
     show(place.about, [data.space, data.links, data.budget], () => about(data));
-    show(place.marked, [data.marks], () => marks(data.marks, may, (change) => act(name, "mark", change)));
-    show(place.steered, [data.state, data.budget, data.space, data.limits, data.marks.archived, Boolean(data.best)], () => may && steering(data));
+    show(place.steered, [data.state, data.budget, data.space, data.limits, Boolean(data.best)], () => steering(data));
     show(place.done, data.commands, (commands) => commands.length && commandHistory(commands));
     frontier.hidden = !table.rows.length || data.goals.length < 2 || !data.pareto.length;
     pareto.set(table, data);
@@ -89,17 +83,6 @@ export async function sweepPage(frame, name) {
     workers.set(table, data);
     busy.hidden = !table.rows.length;
     drawChart();
-  }
-
-  async function askWhetherSure() {
-    const ended = (data.states.completed || 0) + (data.states.stopped || 0);
-    if (!data.best || ended < 6 || ended < asked * 1.15 + 1) return;
-    asked = ended;
-    if (!certainty) { certainty = null; draw(); }
-    try {
-      ({ certainty, recommended } = await get(`/api${path(name)}/insights`, stop.signal));
-      draw();
-    } catch { certainty = ""; draw(); }
   }
 
   let asking = false;
@@ -110,7 +93,6 @@ export async function sweepPage(frame, name) {
       data = message.page;
       table.take(message.table);
       draw();
-      askWhetherSure();
       return;
     }
     if (asking) { again = true; return; }
@@ -118,18 +100,17 @@ export async function sweepPage(frame, name) {
     try {
       [data] = await Promise.all([get(`/api${path(name)}`), table.refresh()]);
       draw();
-      askWhetherSure();
     } catch { /* the banner says it; the next event asks again */ } finally {
       asking = false;
       if (again) { again = false; setTimeout(() => update({ all: true }), 300); }
     }
   }
 
-  const content = h("div", { class: "sided" }, sweepNav(name, "Overview"), h("div", { class: "page" }, place.head, place.marked, h("div", { class: "columns" },
+  const content = h("div", { class: "sided" }, sweepNav(name, "Overview"), h("div", { class: "page" }, place.head, h("div", { class: "columns" },
     h("div", { class: "column" }, place.result, place.warnings, place.running, place.failures, place.steered, place.done, place.about),
     h("div", { class: "column" }, progressed, busy, frontier))));
   draw();
-  return { content: [content], update, follows: { name, table }, shown: askWhetherSure, close: () => stop.abort() };
+  return { content: [content], update, follows: { name, table } };
 }
 
 function head(data) {
@@ -142,7 +123,7 @@ function head(data) {
     h("p", { class: "legend" }, STATES.filter((one) => data.states[one]).map((one) => h("span", {}, pill(one), ` ${data.states[one]}`))), dead];
 }
 
-function result(data, certainty, recommended) {
+function result(data) {
   if (!data.best) {
     const failed = data.states.failed || 0;
     const all = Object.values(data.states).reduce((a, b) => a + b, 0);
@@ -163,7 +144,7 @@ function result(data, certainty, recommended) {
     return h("tr", { class: "goal" }, h("th", { scope: "row" }, goal.metric, h("span", { class: "soft" }, goal.maximize ? " ↑" : " ↓"), hidden(goal.maximize ? " (higher is better)" : " (lower is better)")), h("td", {}, h("b", {}, metric(goal.metric, ours))), alone ? null : h("td", {}, metric(goal.metric, theirs)), alone ? null : h("td", {}, share));
   });
   const other = data.has_default ? "default" : "trial 0";
-  return section("Result", { class: "panel" }, recommended ? h("p", { class: "headline recommended" }, recommended) : null, h("p", { class: "headline" }, data.headline), h("p", { class: "soft certainty" }, certainty ?? "How sure is that? The surrogates are being asked.", " ", h("a", { href: path(data.name, "understand") }, "Which parameter matters?")), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
+  return section("Result", { class: "panel" }, h("p", { class: "headline" }, data.headline), data.pareto.length ? h("p", { class: "soft" }, `${count(data.pareto.length, "configuration")} on the Pareto front: no other is better in all goals.`) : null,
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The best configuration" }, h("table", { class: "compare" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, hidden("Name")), h("th", { scope: "col" }, "best (", h("a", { href: path(data.name, "trials", best.number) }, `trial ${best.number}`), ")"), alone ? null : h("th", { scope: "col" }, h("a", { href: path(data.name, "trials", 0) }, other)), alone ? null : h("th", { scope: "col" }, "change"))),
       h("tbody", {}, goals, rows))));
 }

@@ -1,5 +1,5 @@
 // One trial: its configuration, curves, log, attempts, memory and files.
-import { act, marks, role, trialButtons } from "../actions.js";
+import { trialButtons } from "../actions.js";
 import { download, get, path } from "../api.js";
 import { Chart } from "../chart.js";
 import { configuration } from "../configuration.js";
@@ -8,7 +8,6 @@ import { change, count, date, duration, durationMark, memory, metric, number, wo
 import { choice, empty, facts, pill, sweepNav } from "../parts.js";
 import { robust } from "../scales.js";
 import { logView } from "./log.js";
-import { whyPanel } from "./why.js";
 
 const MAX_CURVES = 8;
 
@@ -16,16 +15,14 @@ export async function trialPage(frame, name, text) {
   const n = Number(text);
   frame.title(`Trial ${n} of ${name}`, ["Sweeps", "/"], [name, path(name)], ["Trials", path(name, "trials")], [`Trial ${n}`, null]);
   const address = `/api${path(name, "trials", n)}`;
-  let [trial, sweep, may] = await Promise.all([get(address), get(`/api${path(name)}`), role()]);
-  may = may === "operator";
+  let [trial, sweep] = await Promise.all([get(address), get(`/api${path(name)}`)]);
   let x = "steps";
-  const place = Object.fromEntries(["head", "acts", "marks", "config", "attempts", "memory", "files", "error"].map((key) => [key, h("div", {})]));
+  const place = Object.fromEntries(["head", "acts", "config", "attempts", "memory", "files", "error"].map((key) => [key, h("div", {})]));
   const charts = new Map();
   const curves = h("div", { class: "curves" });
   const few = h("p", { class: "soft" });
   const curved = section("Curves", { class: "panel" }, choice("Curves by", { steps: "by step", seconds: "by time" }, x, (value) => { x = value; drawCurves(); }), few, curves);
   const log = logView(name, n);
-  const why = whyPanel(name, n, sweep.store);
 
   function drawCurves() {
     const goals = sweep.goals.map((goal) => goal.metric);
@@ -54,8 +51,7 @@ export async function trialPage(frame, name, text) {
 
   function draw() {
     show(place.head, [trial.state, trial.values, trial.failure, trial.message, trial.seconds, trial.source, sweep.num, sweep.best?.number], () => head(trial, sweep, name));
-    show(place.acts, [trial.state], () => may && h("div", { class: "acts" }, trialButtons(name, trial)));
-    show(place.marks, [trial.marks], () => marks(trial.marks, may, (change) => act(name, `trials/${n}/mark`, change)));
+    show(place.acts, [trial.state], () => h("div", { class: "acts" }, trialButtons(name, trial)));
     show(place.error, [trial.traceback], () => trial.traceback && section("Exception", { class: "panel bad" }, h("pre", { tabindex: "0" }, trial.traceback)));
     show(place.config, [trial.params, sweep.best, sweep.first], () => config(trial, sweep, name));
     show(place.attempts, [trial.attempts, trial.events], () => history(trial));
@@ -87,10 +83,10 @@ export async function trialPage(frame, name, text) {
   }
 
   const around = h("p", { class: "around" }, n > 0 ? h("a", { href: path(name, "trials", n - 1) }, `← Trial ${n - 1}`) : null, h("a", { href: path(name, "trials", n + 1) }, `Trial ${n + 1} →`));
-  const content = h("div", { class: "sided" }, sweepNav(name, "Trials"), h("div", { class: "page" }, place.head, place.acts, place.marks, h("div", { class: "columns" },
-    h("div", { class: "column" }, place.error, place.config, why.node, place.memory, place.attempts, place.files), h("div", { class: "column" }, curved, log.node)), around));
+  const content = h("div", { class: "sided" }, sweepNav(name, "Trials"), h("div", { class: "page" }, place.head, place.acts, h("div", { class: "columns" },
+    h("div", { class: "column" }, place.error, place.config, place.memory, place.attempts, place.files), h("div", { class: "column" }, curved, log.node)), around));
   draw();
-  return { content: [content], update, close: () => { log.stop(); why.close(); } };
+  return { content: [content], update, close: () => log.stop() };
 }
 
 function head(trial, sweep, name) {

@@ -22,7 +22,6 @@ export async function trialsPage(frame, name) {
   const sort = { key: query.get("sort") || "number", down: query.get("down") !== "0" };
   let columns = query.get("columns")?.split(",") || null;
   let shown = [];
-  let chosen = new Set();
 
   const field = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", value: query.get("filter") || "", placeholder: example(), "aria-describedby": "filter-told", oninput: () => { remember(); draw(); } });
   const told = h("p", { id: "filter-told", class: "told", role: "status" });
@@ -34,8 +33,7 @@ export async function trialsPage(frame, name) {
   });
   const boxes = h("div", { class: "boxes" });
   const picker = h("details", { class: "picker" }, h("summary", {}, "Columns"), boxes);
-  const compare = h("button", { type: "button", onclick: () => frame.go(`/compare?${[...chosen].map((n) => `trials=${encodeURIComponent(`${name}:${n}`)}`).join("&")}`) }, "Compare");
-  const bar = h("div", { class: "bar" }, h("label", { class: "grow", for: "filter" }, hidden("Filter trials, such as bleu > 20 and precision = bf16"), field), picker, compare,
+  const bar = h("div", { class: "bar" }, h("label", { class: "grow", for: "filter" }, hidden("Filter trials, such as bleu > 20 and precision = bf16"), field), picker,
     h("button", { type: "button", onclick: () => exported("csv") }, "CSV"), h("button", { type: "button", onclick: () => exported("json") }, "JSON"));
 
   function example() {
@@ -74,13 +72,8 @@ export async function trialsPage(frame, name) {
   }
 
   function numberCell(row) {
-    const star = trials.cell(row, "star");
     const best = data.best?.number === row[0];
-    const box = h("input", { type: "checkbox", "aria-label": `Compare trial ${row[0]}`, checked: chosen.has(row[0]), onchange: (event) => {
-      if (event.target.checked) chosen.add(row[0]); else chosen.delete(row[0]);
-      picked();
-    } });
-    return [box, h("a", { href: path(name, "trials", row[0]) }, row[0]), best ? h("span", { class: "star", title: "the best" }, "★", hidden(" the best")) : "", star ? h("span", { class: "given", title: "with a star" }, "☆", hidden(" with a star")) : ""];
+    return [h("a", { href: path(name, "trials", row[0]) }, row[0]), best ? h("span", { class: "star", title: "the best" }, "★", hidden(" the best")) : ""];
   }
 
   function stateCell(row) {
@@ -88,12 +81,6 @@ export async function trialsPage(frame, name) {
     const mark = pill(trials.cell(row, "state"));
     if (failure) { mark.lastChild.textContent = words(failure); mark.title = trials.cell(row, "message") || ""; }
     return mark;
-  }
-
-  function picked() {
-    compare.disabled = chosen.size < 2 || chosen.size > 6;
-    compare.textContent = chosen.size ? `Compare ${chosen.size}` : "Compare";
-    compare.title = compare.disabled ? "Choose 2 to 6 trials" : "";
   }
 
   function draw() {
@@ -121,7 +108,6 @@ export async function trialsPage(frame, name) {
     nothing.replaceChildren(trials.rows.length ? empty("No trial matches the filter") : empty("No trials yet", h("p", {}, "They appear here as the sweep begins them.")));
     table.set(chosenColumns().map(column), shown, sort);
     offer();
-    picked();
   }
 
   function order(rows) {

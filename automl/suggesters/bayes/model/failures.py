@@ -26,7 +26,7 @@ class FailureClassifier:
 
     The probability of success is that of a positive value. Laplace's approximation with a logistic
     likelihood predicts better (log density -0.36 against -0.41), but searches with it were worse,
-    for an unknown reason; see benchmarks/results/bayes-experiments.md.
+    for an unknown reason.
 
     Args:
         encoder: of configurations.
