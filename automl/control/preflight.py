@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from automl.core import SweepSpec
+from automl.core import SweepSpec, parse_goals
 from automl.core.names import check_name
 from automl.core.ranks import check_room, max_ranks
 from automl.core.spec import KEYS
@@ -18,7 +18,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, without_prepare
+from workers.own_loop.knobs import acting_knobs, mentions, without_prepare
 
 from .plugins import Plugins
 
@@ -98,6 +98,12 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
             f"an objective takes one argument, the trial, and reads its parameters from "
             f"trial.params: def {name}(trial); got {name}{taken}"
         ) from None
+
+
+def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
+    """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
+    prunes = objective is not None and mentions(objective, "should_prune")
+    return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
 
 
 def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:

@@ -90,7 +90,6 @@ def test_check_says_what_is_wrong(params: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: Space(), "needs at least one parameter"),
         (lambda: Space(Float("x", 0, 1), Int("x", 0, 1)), "'x' is given twice"),
         (lambda: Space("x"), "made of Float, Int and Choice parameters, got 'x'"),
         (

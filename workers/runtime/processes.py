@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from search_spaces.errors import UsageError
-from workers.protocol import Assignment, Cause, Event, Outcome, Report, StopRequest
+from workers.protocol import Asked, Assignment, Cause, Event, Outcome, Report, StopRequest
 from workers.run import Objective
 
 from .devices import environment_of
@@ -213,7 +213,7 @@ def receive_all(
 
 def run_gang(
     assignment: Assignment,
-    send: Callable[[Report], None],
+    send: Callable[[Report | Asked], None],
     stop_requested: Callable[[], StopRequest | None],
     objective: Objective | None = None,
     gpus: Sequence[str] | None = None,
@@ -225,7 +225,7 @@ def run_gang(
 
     Args:
         assignment: the attempt; if `gpus` is above 0, each rank has GPUs of its own.
-        send: receives the reports of rank 0.
+        send: receives the reports of rank 0, and what it asks for.
         stop_requested: polled about every 0.1 s.
         objective: the user's, if the assignment names no workload.
         gpus: of all ranks; None for all that this process may use.
@@ -251,7 +251,7 @@ def run_gang(
         while gang.outcome is None:
             for rank, message in receive_all(workers, POLL_SECONDS):
                 for event in _events(gang, rank, message, workers[rank]):
-                    if isinstance(event, Report):
+                    if isinstance(event, Report | Asked):
                         send(event)
             gang.watch()
             if not stopping and (request := stop_requested()) is not None:
