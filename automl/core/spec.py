@@ -135,6 +135,7 @@ class SweepSpec:
         "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, "
         "`within 10m` or nothing. See [several goals](../guides/goals.md).",
         "goals: [maximize bleu within 10m, minimize seconds]",
+        flag="--goals GOAL",
         words="the workload's",
     )
     constraints: tuple[Constraint, ...] = key(

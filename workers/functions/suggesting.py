@@ -64,7 +64,7 @@ class Asking:
                     f"{line} asks for {wanted!r}, and {before.get('line')} has asked for "
                     f"{earlier!r}: give one of them another name"
                 )
-        if wanted.legal(self.values.get(name)):
+        if name in self.values and wanted.legal(self.values[name]):
             return self.values[name]
         value = self._chosen(wanted, earlier if before is not None else wanted)
         self.asked[name], self.values[name] = {**wanted.to_dict(), "line": line}, value
