@@ -104,6 +104,7 @@ def _merged(before: Choice, after: Choice) -> list[Value]:
 
 
 def joined_range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
+    """The bounds and the step of a range with the values of both."""
     low, high = min(before.low, after.low), max(before.high, after.high)
     if after.log and low <= 0:
         raise SpaceError(

@@ -1,8 +1,8 @@
 """The events of a sweep, and the pure function `fold` that turns them into trials.
 
-Workers send `Started`, `Report` and `Asked` (workers.protocol); the controller adds the events below. A
-worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it. Folding is
-idempotent: a duplicate, or an event of an attempt that is over, leaves the trial unchanged.
+Workers send `Started`, `Report` and `Asked` (workers.protocol); the controller adds the events
+below. A worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it.
+Folding is idempotent: a duplicate, or an event of an attempt that is over, leaves the trial unchanged.
 """
 
 from __future__ import annotations
