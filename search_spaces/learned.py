@@ -122,13 +122,14 @@ def _excluded(parent: Parameter, values: Sequence[Value], trial: Asks) -> bool:
 
 def _activating(parent: Parameter, asking: Sequence[Asks], others: Sequence[Asks]) -> list[Value]:
     """The parent's values in `asking`; of numbers on one side of all others, also those beyond."""
-    values = [trial.params[parent.name] for trial in asking]
-    without = [trial.params[parent.name] for trial in others if parent.name in trial.asked]
-    low: Any = None
-    high: Any = None
+    values: list[Any] = [trial.params[parent.name] for trial in asking]
+    without: list[Any] = [
+        trial.params[parent.name] for trial in others if parent.name in trial.asked
+    ]
+    low = high = None
     if not isinstance(parent, Choice) and without:
-        low = min(values) if min(values) > max(without) else None  # type: ignore[type-var]
-        high = max(values) if max(values) < min(without) else None  # type: ignore[type-var]
+        low = min(values) if min(values) > max(without) else None
+        high = max(values) if max(values) < min(without) else None
     return [
         value
         for value in parent.values()

@@ -53,7 +53,7 @@ class Context(Suggesting):
     """
 
     assignment: Assignment
-    send: Callable[[Report | Asked], None] = lambda report: None
+    send: Callable[[Any], None] = lambda event: None
     stop_requested: Callable[[], StopRequest | None] = lambda: None
     rank: int = 0
     world_size: int = 1

@@ -2,7 +2,7 @@
 
 Workers send `Started`, `Report` and `Asked` (workers.protocol); the controller adds the events
 below. A worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it.
-Folding is idempotent: a duplicate, or an event of an attempt that is over, leaves the trial unchanged.
+Folding is idempotent: a duplicate, or an event of an attempt that is over, changes nothing.
 """
 
 from __future__ import annotations

@@ -157,8 +157,8 @@ class Proposer:
         begun = time.perf_counter()
         if not self._domain.space.parameters:  # nobody knows yet what trials will ask for
             done = any(trial.state is TrialState.COMPLETED for trial in history)
-            first = [] if done else [Proposal({}, FALLBACK)] * count
-            return ProposalBatch(first, exhausted=done)
+            proposals = [] if done else [Proposal({}, FALLBACK)] * count
+            return ProposalBatch(proposals, exhausted=done)
         history, pending = self._fitted(history), self._fitted(pending)
         gain = prospect = None
         try:

@@ -213,7 +213,7 @@ def receive_all(
 
 def run_gang(
     assignment: Assignment,
-    send: Callable[[Report | Asked], None],
+    send: Callable[[Any], None],
     stop_requested: Callable[[], StopRequest | None],
     objective: Objective | None = None,
     gpus: Sequence[str] | None = None,
