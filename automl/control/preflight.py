@@ -15,6 +15,7 @@ from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
+from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
@@ -65,6 +66,8 @@ def check_spec(
         KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
     if plugins.suggester.name != KEYS["suggester"].default:
         plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
+    if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
+        raise UsageError(f"the stopper {spec.stopper!r} needs a space that is declared: give one")
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train
