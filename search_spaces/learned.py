@@ -38,6 +38,12 @@ def same_kind(one: Parameter, other: Parameter) -> bool:
     return one.kind == other.kind and one.domain().get("log") == other.domain().get("log")
 
 
+def is_same(known: Parameter, asked: Mapping[str, Any]) -> bool:
+    """Whether a range that was asked for is the known one."""
+    domain = {key: value for key, value in asked.items() if key not in _BESIDE}
+    return known.kind == asked["type"] and known.domain() == domain
+
+
 def explains(space: Space, trial: Asks) -> bool:
     """Whether the space says what the trial asked for, so that nothing is learned from it."""
     names = trial.asked.keys()
@@ -45,8 +51,7 @@ def explains(space: Space, trial: Asks) -> bool:
         return False
     active = set(space.active(trial.params))
     return (names == active if trial.whole else names <= active) and all(
-        space.parameters[name].domain() == {k: v for k, v in asked.items() if k not in _BESIDE}
-        for name, asked in trial.asked.items()
+        is_same(space.parameters[name], asked) for name, asked in trial.asked.items()
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from automl.core import SweepSpec, Trial, TrialState
-from search_spaces.learned import Asks, explains, learned, parameter_of, same_kind
+from search_spaces.learned import Asks, explains, is_same, learned, parameter_of, same_kind
 from workers.protocol import Asked
 
 from .writer import SweepWriter
@@ -28,11 +28,12 @@ class Growth:
 
     def conflict(self, event: Asked) -> str:
         """Why a range cannot belong to the parameter of that name; "" if it can."""
-        known, wanted = self._writer.spec.asked_ranges or {}, parameter_of(event.parameter)
-        before = known.get(wanted.name)
-        if before is None or same_kind(parameter_of(before), wanted):
+        spec, asked = self._writer.spec, event.parameter
+        known = spec.space.parameters.get(asked["name"])
+        if known is None or is_same(known, asked) or same_kind(known, parameter_of(asked)):
             return ""
-        earlier = f"{before['line']} has asked for {parameter_of(before)!r}"
+        earlier = f"{(spec.asked or {}).get(known.name)} has asked for {known!r}"
+        wanted = parameter_of(asked)
         return f"{event.line} asks for {wanted!r}, and {earlier}: give one of them another name"
 
     def follow(self, trial: Trial | None) -> None:
