@@ -209,13 +209,42 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
     for name in layers[:: int(CHECKPOINT_EVERY.value(values))]:
         layer = model.get_submodule(name)
-        layer.forward = functools.partial(_recomputed, layer.forward, options)
+        layer.forward = functools.partial(_recomputed, layer, layer.forward, options)
 
 
-def _recomputed(forward: Any, options: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+def _recomputed(
+    layer: nn.Module, forward: Any, options: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """The output of a layer, whose second forward pass neither sees nor changes what the first
+    has made of its buffers, such as the statistics of a batch norm.
+    """
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
-    return checkpoint(forward, *args, **options, **kwargs)
+    own = [module._buffers for module in layer.modules() if module.training and module._buffers]
+    if torch.compiler.is_compiling() or not own:  # a compiler records changes once
+        return checkpoint(forward, *args, **options, **kwargs)
+    before = [_cloned(buffers) for buffers in own]
+    again = False
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        nonlocal again
+        present = [dict(buffers) for buffers in own]
+        if again:
+            for buffers, old in zip(own, before, strict=True):
+                buffers.update(old)
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            if again:
+                for buffers, new in zip(own, present, strict=True):
+                    buffers.update(new)
+            again = True
+
+    return checkpoint(compute, *args, **options, **kwargs)
+
+
+def _cloned(buffers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if one is None else one.clone() for name, one in buffers.items()}
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.common.bounds import Claim, conclude
-from benchmarks.training.gpu_stages._case import Case, Target
+from benchmarks.training.gpu_stages._case import Case, Row, Target
 from benchmarks.training.gpu_stages._child import stage_of
-from benchmarks.training.gpu_stages._runner import Book, run_stage
+from benchmarks.training.gpu_stages._runner import KEYS, Book, run_stage
 
 TOGETHER: Final = (
     ("process_groups",),
@@ -79,8 +79,7 @@ def verdict(cases: dict[str, list[Case]], target: Target, book: Book, more: Sequ
         rows = book.rows(name)
         for case in asked:
             row = rows.get(case.name)
-            text = "not reached" if row is None else row.get("failure") or stage.line(row)
-            print(f"  {case.name:60} {text}")
+            print(f"  {case.name:60} {_told(name, row)}")
             if row is None:
                 left.append(f"{name}: {case.name}")
             elif "failure" in row:
@@ -92,6 +91,15 @@ def verdict(cases: dict[str, list[Case]], target: Target, book: Book, more: Sequ
     if left:
         print(f"\nnot reached, {len(left)}: {'; '.join(left)}")
     return conclude(found)
+
+
+def _told(stage: str, row: Row | None) -> str:
+    if row is None:
+        return "not reached"
+    try:
+        return str(row.get("failure") or stage_of(stage).line(row))
+    except (KeyError, TypeError):  # a rehearsal lacks figures
+        return str({key: value for key, value in row.items() if key not in KEYS})
 
 
 @contextmanager
