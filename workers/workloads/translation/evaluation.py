@@ -161,7 +161,7 @@ def score(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str =
     Args:
         hypotheses: texts as they are, which are not normalised, like the references.
         references: one for each of them.
-        tokenizer: of BLEU, 13a, zh, ja-mecab or char; "auto" chooses by the script of the references.
+        tokenizer: of BLEU, 13a, zh, ja-mecab or char; "auto" chooses by their script.
     """
     from sacrebleu.metrics import BLEU, CHRF
 
