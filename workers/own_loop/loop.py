@@ -26,9 +26,7 @@ from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import (
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
-    OPTIMIZER_IMPLEMENTATION,
     RECORDS_GRAPHS,
     THREADS,
 )
@@ -43,14 +41,13 @@ from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import sent
 from workers.protocol import LOGS
 from workers.ranks.process_group import connect, side_group, value_of_rank_0
-from workers.training.optimizers import implementation
 from workers.training.setup import arrange, switches
 from workers.workload import ParallelPlan
 
 from .knobs import CLIP_NORM
 from .weights import weight_of
 
-_SWITCHES: Final = (PRECISION, MATMUL_PRECISION, CUDNN_AUTOTUNE, COMPACT_MEMORY, THREADS)
+_SWITCHES: Final = (PRECISION, MATMUL_PRECISION, COMPACT_MEMORY, THREADS)
 
 
 _SEVERAL: Final = (
@@ -149,13 +146,8 @@ class PreparedLoop:
     def _enter_switches(self) -> None:
         """Set what the options that are set say; the rest of the process stays as it is."""
         context, values = self.context, self.values
-        if CUDNN_AUTOTUNE.value(values) and self.device.type == "cuda":
-            context.worker_spent = True  # cuDNN's choices stay in the process
         if any(option.name in values for option in _SWITCHES):
-            present = {
-                CUDNN_AUTOTUNE.name: torch.backends.cudnn.benchmark,
-                THREADS.name: torch.get_num_threads(),
-            }
+            present = {THREADS.name: torch.get_num_threads()}
             threads = context.assignment.threads
             self._stack.enter_context(switches({**present, **values}, threads, self.device))
         else:
@@ -181,7 +173,7 @@ class PreparedLoop:
         return self.strategy.build_device != self.device
 
     def take(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
-        """Let the optimizer update this rank's parameters, by the kernels that the option names."""
+        """Let the optimizer update this rank's parameters, as they are held here."""
         own = [p for group in optimizer.param_groups for p in group["params"]]
         several = self.context.world_size > 1
         if several and any(id(p) not in names for p in own):
@@ -192,8 +184,6 @@ class PreparedLoop:
         self.names = {id(parameter): name for name, parameter in held.items()}
         for group in optimizer.param_groups:
             group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
-            if OPTIMIZER_IMPLEMENTATION.name in self.values:
-                _use(OPTIMIZER_IMPLEMENTATION.value(self.values), optimizer, group)
         self.optimizer = optimizer
 
     # ------------------------------------------------------------------ within an update
@@ -529,17 +519,6 @@ def _meet(context: Context, device: torch.device) -> None:
     address = f"tcp://{host}:{os.environ['MASTER_PORT']}" if host else context.rendezvous
     traces = str(context.folder / LOGS / "nccl-calls-of-rank-")
     connect(context.rank, context.world_size, address, device, traces=traces)
-
-
-def _use(name: str, optimizer: Optimizer, group: dict[str, Any]) -> None:
-    flags = implementation(name, isinstance(optimizer, torch.optim.SGD), group["params"])
-    lacking = [flag for flag, wanted in flags.items() if wanted and flag not in group]
-    if lacking:
-        raise UsageError(
-            f"optimizer_implementation {name} needs an optimizer that has it, "
-            f"{type(optimizer).__name__} has not"
-        )
-    group.update({flag: wanted for flag, wanted in flags.items() if flag in group})
 
 
 def divisible(

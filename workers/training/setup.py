@@ -23,7 +23,6 @@ from search_spaces.knobs.runtime import (
     ACTIVATION_CHECKPOINTING,
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
     RECORDS_GRAPHS,
@@ -55,7 +54,7 @@ _MATRIX_PRODUCTS = frozenset(
 def switches(
     values: Mapping[str, Any], threads: int, device: torch.device | str = "cpu"
 ) -> Iterator[None]:
-    """Set threads, matrix products, cuDNN and the allocator, and enter the contexts of knobs.
+    """Set threads, matrix products and the allocator, and enter the contexts of knobs.
 
     Args:
         values: of every option of the trial.
@@ -64,9 +63,7 @@ def switches(
     """
     precision = PRECISION.value(values)
     before = torch.get_num_threads()
-    autotune = torch.backends.cudnn.benchmark
     torch.set_num_threads(max(1, THREADS.value(values) or threads))
-    torch.backends.cudnn.benchmark = CUDNN_AUTOTUNE.value(values)
     allocate_by(*((1 << 17, 1 << 18) if COMPACT_MEMORY.value(values) else (32 << 20, 1 << 30)))
     try:
         with ExitStack() as stack:
@@ -77,7 +74,6 @@ def switches(
             yield
     finally:
         torch.set_num_threads(before)
-        torch.backends.cudnn.benchmark = autotune
         allocate_by(32 << 20, 64 << 20)
 
 
