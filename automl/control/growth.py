@@ -24,7 +24,7 @@ class Growth:
     def __init__(self, writer: SweepWriter, grown: Callable[[SweepSpec], None]) -> None:
         self._writer = writer
         self._grown = grown
-        self._told: set[str] = set()
+        self._told: list[str] = []
 
     def conflict(self, event: Asked) -> str:
         """Why a range cannot belong to the parameter of that name; "" if it can."""
@@ -43,11 +43,10 @@ class Growth:
             return
         trials = self._writer.trials
         space, moved = learned(map(_asks, trials))
-        for name in moved:
-            if name not in self._told:
-                self._told.add(name)
-                text = f"{name}: its range depends on other values; its position in it is searched"
-                self._writer.note("space", text)
+        if new := [name for name in moved if name not in self._told]:
+            self._told += new
+            text = "its range depends on other values; its position in it is searched"
+            self._writer.note("space", f"{', '.join(new)}: {text}")
         if space != spec.space:
             lines: dict[str, str] = {}
             for one in trials:

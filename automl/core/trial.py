@@ -175,9 +175,7 @@ class Trial:
         """Whether it failed by what is probably a mistake in the objective."""
         if self.state is not TrialState.FAILED or self.failure == "preempted" or self.teaches:
             return False
-        if self.exception == "TrialPruned":
-            return False
-        known = self.exception or self.failure == "missing_metric"
+        known = self.exception not in ("", "TrialPruned") or self.failure == "missing_metric"
         return bool(known) or self.died_by_itself
 
     @property
