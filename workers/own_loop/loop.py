@@ -123,8 +123,6 @@ class PreparedLoop:
     def _enter_switches(self) -> None:
         """Set what the options that are set say; the rest of the process stays as it is."""
         context, values = self.context, self.values
-        if CUDNN_AUTOTUNE.value(values) and self.device.type == "cuda":
-            context.worker_spent = True  # cuDNN's choices stay in the process
         if any(option.name in values for option in _SWITCHES):
             present = {
                 CUDNN_AUTOTUNE.name: torch.backends.cudnn.benchmark,

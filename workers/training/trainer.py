@@ -20,7 +20,6 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import (
     COMPILE,
-    CUDNN_AUTOTUNE,
     LOADER_WORKERS,
     PREFETCH,
     RECORDS_GRAPHS,
@@ -64,8 +63,6 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """
     settings = Settings.of(workload)
     values = options(workload)
-    if CUDNN_AUTOTUNE.value(values) and context.device.startswith("cuda"):
-        context.worker_spent = True  # cuDNN's choices stay in the process, for any later trial
     with ExitStack() as stack:
         stack.enter_context(switches(values, context.assignment.threads, context.device))
         if context.world_size > 1:
@@ -363,8 +360,6 @@ class Trainer:
         }
         with suppress(Exception):  # a training that ends in order has waited before
             self.saver.finish()
-        if self.strategy.spends_process:
-            self.context.worker_spent = True
         table = self.strategy.memory_by_module(self._state_bytes)
         if table is not None:
             self.context.details["memory_by_module_bytes"] = table
