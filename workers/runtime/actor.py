@@ -75,7 +75,7 @@ class Actor:
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank in a process of its own until that has told its outcome or is dead."""
         _show_in_dashboard(assignment, rank)
-        process = self._parent.start()
+        process = self._parent.start(assignment)
         with self._lock:
             if self._rank is not None:
                 self._rank.kill()

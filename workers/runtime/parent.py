@@ -16,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from json import dumps, loads
@@ -28,6 +29,7 @@ from .child import Child, set_oom_score
 from .pickling import is_installed, read_objective
 
 OOM_SCORE: Final = 250  # of 1000; that of a controller is 0, and a forked process has more
+WORTH_SECONDS: Final = 0.05  # of loading, to be done once for all processes
 LOOK_SECONDS: Final = 1.0  # between two looks at the forked processes, if no signal comes
 MODULES_AT_ONCE: Final = 500  # in one message; it must fit the buffer of a socket
 _TASKS: Final = Path("/proc/self/task")
@@ -50,9 +52,13 @@ class Loaded(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A request for a process; its socket follows."""
+    """A request for a process; its socket follows.
+
+    `given` are the parameters, the data and the fixed section of a workload, and the seed.
+    """
 
     key: int
+    given: tuple[Any, ...] = ()
 
 
 class Forked(NamedTuple):
@@ -134,8 +140,24 @@ class Target:
                 from workers.workloads import WORKLOADS
 
                 WORKLOADS.get(self._workload)
+            if "torch" in sys.modules:  # else each first step of an optimizer would import it
+                importlib.import_module("torch._dynamo")
         except BaseException as error:  # an import may call sys.exit
             self.broken = f"{type(error).__name__}: {error}"
+
+    def load_data(self, given: tuple[Any, ...]) -> bool:
+        """Let the workload load its data; whether that took so long that processes should have it.
+
+        An error of the data comes again in the attempt, which tells it.
+        """
+        begun = time.monotonic()
+        if self._loaded and self._workload is not None and not self.broken:
+            from workers.workloads import WORKLOADS
+
+            *sections, seed = given
+            with suppress(Exception):
+                WORKLOADS.get(self._workload)(*sections, seed=seed).load_data()
+        return time.monotonic() - begun > WORTH_SECONDS
 
 
 class _Parent:
@@ -185,6 +207,9 @@ class _Parent:
             self._end()
         while self._alone and self._pids:  # the GPU's memory is free once they are gone
             self._reap(os.WEXITED)
+        if self._target.load_data(start.given):
+            self._forget_spare()
+            self._check_safe()
         pid, connection = self._spare or self._fork()
         self._spare = None
         self._pids.add(pid)
@@ -244,12 +269,16 @@ class _Parent:
                 importlib.import_module(name)
         if not missing:
             return
+        self._forget_spare()
+        self._check_safe()
+
+    def _forget_spare(self) -> None:
+        """What was forked ahead lacks what the parent has loaded since."""
         if self._spare is not None:
             self._spare[1].close()
             self._spare = None
         gc.collect()
         gc.freeze()
-        self._check_safe()
 
     def _check_safe(self) -> None:
         """Begin anew with less if a fork is not safe any more; the forked processes go on."""

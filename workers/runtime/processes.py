@@ -218,13 +218,14 @@ class Parent:
         self.connection = Connection(ours.detach())
         self.loaded = False
 
-    def start(self) -> RankProcess:
-        """Ask for a process; it takes its assignment at once and begins when it is forked."""
+    def start(self, a: Assignment) -> RankProcess:
+        """Ask for a process for a rank; `run` it at once: it begins when it is forked."""
+        given = (a.params, a.data, a.fixed, a.seed) if a.workload else ()
         ours, theirs = socket.socketpair()
         key = next(self._keys)
         self._ranks[key] = rank = RankProcess(Connection(ours.detach()))
         with theirs, contextlib.suppress(OSError):  # the parent has died, which is noticed soon
-            self.connection.send(Start(key))
+            self.connection.send(Start(key, given))
             send_handle(self.connection, theirs.fileno(), self._process.pid)
         return rank
 
@@ -354,7 +355,7 @@ def run_gang(
             environment = environment_of(rank, a.gpus, gpus)
             name = f"{a.sweep} trial {a.trial}"
             parents.append(Parent(name, file, a.workload, a.threads, environment, a.gpus))
-        ranks = [parents[rank % len(parents)].start() for rank in range(a.num_ranks)]
+        ranks = [parents[rank % len(parents)].start(a) for rank in range(a.num_ranks)]
         gang = Gang(a, ranks)
         stopping = False
         try:

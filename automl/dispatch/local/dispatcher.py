@@ -79,7 +79,7 @@ class LocalDispatcher(Dispatcher):
                 f"the attempt needs {assignment.num_ranks} free slots, there are {len(slots)}"
             )
         self._free -= set(slots)
-        ranks = [self._parents[slot % len(self._parents)].start() for slot in slots]
+        ranks = [self._parents[slot % len(self._parents)].start(assignment) for slot in slots]
         key = (assignment.trial, assignment.attempt)
         self._gangs[key] = (Gang(assignment, ranks), slots, ranks)
 

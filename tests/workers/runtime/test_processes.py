@@ -35,8 +35,8 @@ class Slot:
     def begin(self, limits: Limits | None = None, **params: Any) -> tuple[Gang, RankProcess]:
         self.trial += 1
         folder = str(self.folder / str(self.trial))
-        rank = self.parent.start()
         one = Assignment("s", self.trial, 1, params, None, folder, limits=limits or Limits())
+        rank = self.parent.start(one)
         return Gang(one, [rank]), rank
 
     def end(self, gang: Gang, rank: RankProcess) -> Outcome:
@@ -195,7 +195,8 @@ def test_a_process_that_stays_silent_is_lost(tmp_path: Path, monkeypatch: Any) -
     monkeypatch.setattr("workers.runtime.processes.SIGN_SECONDS", 0.5)
     slot = Slot(tmp_path, die)
     try:
-        rank = slot.parent.start()  # nobody gives it an assignment, so it says nothing
+        one = Assignment("s", 0, 1, {}, None, str(tmp_path))
+        rank = slot.parent.start(one)  # nobody lets it run, so it says nothing
         found: list[Any] = []
         while not found:
             found = receive_all([slot.parent], [rank], 0.05)
