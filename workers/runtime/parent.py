@@ -11,7 +11,6 @@ import ctypes
 import faulthandler
 import gc
 import importlib
-import mmap
 import os
 import signal
 import socket
@@ -78,11 +77,13 @@ class Ended(NamedTuple):
 def unsafe_to_fork() -> str:
     """Why a process that is forked from this one may hang or cannot use a GPU; "" if it is safe."""
     try:
-        tasks = len(list(_TASKS.iterdir()))
+        names = [(task / "comm").read_text() for task in _TASKS.iterdir()]
     except OSError:
         return "this system does not tell how many threads a process has"
-    if tasks > 1:
-        return f"what was imported has started {tasks - 1} threads"
+    # NVML may keep a thread of this name; CUDA begins in a fork all the same.
+    threads = sum(not name.startswith("cuda") for name in names) - 1
+    if threads > 0:
+        return f"what was imported has started {threads} threads"
     with suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)  # fails if it is not loaded
         if driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED:
@@ -134,7 +135,8 @@ class Target:
         self._loaded = True
         try:
             if self._file >= 0:
-                with mmap.mmap(self._file, 0, access=mmap.ACCESS_READ) as content:
+                # Opened anew: several parents share the descriptor and its position.
+                with Path(f"/dev/fd/{self._file}").open("rb") as content:
                     self.objective = read_objective(content)
             if self._workload is not None:
                 from workers.workloads import WORKLOADS
