@@ -252,7 +252,8 @@ class SweepSpec:
     reports: Mapping[str, str] = key(
         mapped(TEXT),
         "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
-        "`tensorboard` is a folder of event files. See [reports](../guides/script.md#reports).",
+        "`tensorboard` is a folder of event files, `file` a CSV of metrics. See "
+        "[reports](../guides/script.md#reports).",
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,
     )
@@ -279,9 +280,10 @@ class SweepSpec:
     )
     replicates: str | int = key(
         REPLICATES,
-        "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
-        "one of the best if that teaches more than a new one. A number: each configuration runs "
-        "so many times. See [noise](../guides/noise.md#repeated-runs).",
+        "Whether configurations run again, each time with another seed. `auto`: in the last fifth "
+        "of the budget `bayes` runs the best again and, if runs differ, others that may be the "
+        "best. A number: each configuration runs so many times. "
+        "See [noise](../guides/noise.md#repeated-runs).",
         "replicates: none",
         "auto",
         flag="--replicates N",

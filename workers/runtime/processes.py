@@ -193,6 +193,8 @@ class Parent:
         if not self._environment.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
             # Segments that grow leave no pieces that batches of other shapes cannot use.
             self._environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        # cuBLAS reads it once, with the first product: the knob `deterministic` comes later.
+        self._environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self._environment |= environment
         self._failed_starts, self._keys = 0, itertools.count()
         self._ranks: dict[int, RankProcess] = {}  # that were asked for and are not gone

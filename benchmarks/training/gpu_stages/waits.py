@@ -1,7 +1,7 @@
 """Does the host wait for the GPU in an update, and what do failed ranks and refusals cost?
 
 What the second review of the GPU path left to a GPU: waits in updates 5 to 20, a rank that fails
-under NCCL (with two GPUs), CUDA graphs of a pipeline's microbatches, and cuDNN's choices.
+under NCCL (with two GPUs), and CUDA graphs of a pipeline's microbatches.
 """
 
 from __future__ import annotations
@@ -144,6 +144,6 @@ def line(row: Row) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.items() if key in _SHOWN)
 
 
-_SHOWN = ("updates", "message", "spent", "seconds")
+_SHOWN = ("updates", "message", "seconds")
 
 STAGE = Stage("waits of the host, failed ranks, refusals", cases, measure, claims, line)
