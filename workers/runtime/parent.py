@@ -209,9 +209,6 @@ class _Parent:
             self._end()
         while self._alone and self._pids:  # the GPU's memory is free once they are gone
             self._reap(os.WEXITED)
-        if self._target.load_data(start.given):
-            self._forget_spare()
-            self._check_safe()
         pid, connection = self._spare or self._fork()
         self._spare = None
         self._pids.add(pid)
@@ -220,6 +217,9 @@ class _Parent:
             send_handle(connection, handle, pid)
         connection.close()
         os.close(handle)
+        if self._target.load_data(start.given):  # the next processes have it
+            self._forget_spare()
+            self._check_safe()
 
     def _fork(self) -> tuple[int, Connection]:
         ours, theirs = socket.socketpair()
@@ -237,8 +237,6 @@ class _Parent:
             self._told.close()
             for end in (self._woken, self._wake):
                 os.close(end)
-            if self._spare is not None:
-                self._spare[1].close()
             self._become(Connection(theirs.detach()))
         finally:
             os._exit(1)
@@ -257,9 +255,9 @@ class _Parent:
         """In the forked process: tell the parent what it has imported since."""
         new = [name for name in list(sys.modules) if name not in known]
         known |= set(new)
-        names = [name for name in new if is_installed(sys.modules.get(name))]
-        for first in range(0, len(names) if self._load == ALL else 0, MODULES_AT_ONCE):
-            with suppress(OSError):  # it is full, or the parent is gone
+        with suppress(Exception):  # the socket is full, or a module is none
+            names = [name for name in new if is_installed(sys.modules.get(name))]
+            for first in range(0, len(names) if self._load == ALL else 0, MODULES_AT_ONCE):
                 self._tell.send(dumps(names[first : first + MODULES_AT_ONCE]).encode())
 
     def _import(self, names: list[str]) -> None:
