@@ -82,7 +82,7 @@ def test_active(params: dict[str, Any], active: tuple[str, ...]) -> None:
 )
 def test_check_says_what_is_wrong(params: Any, said: str) -> None:
     with pytest.raises(SpaceError) as error:
-        tree().check(params)
+        tree().accept(params)
     assert said in str(error.value)
     assert not tree().legal(params)
 
@@ -164,7 +164,7 @@ def test_constraints() -> None:
     assert space.legal({"batch": 7, "kind": "plain"})  # the first does not apply
     assert not space.legal({"batch": 7, "kind": "cut", "parts": 2})
     with pytest.raises(SpaceError, match="constraint 'batch <= 32' must hold, got batch=40"):
-        space.check({"batch": 40, "kind": "plain"})
+        space.accept({"batch": 40, "kind": "plain"})
 
 
 def test_one_text_is_one_constraint() -> None:
@@ -230,14 +230,14 @@ def test_samples_are_legal_and_survive_the_codec(space: Space, seed: int) -> Non
     units = space.encode(configurations)
     assert units.shape == (20, len(space))
     for params, row in zip(configurations, units, strict=True):
-        space.check(params)
+        space.accept(params)
         assert tuple(params) == space.active(params)
         assert {n for n, u in zip(space.parameters, row, strict=True) if not np.isnan(u)} == set(
             params
         )
         assert ((row >= 0) & (row <= 1) | np.isnan(row)).all()
     for params, back in zip(configurations, space.decode(units), strict=True):
-        space.check(back)
+        space.accept(back)
         if all(
             isinstance(p, Choice) or (isinstance(p, Int) and p.size < 2**40)
             for p in space.parameters.values()
@@ -256,7 +256,7 @@ def test_any_coordinates_decode_to_something_legal(
     rng = np.random.default_rng(seed)
     rows = np.array([rng.permutation(numbers)[: len(space)] for _ in range(5)])
     for params in space.decode(rows):
-        space.check(params)
+        space.accept(params)
 
 
 @given(spaces())
@@ -335,7 +335,7 @@ def test_dotted_names_none_and_lists_in_conditions_and_constraints() -> None:
     units = space.encode(drawn)
     assert {params["model.kind"] for params in drawn} == {"a", None, (1, 2)}
     for params, row in zip(drawn, space.decode(units), strict=True):
-        space.check(params)
+        space.accept(params)
         assert row == params
     assert space.feasible(units).all()
     assert Space(*space.parameters.values()).feasible(units).all()
