@@ -1,6 +1,7 @@
 """The base class of parameters: name, condition, effect, and a map to the unit interval."""
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, cast
@@ -222,16 +223,15 @@ class NumberParameter(Parameter):
     def accept(self, value: Any, *, text: bool = False) -> float:
         """See `Parameter.accept`; a number on the grid up to `TOLERANCE` of a step."""
         number = number_of(value) if isinstance(value, str) else plain(value)
-        real = isinstance(number, float)
-        if self.kind == "int" and real and abs(number - (near := np.rint(number))) < TOLERANCE:
-            number = int(near)
+        if self.kind == "int" and isinstance(number, float) and math.isfinite(number):
+            number = round(number) if abs(number - round(number)) < TOLERANCE else number
         fits = int if self.kind == "int" else int | float
         if isinstance(number, bool) or not isinstance(number, fits):
             raise SpaceError(
                 f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
             )
         for bound in (self.low, self.high):
-            if same(number, bound):
+            if not self.low <= number <= self.high and same(number, bound):
                 return bound
         slack = TOLERANCE * self.step if self.step and isinstance(number, float) else 0
         if not self.low - slack <= number <= self.high + slack:

@@ -94,8 +94,8 @@ class Float(NumberParameter):
                     )
                 self.high = float(low + (self._count - 1) * gap)
             self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (low, gap)))
-            if max(-self.low, self.high) > 10**MAX_DIGITS:
-                self._digits = MAX_DIGITS + 1
+            if max(-self.low, self.high) > 2**53 / 10.0 ** min(self._digits, MAX_DIGITS):
+                self._digits = MAX_DIGITS + 1  # rounding would move them
         # Halved, so that the width of the widest interval is finite.
         self._begin = math.log(self.low) if log else self.low / 2
         self._end = math.log(self.high) if log else self.high / 2
@@ -155,7 +155,7 @@ class Float(NumberParameter):
         """The values of cells that are counted from 0."""
         values = self.low + cells * cast(float, self.step)
         values = np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
-        return np.minimum(values, self.high)
+        return np.where(cells < self._count - 1, np.minimum(values, self.high), self.high)
 
 
 def _without_rounding(number: float) -> float:

@@ -176,7 +176,7 @@ def test_on_the_command_line_by_overrides_and_by_an_edited_file(tmp_path: Path) 
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
     assert "n was of type int and is now of type choice" in refused.output
-    assert "the space is taken; the sweep keeps its own stopper, workers" in refused.output
+    assert "changed by the configuration: stopper: " in refused.output
     config.write_text("space: {x: {low: 1.0, high: 2.0}}\ngoals: maximize loss\n")
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
