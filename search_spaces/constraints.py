@@ -3,7 +3,7 @@
 import ast
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 
@@ -167,5 +167,5 @@ def _values(parameter: Parameter) -> Callable[[RawArray], RawArray]:
     """A function from the raw values of a parameter to a column for an expression."""
     if isinstance(parameter, Choice):
         table = column(parameter.choices)
-        return lambda raw: cast(RawArray, table[raw])
+        return lambda raw: table[raw]
     return lambda raw: raw

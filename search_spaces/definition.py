@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .conditions import count_configurations, parents_first, with_own_conditions
-from .constraints import BoolArray, Rules, check_types
+from .constraints import Rules, check_types
 from .errors import SpaceError
-from .expressions import Expression, quoted
+from .expressions import BoolArray, Expression, quoted
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
 from .validation import identity, show

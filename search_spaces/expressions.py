@@ -352,10 +352,11 @@ class _Compiler:
         if not isinstance(right, ast.Tuple | ast.List | ast.Set) or len(node.ops) > 1:
             raise self._refuse(node)
         items = [self.compile(item) for item in right.elts]
-        pairs = [
-            lambda columns, item=item: _compared(kind, first(columns), item(columns))
-            for item in items
-        ]
+
+        def among(item: Evaluate) -> Evaluate:
+            return lambda columns: _compared(kind, first(columns), item(columns))
+
+        pairs = list(map(among, items))
         return _joined(pairs, kind is ast.NotIn)
 
     def _refuse(self, node: ast.AST) -> SpaceError:

@@ -84,17 +84,17 @@ class Float(NumberParameter):
         if self.step is not None:
             self.gap = self.step
             self.low = _without_rounding(self.low)
-            low, high, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
+            start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
             with localcontext(prec=2 * MAX_EXPONENT, Emax=MAX_EMAX, Emin=MIN_EMIN):
-                self._count = int((high - low) / gap + Decimal(TOLERANCE)) + 1
-                if not max(high - low, self._count) < 10**MAX_EXPONENT:
+                self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
+                if not max(end - start, self._count) < 10**MAX_EXPONENT:
                     raise SpaceError(
-                        f"{show(name)} has too many steps of {step!r} between {low} and {high}: "
+                        f"{show(name)} has too many steps of {step!r} between {start} and {end}: "
                         "make them larger, or drop the step"
                     )
-                self.high = float(low + (self._count - 1) * gap)
-            self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (low, gap)))
-            if max(-self.low, self.high) > 2**53 / 10.0 ** min(self._digits, MAX_DIGITS):
+                self.high = float(start + (self._count - 1) * gap)
+            self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
+            if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
                 self._digits = MAX_DIGITS + 1  # rounding would move them
         # Halved, so that the width of the widest interval is finite.
         self._begin = math.log(self.low) if log else self.low / 2

@@ -129,6 +129,13 @@ def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
     wanted = {space.key(params): params for params in configurations}
     new = [params for key, params in wanted.items() if key not in seen]
     default = space.default()
+    begun = sum(trial.source != import_trials.SOURCE for trial in trials)
+    count = len(new) + begun + (default is not None and not trials)
+    if new and spec.budget.trials is not None and count > spec.budget.trials:
+        raise UsageError(
+            f"the budget is {spec.budget.trials} trials, and with the {len(new)} enqueued ones "
+            f"there are {count} (trial 0 counts): raise it, or enqueue fewer"
+        )
     if new and not trials and default is not None:
         enqueue(ledger, spec.name, [default], "default")
         new = [params for params in new if space.key(params) != space.key(default)]
