@@ -120,7 +120,7 @@ def gap(given: dict[str, Any], seed: int, count: int = 12) -> float:
     trials: list[Trial] = []
     for number in range(count):
         params = suggester.suggest(trials, [], 1)[0]
-        SPACE.check(params)
+        SPACE.accept(params)
         loss = (np.log10(params["lr"]) + 3) ** 2 + (params["momentum"] - 0.9) ** 2  # type: ignore[arg-type, operator]
         trials.append(Trial(number, params, TrialState.COMPLETED, {"loss": float(loss)}))
     return min(trial.metrics["loss"] for trial in trials)
