@@ -1,8 +1,8 @@
 // Every sweep of the store.
-import { get, path } from "../api.js";
-import { h, hidden, show } from "../dom.js";
-import { count, date, duration, metric } from "../format.js";
-import { empty, pill, progress, shell, spark } from "../parts.js";
+import { get, path } from "./api.js";
+import { h, hidden, show } from "./dom.js";
+import { count, date, duration, metric } from "./format.js";
+import { empty, pill, progress, copy, spark } from "./parts.js";
 
 export async function sweepsPage(frame) {
   frame.title("", ["Sweeps", null]);
@@ -23,7 +23,7 @@ export async function sweepsPage(frame) {
     told.textContent = words.length ? `${found.length} of ${count(data.sweeps.length, "sweep")}` : `${count(data.sweeps.length, "sweep")}, ${running} running`;
     search.parentElement.hidden = !data.sweeps.length;
     show(list, found.length || words.length ? found : null, (sweeps) => {
-      if (!sweeps) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here:"), shell(`automl sweep CONFIG${data.option ? ` --store ${data.option}` : ""}`));
+      if (!sweeps) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here:"), copy(`automl sweep CONFIG${data.option ? ` --store ${data.option}` : ""}`));
       if (!sweeps.length) return empty("No sweep matches", h("p", {}, "Search for a part of its name, goal or state."));
       return h("table", { class: "cards" }, h("thead", {}, h("tr", {}, ["Sweep", "State", "Progress", "Best", "", "Time", "Created", "Machine"].map((title) =>
         h("th", { scope: "col" }, title || hidden("Course"))))), h("tbody", {}, sweeps.map(row)));

@@ -1,7 +1,7 @@
 // The log of a trial, rank by rank. It follows the end while the trial runs.
-import { get, path } from "../api.js";
-import { h, section } from "../dom.js";
-import { printable } from "../format.js";
+import { get, path } from "./api.js";
+import { h, section } from "./dom.js";
+import { printable } from "./format.js";
 
 const MOST = 400_000;  // characters in the page
 const COLOURS = /\x1b\[[0-9;]*m/g;

@@ -31,27 +31,19 @@ export function spark(values, width = 120, height = 28, label = "") {
     s("polyline", { points: points.join(" ") }));
 }
 
-// A shell line to copy.
-export function shell(line) {
+// A line or some lines to copy.
+export function copy(line) {
   const button = h("button", { type: "button", onclick: async () => {
     await navigator.clipboard.writeText(line);
     button.textContent = "Copied";
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   } }, "Copy");
-  button.setAttribute("aria-label", `Copy: ${line}`);
-  return h("div", { class: "shell" }, h("code", { tabindex: "0" }, line), button);
+  button.setAttribute("aria-label", `Copy: ${line.slice(0, 60)}`);
+  return h("div", { class: "shell" }, h(line.includes("\n") ? "pre" : "code", { tabindex: "0" }, line), button);
 }
 
 export function empty(title, ...more) {
   return h("div", { class: "empty" }, h("h2", {}, title), more);
-}
-
-// The pages of a sweep; `where` is the present one.
-export function sweepNav(name, where) {
-  const base = `/sweeps/${encodeURIComponent(name)}`;
-  const pages = { Overview: base, Trials: `${base}/trials` };
-  return h("nav", { class: "side", "aria-label": "Pages of the sweep" }, h("ul", {},
-    Object.entries(pages).map(([title, href]) => h("li", {}, h("a", { href, "aria-current": title === where ? "page" : null }, title)))));
 }
 
 // A table of facts: [name, value].
@@ -65,4 +57,17 @@ export function choice(label, options, chosen, act) {
   const name = `choice-${label.replace(/\W+/g, "-")}`;
   return h("fieldset", { class: "choice" }, h("legend", { class: "hidden" }, label), Object.entries(options).map(([value, title]) =>
     h("label", {}, h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => act(value) }), h("span", {}, title))));
+}
+
+const THEMES = ["auto", "light", "dark"];
+
+// A button that goes through the themes; `remembered` keeps the choice.
+export function theming(button, remembered) {
+  const show = (now) => { document.documentElement.dataset.theme = now; button.textContent = `Theme: ${now}`; };
+  show(remembered("automl-theme") || "auto");
+  button.addEventListener("click", () => {
+    const now = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
+    remembered("automl-theme", now);
+    show(now);
+  });
 }

@@ -1,15 +1,15 @@
 // Shows the page of the address, and keeps it up to date.
-import { Refused, follow, greet, keep } from "./api.js";
+import { Refused, follow, greet, keep, remembered } from "./api.js";
 import { h } from "./dom.js";
+import { theming } from "./parts.js";
+import { sweepPage } from "./sweep.js";
+import { sweepsPage } from "./sweeps.js";
 
-// The address of a page, its file, and the function that makes it. A file is read when it is shown.
+// The address of a page, and the function that makes it.
 const ROUTES = [
-  [/^\/$/, "sweeps", "sweepsPage"],
-  [/^\/sweeps\/([^/]+)$/, "sweep", "sweepPage"],
-  [/^\/sweeps\/([^/]+)\/trials$/, "trials", "trialsPage"],
-  [/^\/sweeps\/([^/]+)\/trials\/(\d+)$/, "trial", "trialPage"],
+  [/^\/$/, sweepsPage],
+  [/^\/sweeps\/([^/]+)(?:\/trials(?:\/(\d+))?)?$/, sweepPage],
 ];
-const THEMES = ["auto", "light", "dark"];
 const main = document.getElementById("main");
 let page = null;  // { update(message), close() }
 let turn = 0;
@@ -36,10 +36,10 @@ async function open(focus) {
   page = null;
   const route = ROUTES.find(([pattern]) => pattern.test(location.pathname));
   if (!route) return problem("Page not found", `There is nothing at ${location.pathname}.`);
-  const [pattern, file, make] = route;
-  const parts = pattern.exec(location.pathname).slice(1).map(decodeURIComponent);
+  const [pattern, make] = route;
+  const parts = pattern.exec(location.pathname).slice(1).filter(Boolean).map(decodeURIComponent);
   try {
-    const made = await (await import(`./pages/${file}.js`))[make](frame, ...parts);
+    const made = await make(frame, ...parts);
     if (mine !== turn) return made.close?.();
     page = made;
     main.replaceChildren(...made.content);
@@ -87,15 +87,6 @@ function connected(open) {
   if (open && !page?.follows) page?.update?.({ all: true });  // others get what they miss with the first event
 }
 
-function theme(step) {
-  const button = document.getElementById("theme");
-  const before = localStorage.getItem("automl-theme") || "auto";
-  const now = step ? THEMES[(THEMES.indexOf(before) + 1) % THEMES.length] : before;
-  localStorage.setItem("automl-theme", now);
-  document.documentElement.dataset.theme = now;
-  button.textContent = `Theme: ${now}`;
-}
-
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href^='/']");
   if (!link || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || link.target) return;
@@ -103,10 +94,9 @@ document.addEventListener("click", (event) => {
   frame.go(link.getAttribute("href"));
 });
 window.addEventListener("popstate", () => open(true));
-document.getElementById("theme").addEventListener("click", () => theme(true));
 
 async function start() {
-  theme(false);
+  theming(document.getElementById("theme"), remembered);
   await greet();
   await open(false);
   if (sessionStorage.getItem("automl-token")) restart = follow(changed, connected, () => page?.follows);

@@ -1,8 +1,12 @@
 // The trials of a sweep as rows; only those that have changed are asked for again.
 import { get, path } from "./api.js";
-import { configuration } from "./configuration.js";
+import { number } from "./format.js";
 
-export class TrialsTable {
+export function shown(value) {
+  return value === null ? "none" : typeof value === "number" ? number(value) : Array.isArray(value) ? number(value) : String(value);
+}
+
+export class Rows {
   constructor(sweep) {
     this.sweep = sweep;
     this.version = 0;
@@ -49,10 +53,17 @@ export class TrialsTable {
     return Object.fromEntries(this.columns.filter(({ kind }) => kind === "param").map(({ key, name }) => [name, this.cell(row, key)]).filter(([, v]) => v !== null && v !== undefined));
   }
 
+  // The trials with a value for a goal, the best first.
+  ranked(goal = 0) {
+    const sign = this.goals?.[goal]?.maximize ? -1 : 1;
+    const known = this.rows.filter((row) => typeof this.value(row, goal) === "number");
+    return known.sort((a, b) => sign * (this.value(a, goal) - this.value(b, goal)) || a[0] - b[0]);
+  }
+
   // The lines of a tooltip.
   tip(row) {
-    const values = this.goals.map(({ metric }, i) => `${metric} ${configuration.show(this.value(row, i))}`);
+    const values = this.goals.map(({ metric }, i) => `${metric} ${shown(this.value(row, i))}`);
     const failure = this.cell(row, "failure");
-    return [`Trial ${row[0]}`, failure ? failure.replaceAll("_", " ") : values.join(", "), ...configuration.lines(this.params(row))];
+    return [`Trial ${row[0]}`, failure ? `${failure.replaceAll("_", " ")}: ${this.cell(row, "message")}` : values.join(", "), ...Object.entries(this.params(row)).map(([name, value]) => `${name} = ${shown(value)}`)];
   }
 }

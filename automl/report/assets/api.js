@@ -1,8 +1,11 @@
 // Reads the server: the token, answers, and the stream that says which sweeps have changed.
-import { save } from "./save.js";
+
+const found = document.getElementById("data");
+// The data of a report, which has no server; null in the studio.
+export const inside = found && JSON.parse(found.textContent);
 
 const KEY = "automl-token";
-const channel = new BroadcastChannel("automl-studio");
+const channel = inside ? {} : new BroadcastChannel("automl-studio");
 
 channel.onmessage = ({ data }) => {
   const token = sessionStorage.getItem(KEY);
@@ -18,9 +21,9 @@ export class Refused extends Error {
 
 // Take the token from the address; else from another page of this studio that is open.
 export async function greet() {
-  const found = /(?:^|[#&])token=([\w-]+)/.exec(location.hash);
-  if (found) {
-    keep(found[1]);
+  const given = /(?:^|[#&])token=([\w-]+)/.exec(location.hash);
+  if (given) {
+    keep(given[1]);
     history.replaceState(history.state, "", location.pathname + location.search);
   }
   if (sessionStorage.getItem(KEY)) return;
@@ -38,6 +41,24 @@ export async function greet() {
 
 export function keep(token) {
   sessionStorage.setItem(KEY, token);
+}
+
+// What was remembered; a frame of a notebook may store nothing.
+export function remembered(key, value) {
+  try {
+    if (value !== undefined) localStorage.setItem(key, value);
+    return localStorage.getItem(key);
+  } catch {
+    return value ?? null;
+  }
+}
+
+export function save(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 function headers() {

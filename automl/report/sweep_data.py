@@ -1,4 +1,4 @@
-"""One sweep as the pages show it: plain data, kept up to date row by row."""
+"""One sweep as the page shows it: plain data, kept up to date row by row."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from automl.core import Snapshot, Trial, TrialState, ranking, text
 from automl.core.plain_data import compact_json
 from automl.core.resuming import Typed
 from automl.core.standings import Standings
-from automl.report import caveats, summary
-from automl.report.terminal_view import state_lines
 
+from .answer import knee
 from .command_log import CommandLog
+from .terminal_view import state_lines
 
 if TYPE_CHECKING:
-    from automl.ledger import Ledger
+    from automl.ledger.follower import Follower
 
 FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
@@ -27,18 +27,22 @@ FACTS: Final = (
 )  # fmt: skip
 MAX_METRICS: Final = 60  # columns of the table
 SPARK_POINTS: Final = 40
-GROWTH: Final = 1.02  # the warnings are made again at this factor of ended trials
+GROWTH: Final = 1.2  # another answer is worked out at this factor of ended trials
 
 
-class FollowedSweep:
+class SweepData:
     """A sweep that somebody looks at. Its methods may be called from any thread.
 
     Args:
-        ledger: open for reading; name: of the sweep.
+        follower: of its log, or something like it that never changes; name: of the sweep.
+
+    Attributes:
+        answer: as `answer.Answer.to_dict` gives it; None until it is known.
+        warnings: reasons to doubt it.
     """
 
-    def __init__(self, ledger: Ledger, name: str) -> None:
-        self._follower = ledger.follow(name)
+    def __init__(self, follower: Follower, name: str) -> None:
+        self._follower = follower
         self._lock = Lock()
         self._epoch = 0
         self._base = secrets.randbits(40)  # a page may have the table of another server
@@ -46,7 +50,9 @@ class FollowedSweep:
         self._standings = Standings()
         self._metrics: list[str] = []
         self._params: list[str] = []
-        self._warnings: tuple[int, str, list[str]] = (-1, "", [])
+        self._answered: tuple[int, str] = (0, "")  # trials and state that the answer is of
+        self.answer: dict[str, Any] | None = None
+        self.warnings: list[str] = []
         self._commands = CommandLog(self._follower)
         self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
         self._row: tuple[int, dict[str, Any]] | None = None  # of this version
@@ -86,7 +92,7 @@ class FollowedSweep:
         self._metrics = list(dict.fromkeys(goals))
         spec = self.snapshot.spec
         self._params = list(spec.known_space.parameters) if spec else []
-        self._warnings = (-1, "", [])
+        self._answered, self.answer = (0, ""), None
 
     def _take(self, number: int) -> None:
         trial = self.snapshot.trials[number]
@@ -96,24 +102,23 @@ class FollowedSweep:
         self._metrics += new[: MAX_METRICS - len(self._metrics)]
         self._params += [name for name in trial.params if name not in self._params]
 
-    def warn(self) -> bool:
-        """Make the warnings again if the trials have grown; True if there are other ones.
+    def wants_answer(self) -> bool:
+        """Whether an answer is to be worked out: there is none, or the trials have grown."""
+        with self._lock:
+            ended = sum(trial.state.finished for trial in self.snapshot.trials)
+            known, state = self._answered
+            grown = ended > known * GROWTH or (ended > known and self.snapshot.state != state)
+            if not grown and not (ended and state not in ("", self.snapshot.state)):
+                return False
+            self._answered = ended, self.snapshot.state
+            return True
 
-        They take a look at every trial, which is why no page waits for them.
-        """
+    def take_answer(self, answer: dict[str, Any], warnings: list[str]) -> None:
+        """Show another answer."""
         with self._lock:
-            snapshot = self.snapshot
-            known, state, before = self._warnings
-        ended = sum(trial.state.finished for trial in snapshot.trials)
-        if known <= ended <= known * GROWTH and state == snapshot.state:
-            return False
-        assert snapshot.spec is not None, "a ledger knows the spec"
-        found = list(caveats.caveats(snapshot, snapshot.spec.known_space))
-        with self._lock:
-            self._warnings = ended, snapshot.state, found
+            self.answer, self.warnings = answer, warnings
             self._answers = {}
-            self.version += found != before
-        return found != before
+            self.version += 1
 
     # what the pages ask for
 
@@ -181,7 +186,7 @@ class FollowedSweep:
 
     def _page(self) -> bytes:
         if () not in self._answers:
-            self._answers[()] = compact_json({**self._describe(), **self._typed()}).encode()
+            self._answers[()] = compact_json({**self.describe(), **self._typed()}).encode()
         return self._answers[()]
 
     def _typed(self) -> dict[str, Any]:
@@ -200,10 +205,11 @@ class FollowedSweep:
     def _rows(self, since: int, epoch: int) -> bytes:
         since = since if epoch == self.epoch else 0
         if (since,) not in self._answers:
-            self._answers[since,] = compact_json(self._table(since)).encode()
+            self._answers[since,] = compact_json(self.rows(since)).encode()
         return self._answers[since,]
 
-    def _table(self, since: int) -> dict[str, Any]:
+    def rows(self, since: int = 0) -> dict[str, Any]:
+        """The trials that changed after a version: cells in order of the columns."""
         rows = [
             self._cells(self.snapshot.trials[number])
             for number, version in enumerate(self._changes)
@@ -244,7 +250,8 @@ class FollowedSweep:
         metrics = [trial.metrics.get(name) for name in self._metrics]
         return [*facts, *self._standings.values[trial.number], *params, *metrics]
 
-    def _describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
+        """Everything on the page but the trials."""
         snapshot, best = self.snapshot, self.best()
         spec = snapshot.spec
         assert spec is not None, "a ledger knows the spec"
@@ -263,14 +270,15 @@ class FollowedSweep:
             "budget": vars(snapshot.budget),
             "share": snapshot.share,
             "states": states,
-            "failures": self._failures(),
             "headline": self._headline(best),
+            "answer": self.answer,
             "lines": state_lines(snapshot, {}),  # the counts are beside them
-            "warnings": self._warnings[2],
+            "warnings": self.warnings,
             "best": self._whole(best),
             "first": self._whole(first),
             "has_default": text.has_default(snapshot),
-            "pareto": self.pareto(),
+            "pareto": (front := self.pareto()),
+            "knee": knee(snapshot, [snapshot.trials[number] for number in front]),
             "workers": {
                 "num": snapshot.num_slots,
                 "busy": snapshot.busy_slots,
@@ -297,21 +305,11 @@ class FollowedSweep:
         }
 
     def _headline(self, best: Trial | None) -> str:
-        """The sentence of the report. If there is a best trial, it needs only that and trial 0."""
-        few = [self.snapshot.trials[0], best] if best else self.snapshot.trials
-        return summary.headline(replace(self.snapshot, trials=few))
-
-    def _failures(self) -> list[dict[str, Any]]:
-        """Each kind of failure with its number of trials and the first of them."""
-        first: dict[str, Trial] = {}
-        failed = self._in(TrialState.FAILED)
-        for trial in failed:
-            first.setdefault(trial.failure or "unknown", trial)
-        counts = text.failures(failed)
-        return [
-            {"kind": kind, "count": counts[kind], "trial": one.number, "message": one.message[:500]}
-            for kind, one in first.items()
-        ]
+        """The best so far, until there is an answer; or why there is none."""
+        if best is None:
+            return text.why_no_best(self.snapshot)
+        value = text.number(self._standings.values[best.number][0])
+        return f"Best so far: {self.snapshot.goals[0].metric} {value} in trial {best.number}"
 
     def _in(self, state: TrialState) -> list[Trial]:
         return [self.snapshot.trials[number] for number in self._standings.numbers(state)]

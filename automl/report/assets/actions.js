@@ -1,14 +1,14 @@
 // What people can do on the pages.
-import { Refused, path, post } from "./api.js";
+import { Refused, path, post, remembered } from "./api.js";
 import { h, section } from "./dom.js";
 import { date, number } from "./format.js";
-import { shell } from "./parts.js";
+import { copy } from "./parts.js";
 
 const NAME = "automl-name";
 
 // Do something to a sweep, and say what happened; true if it was done.
 export async function act(sweep, what, body = {}) {
-  const by = localStorage.getItem(NAME)?.trim();
+  const by = remembered(NAME)?.trim();
   try {
     const found = await post(`/api${path(sweep)}/${what}`, by ? { by, ...body } : body);
     say(found.done ? `${found.done[0].toUpperCase()}${found.done.slice(1)}.` : "Saved.");
@@ -61,17 +61,17 @@ export function trialButtons(sweep, trial) {
 export function steering(data) {
   const name = data.name;
   const lines = data.lines_to_type;
-  const who = h("input", { type: "text", id: "act-name", autocomplete: "name", maxlength: 200, placeholder: "the user of the studio", oninput: () => localStorage.setItem(NAME, who.value) });
-  who.value = localStorage.getItem(NAME) || "";
+  const who = h("input", { type: "text", id: "act-name", autocomplete: "name", maxlength: 200, placeholder: "the user of the studio", oninput: () => remembered(NAME, who.value) });
+  who.value = remembered(NAME) || "";
   const running = data.state === "running";
   return section("Steer", { class: "panel steer" },
     h("div", { class: "field" }, h("label", { for: "act-name" }, "You are"), who),
     budget(name, data.budget),
     limits(name, data),
     h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null),
-    h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), shell(lines.resume)],
-      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), shell(lines.confirm)] : null,
-      h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), shell(lines.widen)));
+    h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), copy(lines.resume)],
+      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), copy(lines.confirm)] : null,
+      h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), copy(lines.widen)));
 }
 
 function budget(name, now) {
