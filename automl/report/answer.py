@@ -171,9 +171,13 @@ class Answer:
         }
 
 
-def answer(record: Record) -> Answer:
-    """The answer of a sweep, by all that its ledger knows."""
-    belief = believed(record)
+def answer(record: Record, *, modelled: bool = True) -> Answer:
+    """The answer of a sweep.
+
+    Args:
+        modelled: whether to fit a model, which takes seconds.
+    """
+    belief = believed(record) if modelled else None
     advice = judged(record, belief)
     failures = failure_groups(record.snapshot)
     ended = sum(trial.state.finished for trial in record.trials)
@@ -208,7 +212,7 @@ def _rows(record: Record, params: Params, belief: Belief | None) -> list[Row]:
     rows = [
         _row(record, parameter, params, belief, ranks)
         for name, parameter in record.space.parameters.items()
-        if name in params and parameter.size != 1
+        if name in params and parameter.size != 1 and parameter.legal(params[name])
     ]
     return sorted(rows, key=lambda row: -(row.cost or 0.0))
 
@@ -260,7 +264,7 @@ def _row(
 def place(parameter: Parameter, value: Any) -> float:
     """Where a value is on the range of its parameter, from 0 to 1."""
     if isinstance(parameter, Choice):
-        return _place_of(parameter.choices.index(value), len(parameter.choices))
+        return _place_of(parameter.index(value), len(parameter.choices))
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
     return round(min(max(float(parameter.to_unit(value)), 0.0), 1.0), 4)
 

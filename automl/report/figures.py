@@ -40,11 +40,10 @@ def figure(snapshot: Snapshot, name: str) -> Any:
     study = optuna.create_study(
         directions=["maximize" if g.maximize else "minimize" for g in goals]
     )
-    study.set_metric_names([goal.metric for goal in goals])
     study.add_trials(frozen_trials(snapshot, Record.of(snapshot).space))
-    several = len(goals) > 1 and name not in ("pareto", "curves", "timeline")
     first = {"target": lambda trial: trial.values[0], "target_name": goals[0].metric}
+    targeted = name not in ("pareto", "curves", "timeline")
     try:
-        return getattr(optuna.visualization, FIGURES[name])(study, **(first if several else {}))
+        return getattr(optuna.visualization, FIGURES[name])(study, **(first if targeted else {}))
     except (ValueError, RuntimeError) as error:
         raise UsageError(f"the figure {name} cannot be drawn: {error}") from error

@@ -1,9 +1,10 @@
 """A sweep as notebooks show it: the answer as text, and the page of the report in a frame."""
 
-from html import escape
+import html
 
 from automl.core import Snapshot, TrialState
 from automl.core.standings import Standings
+from automl.core.text import printable
 
 from . import bundle
 from .page import data_of
@@ -12,6 +13,11 @@ from .terminal_view import state_lines
 
 FRAME_HEIGHT = 640  # pixels
 MAX_TRIALS = 300  # in a cell
+
+
+def escape(raw: str) -> str:
+    """Text as HTML, with control characters escaped."""
+    return html.escape(printable(raw, keep="\n\t"))
 
 
 def card(snapshot: Snapshot) -> str:
@@ -37,9 +43,9 @@ def frame(snapshot: Snapshot) -> str:
     """
     if snapshot.best is None:
         return ""
-    data = data_of(Record.of(snapshot))
+    data = data_of(Record.of(snapshot), modelled=snapshot.state != "running")
     data["table"]["rows"] = data["table"]["rows"][-MAX_TRIALS:]
-    page = escape(bundle.page(escape(snapshot.sweep), data, kind="bare"))
+    page = html.escape(bundle.page(escape(snapshot.sweep), data, kind="bare"))
     return (
         f'<iframe title="Report of {escape(snapshot.sweep)}" '
         'sandbox="allow-scripts allow-downloads" '

@@ -51,8 +51,8 @@ def render(record: Record) -> str:
     return bundle.page(escape(f"{record.snapshot.sweep}: report of a sweep"), data_of(record))
 
 
-def data_of(record: Record) -> dict[str, Any]:
-    """What the studio would answer to the page, by what the page asks."""
+def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
+    """What the studio would answer to the page; `modelled` as in `answer`."""
     follower = SimpleNamespace(
         refresh=tuple,
         snapshot=lambda: record.snapshot,
@@ -62,7 +62,7 @@ def data_of(record: Record) -> dict[str, Any]:
         commands=(),
         state=SimpleNamespace(limits={}),
     )
-    found = answer(record)
+    found = answer(record, modelled=modelled)
     view = SweepData(follower, record.snapshot.sweep)
     view.refresh()
     view.answer = found.to_dict()

@@ -85,14 +85,15 @@ def _ahead(found: Answer, *, more: bool) -> Iterator[str]:
     if more and found.next:
         yield "\nWhat to try next:"
         yield from (f"  {one}" for one in found.next)
-    if found.failures:
+    groups = found.failures if found.recommendation or len(found.failures) > 1 else ()
+    if groups:
         yield "\nFailures:"
-    for group in found.failures[:MAX_FAILURES]:
+    for group in groups[:MAX_FAILURES]:
         yield f"  {group}"
         if group.cut:
             yield f"    to cut it off: {group.cut}"
-    if left := len(found.failures) - MAX_FAILURES:
-        yield from [f"  and {left} more kinds"] if left > 0 else []
+    if (left := len(groups) - MAX_FAILURES) > 0:
+        yield f"  and {left} more kinds"
 
 
 def _picture(rows: Sequence[Row], width: int) -> RenderableType:

@@ -63,7 +63,7 @@ export function exploreView(rows, open) {
     const base = data.answer?.params || data.best?.params || {};
     const tuned = data.space.filter((one) => one.name in base && (one.choices ? one.choices.length > 1 : one.low < one.high));
     const within = rows.ranked().filter((row) => tuned.every((one) => { const value = rows.cell(row, `param:${one.name}`); return value !== null && value !== undefined; }));
-    return [tuned, within];
+    return [tuned.filter((one) => new Set(within.map((row) => rows.cell(row, `param:${one.name}`))).size > 1), within];
   }
 
   function draw() {

@@ -59,6 +59,7 @@ export class Table {
   }
 
   draw() {
+    if (!this.above) return;  // nothing was set yet
     const seen = Math.ceil((this.node.clientHeight || 600) / ROW);
     const first = Math.max(Math.floor(this.node.scrollTop / ROW) - SPARE, 0);
     const last = Math.min(first + seen + 2 * SPARE, this.rows.length);

@@ -16,7 +16,7 @@ export function trialsView(rows) {
   let kept = [];
   const field = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", "aria-describedby": "filter-told", oninput: draw });
   const told = h("p", { id: "filter-told", class: "told", role: "status" });
-  const table = new Table("Trials", (key) => {
+  const table = new Table("Table of trials", (key) => {
     const first = maximized(key);  // the best first
     sort.down = sort.key === key ? !sort.down : first;
     sort.key = key;
