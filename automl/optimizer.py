@@ -61,8 +61,9 @@ class Optimizer:
         beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
         knowledge: "auto" to begin near the usual values of well-known parameters.
         transfer: earlier sweeps of the store to learn from: "auto", or their names.
-        replicates: "auto" to run a configuration again if that teaches more than a new one, or how
-            often each is run; such a trial has `replicate_of`, and another `seed`.
+        replicates: how often each configuration is run; such a trial has `replicate_of`, and
+            another `seed`. "auto" or "none": `ask` repeats none. To be surer of the `recommended`
+            one, run it again and `add` its result.
 
     Raises:
         UsageError: an argument is wrong.
@@ -124,7 +125,9 @@ class Optimizer:
             self._ledger.close()
             raise
         make = partial(plugins.make_suggester, spec)
-        self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=spec.replicates)
+        # Nobody knows which trial is the last, so nothing runs again by itself.
+        each = "none" if spec.replicates == "auto" else spec.replicates
+        self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=each)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)

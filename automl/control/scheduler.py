@@ -2,9 +2,11 @@
 
 import math
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from automl.core import Trial, TrialState
+from automl.core.replicates import MAX_SHARE
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError
@@ -18,8 +20,6 @@ from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
 
-MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
-MIN_WAIT_SECONDS: Final = 1.0  # it waits longer than that share of a trial of milliseconds
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 
 
@@ -82,8 +82,9 @@ class Scheduler:
         self._commands.execute()
         self._estimate_next()
         journal.flush()
-        if not self._starts_fast or journal.state.index.next_waiting is None:
-            self._suggestions.prepare(journal.state.index, self._new_trials_left(), math.inf)
+        soon = not self._starts_fast or journal.state.index.next_waiting is None
+        if soon and self._new_trials_left():
+            self._suggestions.prepare(journal.state.index)
 
     def fill(self) -> None:
         """Obey new commands and begin trials on the free slots."""
@@ -107,14 +108,8 @@ class Scheduler:
             self._begin(trial)
             begun += 1
             free = 0 if self._dispatcher.serial else free - slots
-        if not self._first_begins:
-            seconds = self._journal.state.use.trial_seconds
-            self._suggestions.prepare(
-                self._journal.state.index,
-                self._new_trials_left(),
-                seconds / max(self._dispatcher.num_slots, 1),
-                max(MAX_WAIT_SHARE * seconds, MIN_WAIT_SECONDS),
-            )
+        if not self._first_begins and self._new_trials_left():
+            self._prepare_next()
         self._estimate_next()
         if self._dispatcher.elastic:
             self._demand()
@@ -256,12 +251,28 @@ class Scheduler:
                 journal.propose(params, self._stopper.name)
                 return
         try:
-            proposals = charged(lambda: self._suggestions.take(journal.state.index, count))
+            take = partial(self._suggestions.take, last_part=self._is_last_part)
+            proposals = charged(lambda: take(journal.state.index, count))
         except AutomlError as error:
             self._shutdown.fail(error)
             return
         for proposal in proposals:
             journal.propose(proposal.params, proposal.source, replicate_of=proposal.replicate_of)
+
+    def _prepare_next(self) -> None:
+        """While all of several slots are busy, one proposal may be made for the next free one."""
+        journal, dispatcher = self._journal, self._dispatcher
+        busy = dispatcher.num_slots > 1 and dispatcher.free_slots <= 0
+        seconds = journal.state.use.trial_seconds if busy else 0.0
+        ahead = seconds if math.isfinite(seconds) else 0.0  # nobody knows before a trial has ended
+        self._suggestions.prepare(journal.state.index, ahead, last_part=self._is_last_part)
+
+    @property
+    def _is_last_part(self) -> bool:
+        """Whether only so much of the budget is left that configurations may run again."""
+        journal = self._journal
+        spent = journal.state.use.spent(journal.now, len(journal.trials))
+        return spent >= 1 - MAX_SHARE
 
     def _begin(self, trial: Trial) -> None:
         journal = self._journal

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 
 from automl.core import Snapshot, SweepSpec
-from automl.dispatch._make import local_slots, make_gpu_locks
+from automl.dispatch._make import make_gpu_locks
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
@@ -152,7 +152,7 @@ def _wired(
         suggestions.remake(partial(plugins.make_suggester, changed))
 
     with (
-        closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
+        closing(plugins.make_queue(spec, kind, note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,

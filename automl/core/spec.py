@@ -279,9 +279,10 @@ class SweepSpec:
     )
     replicates: str | int = key(
         REPLICATES,
-        "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
-        "one of the best if that teaches more than a new one. A number: each configuration runs "
-        "so many times. See [noise](../guides/noise.md#repeated-runs).",
+        "Whether configurations run again, each time with another seed. `auto`: in the last fifth "
+        "of the budget `bayes` runs the best again and, if runs differ, others that may be the "
+        "best. A number: each configuration runs so many times. "
+        "See [noise](../guides/noise.md#repeated-runs).",
         "replicates: none",
         "auto",
         flag="--replicates N",

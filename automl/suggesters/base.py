@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Budget, Constraint, Goal, Trial
+from automl.core.replicates import best_mean
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -60,8 +61,8 @@ class Prospect:
         gain: how much worse the recommended configuration is than the best one, on average: what
             going on can gain. In the goal's unit.
         error: standard error of the recommendation's expected value, likewise.
-        repeat: number of the trial whose configuration should rather run again than a new one be
-            tried; None if the new one teaches more.
+        repeat: number of a trial, one of the five of which the model expects most, whose
+            configuration should rather run again than a new one be tried; None if none should.
     """
 
     gain: float
@@ -192,3 +193,10 @@ class Suggester(ABC):
             None if the suggester cannot tell, as in `expected_gain`.
         """
         return None
+
+    def leader(self, history: Sequence[Trial]) -> Trial | None:
+        """The first trial of the configuration that is expected to be best; None without values.
+
+        By default it is the one with the best mean of its runs.
+        """
+        return best_mean(history, self.goals[0], self.constraints)
