@@ -1,4 +1,4 @@
-"""The answer in the terminal: at the end of a sweep with what to type next, and by `automl best`."""
+"""The answer in the terminal: at the end of a sweep, and by `automl best`."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -28,7 +28,7 @@ class Watcher:
     """Keeps every sweep that somebody looks at up to date, and says what has changed.
 
     Args:
-        ledger: open for reading; store: its location, for another process; interval: seconds between two looks.
+        ledger: open for reading; store: its location; interval: seconds between looks.
     """
 
     def __init__(self, ledger: Ledger, store: str, interval: float = EVERY_SECONDS) -> None:

@@ -11,7 +11,7 @@ export async function act(sweep, what, body = {}) {
   const by = remembered(NAME)?.trim();
   try {
     const found = await post(`/api${path(sweep)}/${what}`, by ? { by, ...body } : body);
-    say(found.done ? `${found.done[0].toUpperCase()}${found.done.slice(1)}.` : "Saved.");
+    say(found.done ? `${found.done.startsWith(sweep) ? "" : found.done[0].toUpperCase()}${found.done.slice(found.done.startsWith(sweep) ? 0 : 1)}.` : "Saved.");
     return true;
   } catch (error) {
     say(error instanceof Refused ? `Refused: ${error.message}` : "The studio cannot be reached.", true);

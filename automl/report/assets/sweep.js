@@ -52,7 +52,7 @@ export async function sweepPage(frame, name, trial) {
       try { [data] = await Promise.all([get(`/api${path(name)}`), rows.refresh()]); } catch { return; /* the banner says it */ }
     }
     draw();
-    if (one && rows.cell(rows.rows[one.number], "state") === "running") one.load().catch(() => {});
+    if (one && (!message.table || message.table.rows.some(([number]) => number === one.number))) one.load().catch(() => {});
   }
 
   const content = h("div", { class: "page" }, place.head, place.answer, views.front.node, place.warnings,

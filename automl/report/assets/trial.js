@@ -15,13 +15,14 @@ const OTHERS = 22;  // curves beside the trial's
 export function trialView(n, data, rows, close) {
   const name = data.name;
   const address = `/api${path(name, "trials", n)}`;
-  const place = Object.fromEntries(["head", "config", "error", "events", "files"].map((key) => [key, h("div", {})]));
+  const place = Object.fromEntries(["head", "acts", "config", "error", "events", "files"].map((key) => [key, h("div", {})]));
   const chart = new Chart(260);
   const curved = h("div", {}, h("h3", {}, `${data.goals[0].metric} among the other trials`), choice("Curves by", { steps: "by step", seconds: "by time" }, "steps", (value) => { x = value; drawCurves(); }), chart.node);
+  curved.hidden = true;
   const log = inside ? null : logView(name, n);
   const node = section(`Trial ${n}`, { class: "panel trial", id: `trial-${n}`, tabindex: "-1" }, h("div", { class: "around" },
     n > 0 ? h("a", { href: `#trial-${n - 1}`, "data-trial": n - 1 }, `← ${n - 1}`) : null, rows.rows[n + 1] ? h("a", { href: `#trial-${n + 1}`, "data-trial": n + 1 }, `${n + 1} →`) : null, h("button", { type: "button", onclick: close }, "Close")),
-    place.head, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events, place.files)));
+    place.head, place.acts, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events, place.files)));
   let x = "steps";
   let trial = null;
   let curves = inside?.curves || {};
@@ -40,6 +41,7 @@ export function trialView(n, data, rows, close) {
     const steps = rows.rows[n];
     const seconds = trial.state === "running" && trial.started !== null ? data.seconds - trial.started : trial.seconds;
     show(place.head, [trial.state, trial.message, trial.values, Math.round(seconds)], () => head(trial, data, seconds));
+    if (!inside) show(place.acts, trial.state, () => h("div", { class: "acts" }, trialButtons(name, trial)));
     show(place.config, [trial.params, data.answer?.params, data.first?.params], () => configuration(trial, data));
     show(place.error, [trial.traceback], () => trial.traceback && h("pre", { tabindex: "0" }, trial.traceback));
     show(place.events, trial.events, (events) => events.length && [h("h3", {}, "Attempts and events"), h("ol", { class: "events" }, events.map((one) => h("li", {}, h("time", {}, date(one.recorded)), h("span", {}, one.words, one.message ? h("span", { class: "soft" }, `: ${one.message}`) : null))))]);
@@ -80,7 +82,7 @@ function fromRow(rows, row, { tracebacks }) {
 
 function head(trial, data, seconds) {
   const values = data.goals.map((goal, i) => (typeof trial.values[i] === "number" ? `${goal.metric} ${metric(goal.metric, trial.values[i])}` : null)).filter(Boolean);
-  return [h("div", { class: "title" }, pill(trial.violation ? "infeasible" : trial.state), h("b", {}, values.join(", ") || (trial.failure ? words(trial.failure) : trial.violation || "no value yet")), inside ? null : h("span", { class: "acts" }, trialButtons(data.name, trial))),
+  return [h("div", { class: "title" }, pill(trial.violation ? "infeasible" : trial.state), h("b", {}, values.join(", ") || (trial.failure ? words(trial.failure) : trial.violation || "no value yet"))),
     trial.message ? h("p", { class: trial.failure ? "wrong" : "soft" }, trial.message) : null,
     facts([["Time", duration(seconds)], ["Attempts", trial.attempts > 1 ? String(trial.attempts) : ""], ["Proposed by", trial.source], ["Peak memory", trial.peak_memory_bytes > 50e6 ? memory(trial.peak_memory_bytes) : ""]])];
 }
