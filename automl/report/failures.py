@@ -23,7 +23,7 @@ _ENDED: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.FAILED)
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the space: `name` above or below a value, or equal to a choice."""
+    """A part of the space: `name` above or below a value, equal to a choice, or not equal."""
 
     name: str
     sign: str
@@ -34,23 +34,19 @@ class Part:
         if self.name not in trial.params:
             return False
         one: Any = trial.params[self.name]
-        return bool(
-            one > self.value
-            if self.sign == ">"
-            else one < self.value
-            if self.sign == "<"
-            else one == self.value
-        )
+        if self.sign in "<>":
+            return bool(one > self.value if self.sign == ">" else one < self.value)
+        return bool((one == self.value) == (self.sign == "="))
 
     def __str__(self) -> str:
-        words = {">": " above ", "<": " below ", "=": "="}[self.sign]
+        words = {">": " above ", "<": " below ", "=": "=", "!=": " other than "}[self.sign]
         return f"{self.name}{words}{number(self.value)}"
 
     def rest(self, space: Space) -> str:
         """What is left of the parameter without it, for `automl set`; "" if nothing is."""
         parameter = space.parameters[self.name]
         if isinstance(parameter, Choice):
-            left = [one for one in parameter.choices if one != self.value]
+            left = [one for one in parameter.choices if (one == self.value) == (self.sign == "!=")]
             shown = ", ".join("null" if one is None else str(one) for one in left)
             return f"space.{self.name}=[{shown}]" if left else ""
         assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
@@ -157,6 +153,8 @@ def _parts(failed: Sequence[Trial], ended: Sequence[Trial], space: Space) -> Ite
             continue
         if isinstance(parameter, Choice):
             yield from (Part(name, "=", value) for value in dict.fromkeys(values))
+            others = [one for one in parameter.choices if one not in values]
+            yield from (Part(name, "!=", one) for one in others)
             continue
         good: list[Any] = [
             one.params[name]

@@ -71,7 +71,8 @@ class Recommendation:
         trials = f"trial{'s' * (len(self.trials) > 1)} {', '.join(map(str, self.trials))}"
         source = f" by {_counted(self.runs, 'new run')} of automl confirm" if self.confirmed else ""
         value = f"{goal.metric} {_value(self.mean, self.interval)}{source}"
-        found = [f"Recommended: {trials}, {value}"]
+        first = " by the first goal" if len(snapshot.goals) > 1 else ""
+        found = [f"Recommended{first}: {trials}, {value}"]
         if 0 in self.trials:
             found.append(f"That is {default}: nothing better is known.")
         elif self.baseline_mean is None:

@@ -41,7 +41,7 @@ export function frontView(rows, open) {
     const sign = data.goals[0].maximize ? -1 : 1;
     const numbers = [...new Set([...data.pareto, 0])].filter((one) => rows.rows[one]).sort((a, b) => sign * (rows.value(rows.rows[a]) - rows.value(rows.rows[b])));
     const mark = (one) => [one === data.knee ? "knee" : "", one === 0 ? (data.has_default ? "default" : "first") : "", data.pareto.includes(one) ? "" : "not on the front"].filter(Boolean).join(", ");
-    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Configurations on the front" }, h("table", {}, h("thead", {}, h("tr", {}, ["trial", ...data.goals.map((goal) => goal.metric), "", "configuration"].map((title) => h(title ? "th" : "td", { scope: title ? "col" : null }, title)))),
+    return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Configurations on the front" }, h("table", {}, h("thead", {}, h("tr", {}, ["trial", ...data.goals.map((goal) => goal.metric), "", "configuration"].map((title) => h(title ? "th" : "td", { scope: title ? "col" : null, class: data.goals.some((goal) => goal.metric === title) ? "number" : null }, title)))),
       h("tbody", {}, numbers.map((one) => h("tr", {}, h("th", { scope: "row" }, h("a", { href: `#trial-${one}`, "data-trial": one }, one)), data.goals.map((goal, i) => h("td", { class: "number" }, metric(goal.metric, rows.value(rows.rows[one], i)))), h("td", {}, h("b", {}, mark(one))),
         h("td", { class: "soft" }, Object.entries(rows.params(rows.rows[one])).map(([key, value]) => `${key} ${shown(value)}`).join(", ")))))));
   }
