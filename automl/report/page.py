@@ -53,7 +53,7 @@ def render(record: Record) -> str:
 
 def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
     """What the studio would answer to the page; `modelled` as in `answer`."""
-    follower = SimpleNamespace(
+    follower: Any = SimpleNamespace(
         refresh=tuple,
         snapshot=lambda: record.snapshot,
         epoch=0,

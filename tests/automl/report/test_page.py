@@ -73,7 +73,7 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any) -> Non
     assert "<b>packed" in page.inner_text("#setup")
     assert "abc123" in page.inner_text("#setup")
     page.click("details.panel summary >> text=Explore")
-    assert page.locator(".strand").count() > 0
+    page.wait_for_selector(".strand", state="attached")
     page.click(".trials a[data-trial] >> nth=0")
     assert page.locator(".trial .plot path.line").count() > 1, "its curve is among the others"
     assert "parameter" in page.inner_text(".trial .compare")

@@ -177,7 +177,9 @@ def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
 
 def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> None:
     result = swept(tmp_path, noisy, replicates="none", trials=15)
-    belief = BayesSuggester(SPACE, GOALS, seed=0).belief(result.trials)
+    assert result.snapshot.spec is not None
+    space = result.snapshot.spec.known_space
+    belief = BayesSuggester(space, GOALS, seed=0).belief(result.trials)
     assert belief is not None
     best = result.snapshot.best
     assert best is not None
