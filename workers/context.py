@@ -24,6 +24,10 @@ from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
 
+# Keys of a saved state beside those of the user: what the prepared loop needs, and a state that is
+# no mapping.
+_LOOP: Final = "trial.prepare"
+_ALONE: Final = "trial.save"
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
 
 
@@ -75,6 +79,7 @@ class Context:
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.process_state: Any = None  # a ProcessState, before the trial
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.loop_state: Any = None  # what `restore` has read of it
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
 
@@ -135,7 +140,8 @@ class Context:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.
 
         It is written as a whole, or not at all; the one before is kept too. Rank 0 writes, so all
-        ranks may call it.
+        ranks may call it. After `prepare`, the order of the loader, the random generators and the
+        scheduler are saved with it.
 
         Args:
             state: mappings, lists and tuples of arrays, tensors, numbers, texts and None.
@@ -148,6 +154,9 @@ class Context:
 
         if self.rank == 0:
             _ = self.resumed  # asked before this attempt writes files
+            if self.loop is not None:
+                whole = dict(state) if isinstance(state, Mapping) else {_ALONE: state}
+                state = {**whole, _LOOP: self.loop.to_save()}
             save_state(self.files / CHECKPOINTS, state)
             self.checkpointed()
 
@@ -156,7 +165,8 @@ class Context:
 
         Tensors are on the CPU. If the newest is damaged, the one before counts, and the trial's log
         says so. If there are several ranks, all must call it, and the trial's folder must be on a
-        disk that they share.
+        disk that they share. A prepared loop then goes on with the loader's order, the random
+        numbers and the learning rate of that moment.
         """
         from .functions.saved_state import restore_state
 
@@ -166,6 +176,11 @@ class Context:
             self.details["damaged_checkpoints"] = damaged
         for path in damaged:
             print(f"the saved state {path} is damaged: the one before is used", file=sys.stderr)
+        if isinstance(state, dict) and _LOOP in state:
+            self.loop_state = state.pop(_LOOP)
+            state = state.get(_ALONE, state)
+            if self.loop is not None:
+                self.loop.go_on(self.loop_state)
         self.barrier()  # no rank saves another before all have read this one
         return state
 
@@ -214,14 +229,24 @@ class Context:
         """
         return self.preparing(self, objects, blocks, tensor_plan, options)
 
-    def backward(self, loss: Any) -> None:
+    def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
 
-        The loss is a mean over rows. It is scaled for accumulation, ranks and fp16.
+        The loss is a mean over rows, or over tokens that are not padding. It is scaled for
+        accumulation, ranks and fp16.
+
+        Args:
+            loss: of the microbatch.
+            weight: the number of items that it is a mean over; needed only if the batch is divided
+                and they are not those that `torch.nn.functional.cross_entropy` counts, or a
+                division of the loop's own, such as `total / mask.sum()`.
+
+        Raises:
+            UsageError: the parts of the loss count by something that must be given.
         """
         if self.loop is None:
             raise UsageError("trial.backward(loss) needs trial.prepare(model, ...) before")
-        self.loop.backward(loss)
+        self.loop.backward(loss, weight)
 
     def torchrun_variables(self) -> Mapping[str, str]:
         """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.

@@ -99,7 +99,11 @@ def printed_by(program: Program) -> list[PrintedMetric]:
         say(f"the command {seen.end}: {' | '.join(seen.lines[-3:])}", err=True)
     elif not found:
         shown = " | ".join(seen.lines[-3:]) or "nothing"
-        say(f"no metric is known in what it printed: {shown}", err=True)
+        say(
+            f"no metric is known in what it printed: {shown}; if it writes a CSV of metrics, "
+            "write `reports: {file: metrics.csv}` (docs/guides/script.md)",
+            err=True,
+        )
     return found
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from automl.core import SweepSpec
 from search_spaces.hardware import detect, memory_limit
+from workers.device.gpu import desktop_bytes
 from workers.failures import gigabytes
 from workers.protocol import Outcome, Params
 
@@ -100,7 +101,8 @@ class MemoryGuard:
             return self._room_of_nodes or None
         if resources.gpus > 0:
             gpus = [gpu.memory_bytes for gpu in detect().gpus]
-            return int(min(gpus) * min(1.0, resources.gpus)) if gpus else None
+            taken = desktop_bytes() if len(gpus) == 1 else 0
+            return int((min(gpus) - taken) * min(1.0, resources.gpus)) if gpus else None
         return memory_limit() // max(1, ranks)
 
     def facts(self, params: Params) -> dict[str, Any]:

@@ -5,12 +5,15 @@
     python benchmarks/training/gpu.py --quick           some cases of each stage; nothing is stored
     python benchmarks/training/gpu.py --table [--check] the stored rows
     python benchmarks/training/gpu.py --rehearse        on the CPU, in tiny sizes; nothing is stored
+    python benchmarks/training/gpu.py --ten-minutes --rows DIR  the most proof in `--seconds`
 
-By estimate it takes half an hour on an H100; it has not run on one yet. Each stage ends within
-`--minutes` (9). Every row is stored at once, in `--rows FILE`. So an interrupted run goes on with
-the same command; cases that have failed run again. The last line is the verdict. Without a GPU and
-without rows nothing is measured: it says "NOT RUN" and ends with status 0. It needs torch and the
-packages that the workloads import, but no Ray and no SQLAlchemy.
+With `--ten-minutes` correctness is measured in four processes side by side; failures, the cost of
+an attempt, knobs and the busy share then have the GPU alone. What comes first matters most, and a
+case that fails is a row. Else each stage ends within `--minutes` (9), by estimate half an hour.
+Every row is stored at once, in `--rows FILE`. So an interrupted run goes on with the same command;
+cases that have failed run again. The last line is the verdict. Without a GPU and without rows
+nothing is measured: it says "NOT RUN" and ends with status 0. It needs torch and the packages that
+the workloads import, but no Ray and no SQLAlchemy.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ sys.path[0] = str(Path(__file__).parents[2])  # the checkout need not be install
 from benchmarks.common import store  # noqa: E402
 from benchmarks.common.bounds import Claim, complete, conclude  # noqa: E402
 from benchmarks.common.options import benchmark_parser  # noqa: E402
+from benchmarks.training.gpu_stages import _ten_minutes  # noqa: E402
 from benchmarks.training.gpu_stages._case import Case, Target  # noqa: E402
 from benchmarks.training.gpu_stages._child import stage_of  # noqa: E402
 from benchmarks.training.gpu_stages._runner import Book, run_stage  # noqa: E402
@@ -33,8 +37,10 @@ from benchmarks.training.gpu_stages._runner import Book, run_stage  # noqa: E402
 ROWS = store.RESULTS / "gpu.jsonl"
 STAGES = (
     "machine",
+    "defects",
     "knobs",
     "failures",
+    "attempts",
     "waits",
     "memory_estimates",
     "losses",
@@ -100,7 +106,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = benchmark_parser(__doc__, "some cases of each stage, at most five minutes")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)}")
     parser.add_argument("--minutes", type=float, default=9.0, help="of a stage, at most")
-    parser.add_argument("--rows", type=Path, default=None, help="file of the rows")
+    parser.add_argument("--rows", type=Path, default=None, help="file of the rows, or its folder")
+    parser.add_argument("--ten-minutes", action="store_true", help="the most proof in ten minutes")
+    parser.add_argument("--seconds", type=float, default=595.0, help="for --ten-minutes")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes on the CPU")
     found = parser.parse_args(given)
     if wrong := [name for name in found.stages if name not in STAGES]:
@@ -111,6 +119,9 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     options = arguments(given)
     target = Target("cpu", tiny=True) if options.rehearse else Target()
+    if options.rows and not options.rows.suffix:
+        options.rows.mkdir(parents=True, exist_ok=True)
+        options.rows /= ROWS.name
     stored = options.rows or (None if options.rehearse or options.quick else ROWS)
     machine = newest(stored or ROWS) if options.table else here(target)
     if machine is None:
@@ -119,6 +130,8 @@ def main(given: Sequence[str] | None = None) -> int:
     book = Book(ROWS if options.table and stored is None else stored, machine)
     stages = options.stages or STAGES
     print(f"{machine['gpu']}, torch {machine['torch']}")
+    if options.ten_minutes:
+        return _ten_minutes.run(target, book, options.seconds, book.path and book.path.parent)
     for name in () if options.table else stages:
         begun = time.monotonic()
         print(f"{name}: {stage_of(name).summary}", flush=True)

@@ -43,8 +43,6 @@ NAMED: tuple[Mapping[str, Any], ...] = (
     {"optimizer": "muon"},
     {"compact_memory": True},
     {"loader_workers": 1, "prefetch": 4},
-    {"optimizer_implementation": "for-loop"},
-    {"optimizer_implementation": "foreach"},
     {"threads": 2},
     {"precision": "fp64"},
 )

@@ -103,8 +103,8 @@ def test_every_workload_and_knob_trains_on_the_device(tmp_path):
 
 
 OPTIMIZERS: tuple[Mapping[str, Any], ...] = (
-    {"optimizer": "adamw", "optimizer_implementation": "fused"},
-    {"optimizer": "sgd", "optimizer_implementation": "foreach"},
+    {"optimizer": "adamw"},
+    {"optimizer": "sgd"},
 )
 STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
     # A static graph needs memory that this device cannot pin.
@@ -186,6 +186,6 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS if MORE else list(FAULTS)[:1])
 def test_a_tensor_on_the_wrong_device_is_noticed(tmp_path, fault):
     statement, message = FAULTS[fault]
-    given = [{"workload": None, "params": {"optimizer_implementation": "fused"}}]
+    given = [{"workload": None, "params": {}}]
     [found] = trained(tmp_path, given, statement)
     assert message in found["message"], found

@@ -19,13 +19,14 @@ from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
 
 from .arguments import Braces, with_absolute_path
+from .csv_file import CSV_FILE
 from .formats import CONFIGS
 from .metrics import Collector
 from .output import Tail, TrialLog
 from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
-from .tensorboard import TENSORBOARD, event_folder
+from .tensorboard import TENSORBOARD, place_of
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -146,8 +147,10 @@ class CommandAttempt:
 
     def _sources(self, collector: Collector, environment: Mapping[str, str]) -> Sources:
         patterns = dict(self._command.reports)
-        text = patterns.pop(TENSORBOARD, None)
-        events = event_folder(text, self._braces, environment, self._folder) if text else None
+        events, table = (
+            place_of(text, self._braces, environment, self._folder) if text else None
+            for text in (patterns.pop(TENSORBOARD, None), patterns.pop(CSV_FILE, None))
+        )
         return Sources(
             collector,
             REPORTS,
@@ -157,6 +160,7 @@ class CommandAttempt:
             self._own,
             goes_on=self._resumed,
             events=events,
+            table=table,
         )
 
     def _path(self, name: str) -> str:
@@ -367,6 +371,9 @@ def nothing_reported(
     words = f"the command reported no metric {goal!r}; these were reported: {found}"
     if goal in patterns:
         words += f"; no line of its output matches '{' '.join(patterns[goal].splitlines())}'"
+        words += "; a CSV file is read by `reports: {file: metrics.csv}`"
+    elif CSV_FILE in patterns:
+        words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
     elif TENSORBOARD not in patterns:
         metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
         found = f"{goal}='REGEX'"

@@ -12,6 +12,7 @@ from search_spaces.errors import UsageError
 
 from .arguments import check
 from .attempt import CommandAttempt
+from .csv_file import CSV_FILE
 from .patterns import compile_pattern
 from .tensorboard import TENSORBOARD
 
@@ -28,7 +29,7 @@ class CommandObjective:
     Args:
         arguments: the program and its arguments, with braces around names of parameters.
         reports: regular expressions by metric, searched in its standard output; `step` is that of
-            the step, `tensorboard` is a folder of event files.
+            the step, `tensorboard` is a folder of event files, `file` a CSV file.
         folder: the working directory of the program.
         goal: the metric whose matches are steps if there is no expression for the step.
         stop_grace: seconds between a request to stop and SIGTERM.
@@ -59,7 +60,7 @@ class CommandObjective:
             raise UsageError("a command begins with a program, got none")
         check(self.arguments, names)
         for metric, text in self.reports.items():
-            if metric == TENSORBOARD:
+            if metric in (TENSORBOARD, CSV_FILE):
                 check([text], names)
             else:
                 compile_pattern(metric, text)

@@ -10,6 +10,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Set
+from functools import cache
 from typing import Any, Final
 
 from workers.failures import is_torch_out_of_memory, one_line
@@ -97,6 +98,15 @@ def query(question: str, timeout: float = SMI_SECONDS) -> list[list[str]]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [[cell.strip() for cell in row] for row in csv.reader(done.stdout.splitlines())]
+
+
+@cache
+def desktop_bytes() -> int:
+    """Bytes of the only GPU that its desktop holds, while no program computes on it; else 0."""
+    used = query("--query-gpu=memory.used")
+    computing = query("--query-compute-apps=pid")
+    alone = len(used) == 1 and not computing
+    return int(used[0][0]) * _MIB if alone and used[0][0].isdigit() else 0
 
 
 def process_bytes(pids: Set[int], timeout: float = SMI_SECONDS) -> int | None:

@@ -24,10 +24,8 @@ from search_spaces.knobs.runtime import (
     ACTIVATION_CHECKPOINTING,
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
-    OPTIMIZER_IMPLEMENTATION,
     THREADS,
 )
 from search_spaces.parameters import Parameter, parameter_from_dict
@@ -48,9 +46,7 @@ PREPARED: Final = (
     ACTIVATION_CHECKPOINTING,
     CHECKPOINT_EVERY,
     ACCUMULATION,
-    OPTIMIZER_IMPLEMENTATION,
     MEMORY_FORMAT,
-    CUDNN_AUTOTUNE,
     COMPACT_MEMORY,
     THREADS,
     ATTENTION_BACKEND,

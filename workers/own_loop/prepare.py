@@ -23,7 +23,7 @@ from workers.workload import ParallelPlan
 
 from .knobs import LOCAL_BATCH_NORM, PREPARED
 from .loop import PreparedLoop
-from .objects import PreparedLoader, PreparedModel, PreparedOptimizer, PreparedScheduler
+from .objects import PreparedLoader, prepared_model, prepared_optimizer, prepared_scheduler
 
 Blocks = Sequence[str] | type[nn.Module]
 
@@ -48,14 +48,17 @@ def prepare(
         found[id(given.loader)] = PreparedLoader(loop, given.loader)
     if given.model is not None:
         names = loop.wrap(given.model)
-        found[id(given.model)] = PreparedModel(loop)
         if given.optimizer is not None:
             loop.take(given.optimizer, names)
-            found[id(given.optimizer)] = PreparedOptimizer(loop, given.optimizer)
+            found[id(given.optimizer)] = prepared_optimizer(given.optimizer, loop)
+        found[id(given.model)] = prepared_model(given.model, loop)
     if given.scheduler is not None:
-        found[id(given.scheduler)] = PreparedScheduler(loop, given.scheduler)
+        loop.scheduler = given.scheduler
+        found[id(given.scheduler)] = prepared_scheduler(given.scheduler, loop)
     if context.world_size > 1:  # so that rows of different ranks get different dropout
         torch.manual_seed(context.seed + context.rank // loop.strategy.mesh.tensor)
+    if context.loop_state is not None:  # `restore` was called before
+        loop.go_on(context.loop_state)
     results = tuple(None if one is None else found[id(one)] for one in objects)
     return results[0] if len(results) == 1 else results
 

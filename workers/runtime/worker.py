@@ -75,6 +75,8 @@ class Worker:
         if not os.environ.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
             # Segments that grow leave no pieces that batches of other shapes cannot use.
             os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        # cuBLAS reads it once, with the first product: the knob `deterministic` comes later.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         self._logged = logged
         self._objective: Callable[[Any], Any] | None = None
         self._script: Script | None = None

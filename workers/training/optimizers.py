@@ -1,4 +1,4 @@
-"""Optimizers by name, in the implementation that the configuration names; Muon and sparse Adam."""
+"""Optimizers by name, with fused kernels; Muon and sparse Adam."""
 
 import fnmatch
 import inspect
@@ -160,7 +160,7 @@ def build_optimizer(
         raise UsageError(f"optimizer_sharding takes adamw, adam and sgd, not {name}")
     rows = _looked_up(parameters, options, embeddings, name)
     trained = [p for p in trained if id(p) not in {id(row) for row in rows}]
-    flags = implementation(settings["optimizer_implementation"], name == "sgd", trained)
+    flags = kernels(name == "sgd", trained)
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
@@ -207,6 +207,8 @@ def _looked_up(
     found = [parameters[f"{name}.weight"] for name in embeddings]
     strategy = PARALLELISM.value(options)
     shared = OPTIMIZER_SHARDING.value(options)
+    if strategy == "ddp" and any(p.is_cuda for p in found) and "nccl" in dist.get_backend_config():
+        raise UsageError("sparse_gradients needs parallelism single: NCCL sums no sparse tensors")
     if optimizer in ("adam", "adamw") and strategy in ("single", "ddp") and not shared:
         return found
     raise UsageError(
@@ -225,11 +227,13 @@ def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Opti
     return ZeroRedundancyOptimizer(groups, optimizer_class=kind, lr=0.0, **rule)
 
 
-def implementation(name: str, is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    """The arguments of an optimizer that choose its kernels; `name` is the option's value."""
-    if name == "fused" and is_sgd and any(is_sharded(p) for p in parameters):
-        name = "foreach"  # torch has no fused kernel for sharded tensors; the update is the same
-    return {"foreach": name == "foreach", "fused": name == "fused"}
+def kernels(is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
+    """The arguments of an optimizer that choose its kernels: fused ones, which wait for no number.
+
+    torch has no fused SGD for sharded tensors; its update of many tensors at once is the same.
+    """
+    fused = not (is_sgd and any(is_sharded(p) for p in parameters))
+    return {"foreach": not fused, "fused": fused}
 
 
 def can_skip(optimizer: Optimizer, device: torch.device) -> bool:

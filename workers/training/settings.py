@@ -12,7 +12,7 @@ from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
+from search_spaces.knobs.runtime import RuntimeKnob
 from workers.protocol import Metric
 from workers.workload import Workload
 
@@ -92,7 +92,6 @@ class Settings:
 
 OPTIMIZER_OPTIONS: Final = (
     OPTIMIZER,
-    OPTIMIZER_IMPLEMENTATION,
     WEIGHT_DECAY,
     MOMENTUM,
     Option("beta1", "decay of the mean of gradients, under adam and adamw", 0.9),

@@ -20,7 +20,6 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import (
     COMPILE,
-    CUDNN_AUTOTUNE,
     LOADER_WORKERS,
     PREFETCH,
     RECORDS_GRAPHS,
@@ -64,8 +63,6 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """
     settings = Settings.of(workload)
     values = options(workload)
-    if CUDNN_AUTOTUNE.value(values) and context.device.startswith("cuda"):
-        context.worker_spent = True  # cuDNN's choices stay in the process, for any later trial
     with ExitStack() as stack:
         stack.enter_context(switches(values, context.assignment.threads, context.device))
         if context.world_size > 1:

@@ -98,7 +98,7 @@ class FeatureExtraction(DeclarativeWorkload):
         """See `DeclarativeWorkload`."""
         return {
             "precision": {},
-            "runtime": {"tune": ["matmul_precision", "cudnn_autotune"]},
+            "runtime": {"tune": ["matmul_precision"]},
         }
 
     @classmethod
@@ -129,7 +129,6 @@ class FeatureExtraction(DeclarativeWorkload):
         self.read(context, lambda: labels(self.data, int(self.option("images"))))
         options = {**self.fixed, **self.params}
         threads = int(self.option("threads")) or torch.get_num_threads()
-        torch.backends.cudnn.benchmark = bool(options.get("cudnn_autotune", False))
         precision = matmul_precision(
             str(self.option("precision")), options.get("matmul_precision"), context.device
         )

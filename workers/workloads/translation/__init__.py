@@ -289,7 +289,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         """Loss and scores of the validation sentences."""
         from .evaluation import combine
 
-        result = combine(shares, self.prepared)
+        result = combine(shares, self.prepared, str(self.option("tokenizer")))
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)
