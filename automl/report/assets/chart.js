@@ -1,6 +1,6 @@
 // Draws a chart as SVG on linear or logarithmic axes, with a tooltip for the pointer and for arrow keys.
 import { h, s } from "./dom.js";
-import { SHAPES, colours, linePath, pointPaths } from "./marks.js";
+import { SHAPES, linePath, pointPaths } from "./marks.js";
 import { scaleOf } from "./scales.js";
 
 const LEFT = 58;

@@ -74,7 +74,7 @@ export function exploreView(rows, open) {
     const names = tuned.map((one) => one.name);
     [across, up].forEach((select, i) => {
       if (select.options.length === names.length) return;
-      const order = data.answer?.rows.map((row) => row.name) || names;
+      const order = (data.answer?.rows.map((row) => row.name) || names).filter((one) => names.includes(one));
       select.replaceChildren(...names.map((one) => h("option", { value: one }, one)));
       select.value = order[Math.min(i, order.length - 1)];
     });
