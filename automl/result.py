@@ -152,12 +152,11 @@ class Result:
         import_module("automl.report.page").save(self._record(), path)
 
     def figure(self, name: str = "") -> Any:
-        """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
+        """A figure of `optuna.visualization` as a `plotly.graph_objects.Figure`.
 
         Args:
             name: "progress", "parallel", "pareto", "curves", "importance", "dependence",
-                "contours", "feasibility", "calibration", "memory" or "timeline". If the report has
-                several of this kind, the first.
+                "contours" or "timeline".
 
         Raises:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not
@@ -170,7 +169,7 @@ class Result:
         no_attribute(self, name)
 
     def _repr_html_(self) -> str:
-        """The answer, the best trials and figures, as notebooks show them."""
+        """The page of the report, as notebooks show it."""
         found: str = import_module("automl.report.notebook").card(self.snapshot)
         return found
 
