@@ -253,17 +253,18 @@ def prepared_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> LRSchedule
 
     An update that fp16 has skipped is no step of a scheduler that steps after each update.
     """
-    step = scheduler.step
+    kind: Any = type(scheduler)
     calls = [0]
 
-    def after_update(self: Any, *arguments: Any, **named: Any) -> None:
+    def step(self: Any, *arguments: Any, **named: Any) -> None:
         if loop.waiting:
             return
         calls[0] += 1
         if not (loop.skipped and calls[0] == loop.attempted):
-            step(*arguments, **named)
+            kind.step(self, *arguments, **named)
 
-    scheduler.step = MethodType(after_update, scheduler)  # type: ignore[method-assign]
+    body = {"step": step, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    scheduler.__class__ = type(kind.__name__, (kind,), body)
     return scheduler
 
 
