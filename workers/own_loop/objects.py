@@ -284,8 +284,8 @@ class PreparedLoader:
         self._loop = loop
         self._loader = loader
         self._epoch: dict[str, Any] | None = None  # the state at the beginning of this epoch
-        parts = (loader, sampler, getattr(loader, "batch_sampler", None))
-        parts += (getattr(parts[-1], "sampler", None),)
+        batches = getattr(loader, "batch_sampler", None)
+        parts = (loader, sampler, batches, getattr(batches, "sampler", None))
         drawing = [getattr(part, "generator", None) for part in parts]
         self._generators = {id(g): g for g in drawing if isinstance(g, torch.Generator)}
         drawn = (random.getstate(), np.random.get_state(), torch.get_rng_state())

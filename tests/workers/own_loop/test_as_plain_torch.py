@@ -186,7 +186,7 @@ def test_gradients_of_numbers_beside_the_model_are_unscaled(tmp_path: Path) -> N
             model, optimizer, batches(16), precision=precision, accumulation=parts
         )
         for x, y in loader:
-            loss = functional.mse_loss(model(x), y) * torch.exp(-weight) + weight
+            loss = functional.mse_loss(model(x), y) / 64 * torch.exp(-weight) + weight / 64
             trial.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
@@ -195,7 +195,7 @@ def test_gradients_of_numbers_beside_the_model_are_unscaled(tmp_path: Path) -> N
     for precision, parts in (("fp32", 1), ("fp16", 1), ("fp32", 2), ("bf16", 1)):
         good(tmp_path / precision, partial(train, precision=precision, parts=parts))
     expected = found.pop("fp32 1")
-    assert found == pytest.approx(dict.fromkeys(found, expected), abs=5e-3)
+    assert found == pytest.approx(dict.fromkeys(found, expected), abs=1e-4)
 
 
 def test_weights_are_checked_as_torch_does(tmp_path: Path) -> None:
@@ -372,7 +372,7 @@ def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path) -> None:
         assert found == pytest.approx(expected[name], rel=1e-5), name
     trials = [
         {"loss": name, "parallelism": strategy}
-        for name, strategy in (("by_function", "ddp"), ("by_hand", "fsdp"), ("smoothed", "ddp"))
+        for name, strategy in (("by_function", "ddp"), ("by_hand", "ddp"), ("smoothed", "ddp"))
     ]
     for trial, ranks in zip(trials, run_all(tmp_path, trials, 2, over_tokens), strict=True):
         assert ranks["failure"] is None, (trial, ranks["message"], ranks["traceback"])
