@@ -38,7 +38,6 @@ MAX_BYTES = 50_000_000
 NAMED: tuple[Mapping[str, Any], ...] = (
     {},
     {"deterministic": True},
-    {"moment_precision": "bf16"},
     {"optimizer": "adafactor"},
     {"optimizer": "muon"},
     {"compact_memory": True},
