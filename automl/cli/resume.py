@@ -1,6 +1,7 @@
 """`automl resume SWEEP`: continue an interrupted sweep."""
 
 import os
+from collections.abc import Mapping
 from contextlib import chdir, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -72,7 +73,7 @@ def continue_sweep(
         stored = ledger.spec(sweep)
         options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
         of_space, changed = _apart(stored, overrides)
-        limits = {**changed.budget, **given_limits(trials, budget)}
+        limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
         spec = stored
         if config is not None:
             from automl.config import load
@@ -93,9 +94,9 @@ def continue_sweep(
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
         same = same and not changed.space
-        if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
+        if same and (why := why_finished(ledger.snapshot(sweep, condensed=True))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
-            say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
+            say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
         num, most = len(ledger.trials(sweep)), spec.budget.trials
         if trials and most is not None and most <= num:
