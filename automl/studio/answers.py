@@ -23,8 +23,12 @@ class Answers:
         self._waiting: dict[str, Future[tuple[dict[str, Any], list[str]]]] = {}
         self._pool: ProcessPoolExecutor | None = None
 
-    def follow(self, views: Mapping[str, SweepData]) -> set[str]:
-        """Give sweeps their new answers, and ask for those that they want; whose changed."""
+    def follow(self, views: Mapping[str, SweepData], *, asking: bool) -> set[str]:
+        """Give sweeps their new answers; the names of those that got one.
+
+        Args:
+            asking: whether to work out those that they want, too.
+        """
         changed = set()
         for name, found in list(self._waiting.items()):
             if not found.done():
@@ -33,7 +37,7 @@ class Answers:
             if name in views and found.exception() is None:
                 views[name].take_answer(*found.result())
                 changed.add(name)
-        for name, view in views.items():
+        for name, view in views.items() if asking else ():
             if name not in self._waiting and view.wants_answer():
                 self._waiting[name] = self._submit(name)
         return changed

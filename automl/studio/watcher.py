@@ -170,7 +170,7 @@ class Watcher:
         """Take the answers that are ready, and ask for others."""
         with self._lock:
             views = {name: view for name, view in self._views.items() if name in heads}
-        if changed := self._answers.follow(views if self._listeners else {}):
+        if changed := self._answers.follow(views, asking=bool(self._listeners)):
             self._tell(changed)
 
     def _read_lines(self, heads: dict[str, SweepHead]) -> None:

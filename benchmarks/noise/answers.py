@@ -62,7 +62,9 @@ FUNCTIONS: Final[Mapping[str, tuple[Truth, Space]]] = {
 }
 
 
-def measure(name: str, seed: int, trials: int, noise: float, sign: int) -> dict[str, Any]:
+def measure(
+    name: str, seed: int, trials: int, noise: float, sign: int, suggester: str
+) -> dict[str, Any]:
     """One sweep, and whether its answer holds."""
     truth, space = FUNCTIONS[name]
     rng = np.random.default_rng(seed)
@@ -74,6 +76,7 @@ def measure(name: str, seed: int, trials: int, noise: float, sign: int) -> dict[
             trials=trials,
             seed=seed,
             store=store,
+            suggester=suggester,
             dispatcher="inline",
             progress=False,
         )
@@ -103,12 +106,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--suggester", default="bayes")
     parser.add_argument("--noise", type=float, default=0.1)
     options = parser.parse_args()
     for name in FUNCTIONS:
         for sign in (1, -1):
             rows = [
-                measure(name, seed, options.trials, options.noise, sign)
+                measure(name, seed, options.trials, options.noise, sign, options.suggester)
                 for seed in range(options.seeds)
             ]
             known = [row for row in rows if row["known"]]
