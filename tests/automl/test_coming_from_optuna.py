@@ -72,7 +72,7 @@ def suggest(store: Path) -> None:
         return float(rate * count * trial.suggest_categorical("factor", [1, 10]))
 
     result = automl.sweep(each, trials=4, goals="minimize value", store=store, **OPTIONS)
-    assert result.trials[0].params == {"rate": pytest.approx(1e-3), "count": 6, "factor": 10}
+    assert result.trials[0].params == {"rate": pytest.approx(1e-3), "count": 6, "factor": 1}
 
 
 @line("`trial.report(loss, step)`")

@@ -75,7 +75,7 @@ class Asking:
         """The proposed value, in another range its relative position; else middle, or random."""
         if (value := self.given.get(wanted.name, _ABSENT)) is not _ABSENT:
             if wanted.legal(value):
-                return wanted.canonical(value)
+                return wanted.accept(value)
             if earlier.legal(value):
                 return wanted.from_unit(earlier.to_unit(value))
         if self.number == 0:
