@@ -91,7 +91,10 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        hint = WORDS.get(str(name)) or nearest(name, sorted(known))
+        said = re.sub(
+            '`(\\w+)="(.*?)"`', r"`\1: \2`", WORDS.get(str(name), "")
+        )  # as a mapping has it
+        hint = said or nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
 
