@@ -91,9 +91,8 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        said = re.sub(
-            '`(\\w+)="(.*?)"`', r"`\1: \2`", WORDS.get(str(name), "")
-        )  # as a mapping has it
+        said = WORDS.get(str(name), "")
+        said = re.sub('`(\\w+)="(.*?)"`', r"`\1: \2`", said)  # as a mapping has it
         hint = said or nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
