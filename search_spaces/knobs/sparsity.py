@@ -1,11 +1,6 @@
 """Whether gradients of embeddings hold only the rows that were looked up."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from search_spaces.hardware import Hardware
-
-from .base import Knob, KnobSpace
+from .base import Knob
 from .option import Option
 
 SPARSE_GRADIENTS = Option(
@@ -28,13 +23,7 @@ class SparsityKnob(Knob):
     summary = "gradients of the rows of embeddings that were looked up"
     options = (SPARSE_GRADIENTS,)
     across = (
+        "not sparse_gradients or parallelism == 'single'",  # NCCL sums no sparse gradients
         "not sparse_gradients or optimizer in ('adamw', 'adam')",
         "not sparse_gradients or not optimizer_sharding",
     )
-
-    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`; NCCL cannot sum sparse gradients over ranks."""
-        found = super().declare(hardware, adjustments)
-        able = "== 'single'" if hardware.gpus else "in ('single', 'ddp')"
-        found.constraints.append(f"not sparse_gradients or parallelism {able}")
-        return found

@@ -115,7 +115,6 @@ STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
         {"cpu_offload": True},
         {"accumulation": 2},
         {"activation_checkpointing": "layers"},
-        {"moment_precision": "bf16"},
     ],
     "tensor": [{"sequence_parallel": True}, {"precision": "bf16"}],
     "pipeline": [{"schedule": "gpipe"}, {"precision": "fp16"}, {"schedule": "zbvzerobubble"}],

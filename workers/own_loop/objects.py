@@ -253,17 +253,18 @@ def prepared_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> LRSchedule
 
     An update that fp16 has skipped is no step of a scheduler that steps after each update.
     """
-    step = scheduler.step
+    kind: Any = type(scheduler)
     calls = [0]
 
-    def after_update(self: Any, *arguments: Any, **named: Any) -> None:
+    def step(self: Any, *arguments: Any, **named: Any) -> None:
         if loop.waiting:
             return
         calls[0] += 1
         if not (loop.skipped and calls[0] == loop.attempted):
-            step(*arguments, **named)
+            kind.step(self, *arguments, **named)
 
-    scheduler.step = MethodType(after_update, scheduler)  # type: ignore[method-assign]
+    body = {"step": step, "__module__": kind.__module__, "__doc__": kind.__doc__}
+    scheduler.__class__ = type(kind.__name__, (kind,), body)
     return scheduler
 
 
@@ -283,8 +284,8 @@ class PreparedLoader:
         self._loop = loop
         self._loader = loader
         self._epoch: dict[str, Any] | None = None  # the state at the beginning of this epoch
-        parts = (loader, sampler, getattr(loader, "batch_sampler", None))
-        parts += (getattr(parts[-1], "sampler", None),)
+        batches = getattr(loader, "batch_sampler", None)
+        parts = (loader, sampler, batches, getattr(batches, "sampler", None))
         drawing = [getattr(part, "generator", None) for part in parts]
         self._generators = {id(g): g for g in drawing if isinstance(g, torch.Generator)}
         drawn = (random.getstate(), np.random.get_state(), torch.get_rng_state())

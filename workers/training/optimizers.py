@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.moments import MOMENT_PRECISION
 from search_spaces.knobs.optimizer import OPTIMIZER
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.parallel.transfers import is_sharded, own_part
 
-from .moments import in_bf16
 from .settings import OPTIMIZER_OPTIONS
 
 MOMENTUM = 0.95  # Jordan's
@@ -171,18 +169,12 @@ def build_optimizer(
         for (decays, _), found in by_kind.items()
     ]
     shared = OPTIMIZER_SHARDING.value(options) and dist.is_initialized()
-    narrow = MOMENT_PRECISION.value(options) == "bf16"
-    if narrow and (name in OPTIMIZER.on_request or rows):
-        raise UsageError(
-            f"moment_precision bf16 takes adamw, adam and sgd without sparse_gradients, not {name}"
-        )
-    kept: Any = in_bf16 if narrow else lambda kind: kind
     if name == "sgd":
         arguments = {"momentum": float(settings["momentum"]), **flags}
-        return _made(kept(torch.optim.SGD), groups, arguments, shared)
+        return _made(torch.optim.SGD, groups, arguments, shared)
     if name == "adafactor":
         return torch.optim.Adafactor(groups, lr=0.0, foreach=flags["foreach"] or flags["fused"])
-    kind = kept(torch.optim.Adam if name == "adam" else torch.optim.AdamW)
+    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
     betas = (float(settings["beta1"]), float(settings["beta2"]))
     rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"]), **flags}
     if name != "muon":

@@ -31,14 +31,17 @@ _THROTTLED: Final = 0x8 | 0x20 | 0x40 | 0x80
 _CLOCKS: Final = "clocks.sm,power.draw,temperature.gpu,clocks_event_reasons.active"
 
 
-def run(target: Target, book: Book, seconds: float, folder: Path | None) -> int:
+def run(
+    target: Target, book: Book, seconds: float, stages: Sequence[str], *, quick: bool = False
+) -> int:
     """Measure, print every row, and end with the verdict.
 
     Args:
         target: the device.
         book: keeps the rows.
-        seconds: for all of it.
-        folder: of the record of clocks; None for no record.
+        seconds: for all of it; 0 to print the rows that are there.
+        stages: that are measured.
+        quick: only the cases of `--quick`.
 
     Returns:
         The exit status: 1 if a case has failed or a claim is missed.
@@ -46,13 +49,18 @@ def run(target: Target, book: Book, seconds: float, folder: Path | None) -> int:
     begun = time.monotonic()
     end = begun + seconds
     known = {name: book.rows(name) for name in STAGES}
-    cases = {name: stage_of(name).cases(target, known) for name in STAGES}
+
+    def asked(name: str) -> list[Case]:
+        found = stage_of(name).cases(target, known)
+        return [case for case in found if case.quick or not quick]
+
+    cases = {name: asked(name) for name in stages}
 
     def measure(name: str, limit: float) -> None:
-        if limit <= 0:
+        if limit <= 0 or name not in cases:
             return
-        if name == "busy_share":
-            cases[name] = stage_of(name).cases(target, {"knobs": book.rows("knobs")})
+        known["knobs"] = book.rows("knobs")  # the busy share takes the fastest
+        cases[name] = asked(name)
         print(f"== {time.monotonic() - begun:.0f} s: {name}, {limit:.0f} s at most", flush=True)
         run_stage(name, cases[name], target, book, limit)
 
@@ -60,7 +68,8 @@ def run(target: Target, book: Book, seconds: float, folder: Path | None) -> int:
         for name in names:
             measure(name, begun + SHARE_TOGETHER * seconds - time.monotonic())
 
-    with clocks(folder if target.cuda else None) as record:
+    folder = book.path.parent if book.path and target.cuda and seconds else None
+    with clocks(folder) as record:
         with ThreadPoolExecutor(len(TOGETHER)) as pool:
             list(pool.map(group, TOGETHER))
         for name, limit in ALONE:

@@ -31,7 +31,6 @@ TRIED: tuple[dict[str, Any], ...] = (
 OTHER_RULES: tuple[dict[str, Any], ...] = (
     {"optimizer": "adafactor"},
     {"optimizer": "muon"},
-    {"moment_precision": "bf16"},
     {"width": 1024},  # float8 leaves smaller layers as they are
     {"width": 1024, "float8": "rowwise"},
     {"width": 1024, "float8": "rowwise", "compile": "default"},

@@ -308,7 +308,7 @@ def test_constraints_and_conditions_hold(ledger: Ledger) -> None:
     created(ledger, space=space, trials=12)
     for _ in range(6):
         params = agents.ask(ledger, "test")["params"]
-        space.check(params)
+        space.accept(params)
         assert ("momentum" in params) == (params["optimizer"] == "sgd")
 
 

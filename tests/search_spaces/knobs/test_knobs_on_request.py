@@ -38,7 +38,6 @@ NAMED = (
     "chunked_loss",
     "sparse_gradients",
     "float8",
-    "moment_precision",
 )
 MODES = {"max-autotune", "cudagraphs"}
 NAMED_VALUES = {*MODES, "adafactor", "muon", *SCHEDULE.on_request}
