@@ -1,0 +1,281 @@
+"""The acquisition function: the logarithm of the value of a candidate, a sum of terms.
+
+      log expected improvement, or hypervolume improvement
+    + log probability that each constraint holds
+    + log probability of success, far less if it is too low
+    - power * log seconds, if time is limited
+    + weight * log density of the user's prior
+
+Every path of the suggester takes this sum: one suggestion, several, batches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import torch
+from botorch.acquisition.acquisition import AcquisitionFunction
+from botorch.acquisition.analytic import LogExpectedImprovement, _ei_helper, _log_ei_helper
+from botorch.acquisition.multi_objective.utils import get_default_partitioning_alpha
+from botorch.models.model import Model, ModelList
+from botorch.utils.multi_objective.box_decompositions.non_dominated import (
+    FastNondominatedPartitioning,
+    NondominatedPartitioning,
+)
+from numpy.typing import NDArray
+from torch import Tensor
+
+from automl.core import Budget, Trial, TrialState
+from automl.suggesters.knowledge import InformedPrior
+from automl.suggesters.user_prior import UserPrior
+from search_spaces import Space
+
+from .candidates import NUM_DESIGN, failed_after_design
+from .data import Array, front
+from .kernel import SPEED
+from .model import CHUNK, EnsembleGP
+from .quantities import LogGP
+from .surrogates import SweepPosterior
+
+FIRST_RISK = 0.42  # accepted probability of failure after the initial design
+TARGET = 0.04  # share of failures at which the accepted risk stays as it is
+MIN_RISK = 0.03
+MAX_RISK = 0.7
+BARRIER = 1e4  # loss of log value for each unit of missing probability
+MARGIN = 0.1  # least distance of the reference from the front, in the front's extent
+MIN_MARGIN = 0.05  # the same in standard deviations of all losses
+MIN_SPREAD: Final = 0.1  # of the log seconds; below, all trials cost the same
+BETA: Final = 10.0  # after this many trials the user's prior has the power 1
+
+Term = Callable[[Array], Tensor]
+MakeAcquisition = Callable[[Model, Tensor, Tensor], AcquisitionFunction]
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """Log value of candidates.
+
+    Args:
+        posterior: of the sweep.
+        demanded: probability of success, below which the value is far below all others.
+        terms: further terms by name: `cost` and the user's `prior`.
+        make: one of BoTorch's acquisitions instead of the improvement, from a model, the
+            coordinates of the trials `n x c` and their predicted values `n x g` (larger is better);
+            its values are logarithms. None for ours.
+    """
+
+    posterior: SweepPosterior
+    demanded: float = 0.0
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    make: MakeAcquisition | None = None
+
+    def __call__(self, unit: Array) -> Tensor:
+        """Log value of `m x d` candidates, `m`."""
+        return torch.stack([*self.parts(unit).values()]).sum(0)
+
+    def parts(self, unit: Array) -> dict[str, Tensor]:
+        """The terms of `m x d` candidates, each `m`; they add up to the log value."""
+        return {"improvement": self._log_improvement(unit), **self.others(unit)}
+
+    def others(self, unit: Array) -> dict[str, Tensor]:
+        """The terms beside the improvement: `constraints`, `success`, and the further ones."""
+        allowed = torch.zeros(len(unit), dtype=torch.float64)
+        for constraint in self.posterior.constraints:
+            mean, variance = constraint.moments(constraint.encode(unit))
+            holds = torch.special.log_ndtr(-mean / variance.sqrt())
+            allowed += torch.logsumexp(holds, 0) - math.log(len(mean))
+        success = self.posterior.failures.log_probability(unit)
+        missing = (self.demanded - success.exp()).clamp(min=0.0)
+        return {
+            "constraints": allowed,
+            "success": success - BARRIER * missing,
+            **{name: term(unit) for name, term in self.terms.items()},
+        }
+
+    def with_pending(self, unit: Array) -> Acquisition:
+        """The value beside pending configurations (`w x d`)."""
+        return replace(self, posterior=self.posterior.with_pending(unit))
+
+    def drawn(self, unit: Array, generator: torch.Generator) -> Tensor:
+        """A Thompson draw of the goal, less what speaks against a candidate otherwise, `m`."""
+        goal = self.posterior.goals[0]
+        assert isinstance(goal.model, EnsembleGP)
+        value = goal.model.draw(goal.encode(unit), generator)
+        against = torch.stack([*self.others(unit).values()]).sum(0).clamp(min=-1e3)
+        return value + against * (value.max() - value.min() + 1.0)
+
+    def _log_improvement(self, unit: Array) -> Tensor:
+        goals = self.posterior.goals
+        if not self.posterior.feasible.any():
+            return torch.zeros(len(unit), dtype=torch.float64)
+        Z = goals[0].encode(unit)
+        if self._botorch is not None:
+            with torch.no_grad():
+                return torch.cat([self._botorch(part[:, None]) for part in Z.split(CHUNK)])
+        if len(goals) > 1:
+            return self._log_hypervolume(unit)
+        model = goals[0].model
+        assert isinstance(model, EnsembleGP)
+        mean, variance = model.improvement(Z, self._best)
+        deviation = variance.sqrt()
+        each = deviation.log() + _log_ei_helper(mean / deviation)
+        return torch.logsumexp(each, 0) - math.log(len(each))
+
+    @cached_property
+    def _best(self) -> Tensor:
+        """The trial that each hyperparameter vector predicts to be the best, `K`."""
+        first = self.posterior.goals[0]
+        allowed = torch.from_numpy(self.posterior.feasible[first.rows])
+        if not bool(allowed.any()):
+            allowed = torch.ones_like(allowed)
+        mean, _ = first.moments(first.X[: len(first.rows)])
+        return mean.masked_fill(~allowed, -torch.inf).argmax(1)
+
+    @cached_property
+    def _botorch(self) -> AcquisitionFunction | None:
+        """BoTorch's acquisition; of its models LogEI if none was given."""
+        goals = self.posterior.goals
+        model = goals[0].model
+        if self.make is None and (isinstance(model, EnsembleGP) or len(goals) > 1):
+            return None
+        values, rows = predicted(self.posterior)
+        known = self.posterior.feasible[rows]
+        X = goals[0].X[torch.from_numpy(np.isin(goals[0].rows, rows[known]))]
+        Y = torch.from_numpy(values[known])
+        if self.make is None:
+            return LogExpectedImprovement(model, best_f=Y.max())
+        return self.make(model if len(goals) == 1 else ModelList(*(g.model for g in goals)), X, Y)
+
+    def _log_hypervolume(self, unit: Array) -> Tensor:
+        """Log expected hypervolume improvement over the predictions at the feasible trials, `m`."""
+        gain = 0.0
+        lower, upper = self._cells
+        for goal, low, high in zip(self.posterior.goals, lower.T, upper.T, strict=True):
+            mean, variance = goal.moments(goal.encode(unit))
+            deviation = variance.sqrt()
+
+            def above(bound: Tensor, mean=mean, deviation=deviation) -> Tensor:  # E[(y - b)+]
+                u = (mean - bound[:, None, None]) / deviation
+                return torch.nan_to_num(deviation * _ei_helper(u)).mean(1)
+
+            width = (above(low) - above(high)).clamp(min=0.0)
+            gain = width if isinstance(gain, float) else gain * width
+        return gain.sum(0).clamp(min=1e-300).log()
+
+    @cached_property
+    def _cells(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper corners of the boxes that no feasible trial dominates, `c x g` each."""
+        values, rows = predicted(self.posterior)
+        known = np.flatnonzero(self.posterior.feasible[rows])
+        reference = reference_point(-values, known[front(-values[known])])
+        Y, point = torch.from_numpy(values[known]), torch.from_numpy(-reference)
+        if len(point) <= 3:
+            found = FastNondominatedPartitioning(point, Y).get_hypercell_bounds()
+        else:
+            alpha = get_default_partitioning_alpha(len(point))
+            found = NondominatedPartitioning(point, Y, alpha).get_hypercell_bounds()
+        return found[0], found[1].clamp(max=1e6)
+
+
+def predicted(posterior: SweepPosterior) -> tuple[Array, NDArray[np.intp]]:
+    """Posterior means `n x g` at the trials that have every goal, and the rows of these."""
+    common = posterior.goals[0].rows
+    for goal in posterior.goals[1:]:
+        common = common[np.isin(common, goal.rows)]
+    columns = []
+    for goal in posterior.goals:
+        X = goal.X[torch.from_numpy(np.searchsorted(goal.rows, common))]
+        columns.append(goal.moments(X)[0].mean(0).numpy())
+    return np.stack(columns, 1), common
+
+
+def reference_point(losses: Array, rows: NDArray[np.intp]) -> Array:
+    """The reference point of the hypervolume, `g`: the worst of all trials, and beyond the front.
+
+    With a point close to the front, extending the ends of the front would gain nothing (see
+    Ishibuchi et al., "How to specify a reference point in hypervolume calculation", 2018). Trials
+    that break a constraint count too: they show how far the front may extend.
+
+    Args:
+        losses: `n x g` of all trials, transformed, so that outliers are not far.
+        rows: of the front.
+    """
+    worst, best = losses[rows].max(0), losses[rows].min(0)
+    margin = np.maximum(MARGIN * (worst - best), MIN_MARGIN * losses.std(0))
+    return np.asarray(np.maximum(losses.max(0), worst + np.maximum(margin, 1e-6)))
+
+
+def accepted_risk(failed: NDArray[np.bool_]) -> float:
+    """The probability of failure to accept after `n` trials.
+
+    A search that maximises anything picks candidates with an overestimated probability. So each
+    trial after the initial design adds `TARGET` less its failure (0 or 1) to the logarithm to base
+    2, and the share of failures tends to the target: the step of adaptive conformal inference
+    (Gibbs and Candes, "Adaptive conformal inference under distribution shift", 2021).
+    """
+    later = failed_after_design(failed)
+    steps = TARGET * len(later) - float(later.sum())
+    risk = FIRST_RISK * math.exp2(min(steps, 60.0))  # very many successes must not overflow
+    return min(max(risk, MIN_RISK), MAX_RISK)
+
+
+class CostModel:
+    """The cost of a trial in seconds, for sweeps with a budget of time.
+
+    The expected gain is divided by the expected seconds to a power, which falls from 1 to 0 as the
+    time is spent (Lee et al., "Cost-aware Bayesian optimization", 2020): cheap trials first, the
+    best ones at the end. If the trials run out before the time does, cost does not count.
+    """
+
+    def __init__(self, space: Space, budget: Budget, seed: int) -> None:
+        self._space = space
+        self._budget = budget
+        self._fitter = LogGP.fitter(space, SPEED, seed)
+
+    def term(self, history: Sequence[Trial]) -> Term | None:
+        """The term of the acquisition after these trials; None if cost does not count."""
+        power = self.power(history)
+        done = [
+            trial
+            for trial in history
+            if trial.state is TrialState.COMPLETED
+            and trial.seconds > 0
+            and self._space.legal(trial.params)
+        ]
+        seconds = np.array([trial.seconds for trial in done])
+        if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
+            return None
+        unit = self._space.encode([trial.params for trial in done])
+        nodes = np.array([trial.node_kind for trial in done])
+        cost = LogGP.fit(self._fitter, unit, seconds, nodes)
+        return lambda unit: -power * torch.from_numpy(cost(unit))
+
+    def power(self, history: Sequence[Trial]) -> float:
+        """The power of the seconds: the share of the budget of time that is left."""
+        budget = replace(self._budget, trials=None)
+        ended = max((t.ended for t in history if t.ended is not None), default=0.0)
+        worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
+        spent = budget.spent(time=ended, worker_time=worked)
+        share = 1.0 if spent is None else spent
+        trials = self._budget.trials
+        if trials is not None and len(history) / trials > share:
+            return 0.0
+        return max(0.0, 1.0 - share)
+
+
+def prior_term(prior: UserPrior | InformedPrior, num_trials: int) -> Term | None:
+    """The term of the user's prior after this many trials; None if there is none (piBO).
+
+    Hvarfner et al., "piBO: Augmenting acquisition functions with user beliefs for Bayesian
+    optimization", ICLR 2022: the acquisition is multiplied by the prior to the power beta / n. After
+    n trials the data outweigh it.
+    """
+    if not prior:
+        return None
+    weight = BETA / max(1, num_trials)
+    return lambda unit: weight * torch.from_numpy(prior.log_density(unit))

@@ -1,0 +1,380 @@
+"""Candidate configurations: everywhere, moves of good ones, the initial design, and the search.
+
+Configurations are arrays in the unit cube of the whole space, NaN if a parameter is inactive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import InformedPrior
+from automl.suggesters.user_prior import UserPrior
+from search_spaces import Choice, Float, Int
+from search_spaces.parameters import Parameter, Value
+from workers.protocol import Params
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Score = Callable[["Array"], Tensor]
+Array = NDArray[np.float64]
+NUM_DESIGN = 8  # trials of the initial design
+MIN_SUCCESSES = 2  # before which it goes on
+NUM_TRANSFERRED = 3  # trials of the design if there are earlier sweeps: their best ones
+POOL = 32  # points of the design to choose from, if some trials have failed
+END = 0.33  # share of the moved numbers that go to an end of their range
+TWO = 0.4  # share of the moves that change two coordinates
+REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
+DECODED = 32  # candidates decoded at once
+MAX_SAMPLED = 128  # configurations drawn one by one
+MAX_CELLS = 4096  # integers with more values are continuous until they are decoded
+PRIOR_SHARE = 0.5  # of the points everywhere that are drawn from the user's prior
+SAME = 1e-9  # unit values that are closer are equal
+
+
+class CandidateSampler:
+    """Draws candidates within a domain, whole arrays at once.
+
+    Points are in the unit cube of the whole space. They are snapped to values that exist, and to
+    NaN if a parameter is inactive.
+
+    Args:
+        domain: what may be proposed.
+        prior: where good values probably are, if the user has said so.
+    """
+
+    def __init__(self, domain: Domain, prior: UserPrior | InformedPrior | None = None) -> None:
+        self.domain = domain
+        self.prior = prior or UserPrior(domain.space, {})
+        self.space = domain.space
+        self.parameters = list(self.space.parameters.values())
+        names = list(self.space.parameters)
+        limited = [domain.inner.parameters.get(p.name, p) for p in self.parameters]
+        self.low = np.zeros(len(names))
+        self.high = np.ones(len(names))
+        self.cells: list[Array | None] = []
+        self.rules: list[list[tuple[int, Array]]] = []  # (column of a parent, admissible values)
+        for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True)):
+            self.cells.append(_cells(whole, part))
+            if part is not whole and not isinstance(part, Choice):
+                self.low[column], self.high[column] = _range(whole, part)
+            self.rules.append(
+                [
+                    (names.index(parent), _units(self.space.parameters[parent], values))
+                    for parent, values in part.when.items()
+                ]
+            )
+        self.unordered = np.array(
+            [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
+        )
+        self.fixed = np.array([c is not None and len(c) == 1 for c in self.cells], dtype=bool)
+
+    def snap(self, points: Array) -> Array:
+        """The nearest points that may be tried; NaN of an active parameter becomes its middle."""
+        middle = (self.low + self.high) / 2
+        points = np.clip(np.where(np.isnan(points), middle, points), self.low, self.high)
+        for column, centres in enumerate(self.cells):
+            if centres is not None:
+                edges = (centres[1:] + centres[:-1]) / 2
+                points[:, column] = centres[np.searchsorted(edges, points[:, column], side="right")]
+            for parent, admissible in self.rules[column]:
+                close = np.abs(points[:, parent, None] - admissible) < SAME  # false for NaN
+                points[~close.any(1), column] = np.nan
+        return points
+
+    def middle(self, rng: np.random.Generator) -> Params | None:
+        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
+        return self.domain.repair(self.prior.mode(), rng)
+
+    def everywhere(
+        self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE
+    ) -> Array:
+        """Uniform points, a share of them from the prior; fewer if constraints exclude most."""
+        points = self.low + rng.random((count, len(self.low))) * (self.high - self.low)
+        self._put_at_ends(rng, points[count // 2 :])
+        from_prior = int(prior_share * count) if self.prior else 0
+        if from_prior:
+            points[:from_prior] = self.prior.draw(rng, points[:from_prior])
+        points = self.legal(self.snap(points))
+        if len(points) < count // 4:
+            drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
+            points = np.concatenate([points, self.space.encode(drawn)])
+        return points
+
+    def moves(self, rng: np.random.Generator, base: Array, count: int) -> Array:
+        """One or two coordinates of a configuration redrawn over their whole range.
+
+        A third of the numbers goes to an end. Improvement is nearly flat far from the trials, so a
+        search over small steps stays beside the best.
+        """
+        points = np.repeat(base[None], count, 0)
+        points = np.where(np.isnan(points), rng.random(points.shape), points)
+        free = np.flatnonzero(~self.fixed)
+        if not len(free):
+            return self.legal(self.snap(points))
+        columns = free[rng.integers(len(free), size=(count, 2))]
+        for rows, column in (
+            (np.arange(count), columns[:, 0]),
+            (second := np.flatnonzero(rng.random(count) < TWO), columns[second, 1]),
+        ):
+            value = rng.random(len(rows))
+            end = (rng.random(len(rows)) < END) & ~self.unordered[column]
+            value = np.where(end, np.round(value), value)
+            span = self.high[column] - self.low[column]
+            points[rows, column] = self.low[column] + value * span
+        return self.legal(self.snap(points))
+
+    def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
+        """Move some numbers of each point to an end of their range, in place."""
+        d = points.shape[1]
+        rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
+        moved = (rng.random(points.shape) < rate) & ~self.unordered
+        end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
+        points[moved] = end[moved]
+
+    def legal(self, points: Array) -> Array:
+        """Those of the points that satisfy the constraints."""
+        return points[self.domain.feasible(points)] if self.domain.constrained else points
+
+    def near(
+        self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
+    ) -> Array:
+        """Perturbations of legal `bases` (`b x d`): some coordinates move by log-uniform steps.
+
+        Args:
+            scales: smallest and largest step.
+        """
+        points = self.legal(self._perturbed(rng, bases, count, scales))
+        if len(points) < count // 8:
+            each = max(count // 8 // len(bases), 1)
+            for params in self.space.decode(self.snap(bases)):
+                moved = self.domain.neighbours(params, rng, each)
+                points = np.concatenate([points, self.space.encode(moved)]) if moved else points
+        return points
+
+    def _perturbed(
+        self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
+    ) -> Array:
+        d = len(self.parameters)
+        base = bases[rng.integers(len(bases), size=count)]
+        filled = np.where(np.isnan(base), rng.random((count, d)), base)
+        rate = (
+            rng.choice([1.0 / d, 2.0 / d, 0.5, 1.0], size=(count, 1))
+            if d > 1
+            else np.ones((count, 1))
+        )
+        moved = (rng.random((count, d)) < rate) & ~self.fixed
+        moved[np.arange(count), rng.integers(d, size=count)] = True
+        size = np.exp(rng.uniform(np.log(scales[0]), np.log(scales[1]), size=(count, 1)))
+        step = rng.standard_normal((count, d)) * size
+        for column, centres in enumerate(self.cells):
+            if centres is not None and len(centres) > 1:  # at least to the next value
+                least = np.maximum(np.abs(step[:, column]), 1.0 / len(centres))
+                step[:, column] = np.sign(step[:, column]) * least
+        value = filled + step
+        stopped = rng.random((count, 1)) < 0.5  # at the ends; the others are reflected
+        value = np.abs(np.where(stopped, np.clip(value, 0.0, 1.0), value))
+        value = np.where(value > 1.0, 2.0 - value, value)
+        resample = self.unordered & (rng.random((count, d)) < 0.7)
+        value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
+        return self.snap(np.where(moved, value, filled))
+
+    def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
+        """`count` points, each coordinate from one of two of the `bases`."""
+        first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))
+        mixed = np.where(rng.random(first.shape) < 0.5, first, second)
+        other = np.where(np.isnan(first), second, first)
+        mixed = np.where(np.isnan(mixed), other, mixed)
+        return self.legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+
+
+class InitialDesign:
+    """The defaults, then scrambled Sobol points over whole ranges, some of the user's prior.
+
+    If trials have failed, the next points that likely succeed come first. If there are earlier
+    sweeps, it is their best configurations (Feurer et al., "Initializing Bayesian hyperparameter
+    optimization via meta-learning", 2015).
+
+    Args:
+        sampler: of candidates.
+        earlier: `m x d`, configurations of earlier sweeps, the best first.
+        seed: of the points.
+    """
+
+    def __init__(self, sampler: CandidateSampler, earlier: Array, seed: int) -> None:
+        self.sampler, self.earlier, self.seed = sampler, earlier, seed
+        self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
+
+    def goes_on(self, failed: NDArray[np.bool_], num_pending: int) -> bool:
+        """Whether the next configuration belongs to the design.
+
+        Args:
+            failed: `n`, which trials failed.
+        """
+        few = int((~failed).sum()) < MIN_SUCCESSES
+        return few or len(failed) + num_pending < self.size
+
+    def pool(self, number: int, success: Score | None, rng: np.random.Generator) -> Array:
+        """Candidates, the best first.
+
+        Args:
+            number: of configurations known.
+            success: predicts the log probability of success; None if no trial has failed.
+        """
+        if number < len(self.earlier[: self.size]):
+            return self.earlier[number:]
+        points = self._sequence(number)
+        if self.sampler.prior:
+            points = self.sampler.prior.draw(rng, points)
+        points = self.sampler.legal(self.sampler.snap(points))
+        if success is None or not len(points):
+            return points
+        return points[np.argsort(-success(points).numpy(), kind="stable")]
+
+    def _sequence(self, number: int) -> Array:
+        """`POOL` points of the sequence after `number` of them."""
+        from scipy.stats.qmc import Sobol
+
+        low, high = self.sampler.low, self.sampler.high
+        sequence = Sobol(len(low), rng=np.random.default_rng([self.seed, 2]))
+        points = sequence.fast_forward(number).random(POOL)
+        return np.asarray(low + points * (high - low))
+
+
+def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the trials after the initial design failed; empty as long as it goes on."""
+    succeeded = np.flatnonzero(~failed)
+    if len(succeeded) < MIN_SUCCESSES:
+        return failed[:0]
+    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
+
+
+class Search:
+    """Scores candidates everywhere and around the best, then moves the best of them in rounds."""
+
+    def __init__(self, sampler: CandidateSampler) -> None:
+        self.sampler = sampler
+
+    def maximise(
+        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """The new configuration with the highest score found; None if the space has none.
+
+        Args:
+            score: of candidates.
+            best: configurations to look around, the best first.
+            taken: keys of known configurations.
+        """
+        draw = self.sampler
+        pool = np.concatenate(
+            [
+                draw.everywhere(rng, 600),
+                *(draw.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
+                draw.near(rng, best[:1], 150, (0.003, 0.3)),
+                draw.near(rng, best[:5], 150, (0.01, 0.3)),
+                draw.crossed(rng, best, 80),
+            ]
+        )
+        values = score(pool).numpy()
+        for scales in REFINEMENTS:
+            top = pool[np.argsort(-values, kind="stable")[:4]]
+            more = [*(draw.moves(rng, one, 60) for one in top), draw.near(rng, top, 120, scales)]
+            pool = np.concatenate([pool, *more])
+            values = np.concatenate([values, score(np.concatenate(more)).numpy()])
+        return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+
+    def draw(
+        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """The same for a function drawn from the posterior, of which few points are affordable."""
+        moves = [self.sampler.moves(rng, one, 100) for one in best[:4]]
+        pool = np.concatenate([self.sampler.everywhere(rng, 200), *moves])
+        return self.first_new(pool[np.argsort(-score(pool).numpy(), kind="stable")], taken, rng)
+
+    def first_new(
+        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """The first candidate that is legal and not taken, else a random configuration."""
+        domain, space = self.sampler.domain, self.sampler.space
+        for start in range(0, len(pool), DECODED):
+            found = domain.first_new(space.decode(pool[start : start + DECODED]), taken)
+            if found is not None:
+                return found
+        return next(iter(domain.new_points(rng, taken, 1)), None)
+
+    def spread(
+        self,
+        pool: Array,
+        score: Tensor,
+        z: Tensor,
+        others: Tensor,
+        taken: set[Hashable],
+        count: int,
+    ) -> list[Params]:
+        """The best of a pool one after the other, each far from pending ones and those before it.
+
+        To condition on each pending trial costs the cube of their number. Here the gain of a
+        candidate is multiplied by 1 - rho^2, the part of its variance that is left beside the
+        nearest one (local penalisation, after Gonzalez et al., "Batch Bayesian optimization via
+        local penalization", 2016).
+
+        Args:
+            z: `m x c`, coordinates of the pool in lengthscales; others: `w x c`, of pending ones.
+            count: of configurations wanted; fewer are found if the pool is exhausted.
+        """
+        met, found = set(taken), list[Params]()
+        left, score = log_part_left(z, others), score.clone()
+        for _ in range(len(pool)):
+            i = int((score + left).argmax())
+            if len(found) == count or not math.isfinite(float(score[i])):
+                break
+            score[i] = -math.inf
+            decoded = self.sampler.space.decode(pool[i : i + 1])
+            params = self.sampler.domain.first_new(decoded, met)
+            if params is not None:
+                met.add(self.sampler.space.key(params))
+                found.append(params)
+                left = left.minimum(log_part_left(z, z[i : i + 1]))
+        return found
+
+
+def log_part_left(z: Tensor, others: Tensor) -> Tensor:
+    """Log of 1 - rho^2, rho being the Matern-5/2 correlation with the nearest of `w` others."""
+    import torch
+
+    if not len(others):
+        return torch.zeros(len(z), dtype=z.dtype)
+    nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
+    rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
+    return torch.log((1 - rho * rho).clamp(min=1e-12))
+
+
+def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
+    return np.array([parameter.to_unit(value) for value in values])
+
+
+def _cells(whole: Parameter, part: Parameter) -> Array | None:
+    """Unit values of everything that a part of a parameter can be; None if it is continuous."""
+    if isinstance(part, Choice):
+        return _units(whole, part.choices)
+    if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
+        return _units(whole, part.values())
+    return None
+
+
+def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
+    """The unit interval of a number within limits."""
+    assert isinstance(whole, Float | Int)
+    assert isinstance(part, Float | Int)
+    inner = _units(whole, (part.low, part.high))
+    if whole.step is not None:
+        below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]
+        above = whole.to_unit(part.high + whole.step) if part.high < whole.high else 2 - inner[1]
+        return (inner[0] + below) / 2, (inner[1] + above) / 2
+    return inner[0], inner[1]

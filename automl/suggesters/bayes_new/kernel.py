@@ -1,0 +1,164 @@
+"""Configurations as inputs of a Gaussian process, and the kernel of them.
+
+    k(x, x') = s * Matern52(|z - z'| / l) + 1,    plus the noise variance on the diagonal.
+
+Every hyperparameter is exp(location + scale * raw), and the prior of `raw` is N(0, 1). So each has
+a log-normal prior, and the most likely vector is sought in logarithms. The location of the log
+lengthscales rises with the logarithm of the number of parameters (Hvarfner et al., "Vanilla
+Bayesian optimization performs great in high dimensions", 2024).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any, Final
+
+import numpy as np
+import torch
+from gpytorch.kernels import Kernel
+from gpytorch.priors import NormalPrior
+from numpy.typing import NDArray
+from torch import Tensor
+
+from search_spaces import Choice, Space
+
+Array = NDArray[np.float64]
+QUALITY: Final = frozenset({"quality"})
+SPEED: Final = frozenset({"speed"})
+MEMORY: Final = frozenset({"memory"})
+ALL: Final = QUALITY | SPEED | MEMORY
+NOISE: Final = (math.log(5e-3), 2.5)  # location and scale of the log noise variance
+NEARLY_EXACT: Final = (math.log(1e-4), 2.0)  # the same of seconds and bytes
+NUMBER, OPTION = 0.5, 1.0  # lengthscales of one number and one choice alone
+
+
+def affecting(space: Space, aspects: frozenset[str]) -> tuple[str, ...]:
+    """Names of the parameters that affect one of the aspects, and of their parents.
+
+    All parameters if none affects them. Goals and constraints have the aspects of their metrics.
+    """
+    wanted = {name for name, p in space.parameters.items() if p.affects & aspects}
+    for name in reversed(space.parameters):  # children before parents
+        if name in wanted:
+            wanted.update(space.parameters[name].when)
+    return tuple(name for name in space.parameters if name in wanted) or tuple(space.parameters)
+
+
+class Encoder:
+    """Embeds unit-cube configurations (`Space.encode`, NaN if inactive) of one space.
+
+    A number is one coordinate. An unordered choice of k is k coordinates, any two options being
+    equally far apart. An inactive parameter sits in the middle of its range, so that configurations
+    without it do not differ by it; its parent's value marks those that have it.
+
+    Args:
+        space: of the configurations.
+        names: the parameters that affect the metric, all if None.
+        extra: how many columns of numbers in [0, 1] follow the parameters.
+
+    Attributes:
+        groups: `c`, the lengthscale of each coordinate.
+        location: `d`, prior locations of the log lengthscales.
+    """
+
+    def __init__(self, space: Space, names: Collection[str] | None = None, extra: int = 0) -> None:
+        every = list(space.parameters.values())
+        rows = [i for i, p in enumerate(every) if names is None or p.name in names]
+        self.space, self.names, self.extra = space, names, extra
+        self.columns = rows + [len(every) + i for i in range(extra)]
+        listed = [every[i] for i in rows]
+        self.sizes = [
+            len(p.choices) if isinstance(p, Choice) and not p.ordered else 0 for p in listed
+        ] + [0] * extra
+        self.groups = torch.tensor([j for j, k in enumerate(self.sizes) for _ in range(k or 1)])
+        shares = activity(space)
+        self.num_active = max(1.0, sum(shares[p.name] for p in listed) + extra)
+        alone = [math.log(OPTION if size else NUMBER) for size in self.sizes]
+        self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(self.num_active)
+        if extra:  # these are known to matter
+            self.location[-extra:] = math.log(NUMBER)
+
+    def __call__(self, unit: Array) -> Tensor:
+        """Coordinates `n x c` of `n x d` unit-cube configurations."""
+        found = []
+        for column, size in zip(self.columns, self.sizes, strict=True):
+            x = unit[:, column, None]
+            active = ~np.isnan(x)
+            x = np.where(active, x, 0.5)
+            hot = (np.floor(x * size) == np.arange(size)) * active / math.sqrt(2.0)
+            found.append(hot if size else x)
+        return torch.from_numpy(np.concatenate(found, 1))
+
+    def with_extra(self, count: int) -> Encoder:
+        """The same with this many further columns of numbers."""
+        return Encoder(self.space, self.names, self.extra + count)
+
+
+class EnsembleMatern(Kernel):
+    """The kernel under K vectors of hyperparameters, a batch dimension.
+
+    Args:
+        encoder: of the configurations.
+        raw: `K x (2 + d)`, standardised hyperparameters: outputscale, noise, lengthscales.
+        noise: location and scale of the log noise variance.
+    """
+
+    def __init__(self, encoder: Encoder, raw: Tensor, noise: tuple[float, float] = NOISE) -> None:
+        super().__init__(batch_shape=raw.shape[:1])
+        self.encoder, self.noise_prior = encoder, noise
+        first = torch.tensor([0.0, noise[0]], dtype=torch.float64)
+        self.location = torch.cat([first, encoder.location])
+        self.deviation = torch.ones_like(self.location)
+        self.deviation[1] = noise[1]
+        self.register_parameter("raw", torch.nn.Parameter(raw))
+        zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
+        self.register_prior("raw_prior", NormalPrior(zero, one), "raw")
+
+    @property
+    def values(self) -> Tensor:
+        """The hyperparameters as positive numbers, `K x (2 + d)`."""
+        return (self.location + self.deviation * self.raw.clamp(-6.0, 6.0)).exp()
+
+    @property
+    def noise(self) -> Tensor:
+        """The noise variances, `K x 1`."""
+        return self.values[:, 1:2]
+
+    @property
+    def lengths(self) -> Tensor:
+        """The lengthscale of each coordinate, `K x c`."""
+        return self.values[:, 2:][:, self.encoder.groups]
+
+    def only(self, member: int) -> EnsembleMatern:
+        """The kernel of one vector."""
+        raw = self.raw.detach()[member : member + 1]
+        return EnsembleMatern(self.encoder, raw, self.noise_prior)
+
+    def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
+        """Covariances `... x K x n x m` of coordinates `... x n x c` and `... x m x c`."""
+        values = self.values
+        length, scale = values[:, None, 2:][..., self.encoder.groups], values[:, 0, None]
+        z1, z2 = x1 / length, x2 / length
+        if diag:
+            return scale * _matern((z1 - z2).square().sum(-1)) + 1.0
+        squares = z1.square().sum(-1)[..., :, None] + z2.square().sum(-1)[..., None, :]
+        return scale[..., None] * _matern(squares - 2.0 * (z1 @ z2.mT)) + 1.0
+
+
+def _matern(squares: Tensor) -> Tensor:
+    r = (5.0 * squares.clamp(min=1e-14)).sqrt()
+    return (1.0 + r + r * r / 3.0) * torch.exp(-r)
+
+
+def activity(space: Space) -> dict[str, float]:
+    """Share of random configurations in which each parameter is active, its parents independent."""
+    shares: dict[str, float] = {}
+    for name, parameter in space.parameters.items():  # parents first
+        shares[name] = 1.0
+        for parent, values in parameter.when.items():
+            of = space.parameters[parent]
+            shares[name] *= shares[parent] * (
+                len(values) / len(of.choices) if isinstance(of, Choice) else 1.0
+            )
+    return shares

@@ -1,0 +1,397 @@
+"""The search, in ten lines. `n` trials, `d` parameters, `g` goals, `K` hyperparameter vectors.
+
+| symbol | shape | what it is |
+|---|---|---|
+| `history`, `pending` | | trials that have ended, and those that wait or run |
+| `data.unit` | `n x d` | configurations in the unit cube, NaN if inactive (data) |
+| `data.losses` | `n x g` | losses, NaN if the trial has none |
+| `X`, `y` | `n x c`, `n` | coordinates of the kernel, minus the transformed losses (kernel, model) |
+| `kernel.raw` | `K x (2 + d)` | standardised hyperparameters: outputscale, noise, lengthscales |
+| `posterior` | | a Gaussian process for each metric and kind of failure (surrogates, quantities) |
+| `acquisition` | `m` | log value of `m` candidates, a sum of terms (acquisition) |
+| `best` | `b x d` | incumbents, beside which candidates lie (data) |
+| `pool` | `m x d` | candidates (candidates) |
+
+    1. data = reader(history)                          trials as arrays
+    2. design.pool(...) while design.goes_on(...)      the defaults, then seven Sobol points
+    3. posterior = surrogates.fit(data)                K likeliest vectors of each surrogate
+    4. smoothed = posterior.smoothed()                 expected losses of the trials
+    5. best = incumbents.best_rows(data, smoothed)     the ten best, or the front
+    6. acquisition = Acquisition(posterior, ...)       log improvement and what speaks against it
+    7. acquisition = acquisition.with_pending(...)     pending trials end as predicted
+    8. search.draw(acquisition.drawn, ...)             some suggestions: the best of a drawn function
+    9. search.maximise(acquisition, ...)               the others: the most valuable candidate
+   10. search.spread(...)                              many at once: each far from the others
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from automl.core import Constraint, Goal, Trial
+from automl.suggesters.base import Prospect, SearchContext, Suggester
+from automl.suggesters.domain import Domain
+from automl.suggesters.knowledge import InformedPrior
+from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
+from search_spaces import Space
+from workers.protocol import Params
+
+from .candidates import NUM_DESIGN, CandidateSampler, InitialDesign, Search
+from .data import Array, TrialData, TrialReader
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .acquisition import Acquisition, CostModel, MakeAcquisition, Term
+    from .surrogates import MakeModel, Surrogates
+
+MANY = 8  # more suggestions at once are a batch
+MAX_PENDING = 200  # beside more pending trials, every suggestion is a batch
+BATCH_POOL = 2000  # least number of candidates of a batch, and most pending trials it avoids
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a benchmark flips to measure its effect.
+
+    Args:
+        drawn: share of the suggestions that maximise a function drawn from the posterior
+            (Thompson, 1933), at the start.
+        horizon: trials after which none does, if the budget does not say.
+    """
+
+    drawn: float = 0.33
+    horizon: int = 50
+    late: float = 0.0
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, so that rounding does not depend on the machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The value of a configuration, and of the best other one that the search finds.
+
+    Args:
+        terms: of the configuration, by name, as logarithms; they add up to its value.
+        other: the best alternative; None if there is none.
+        other_terms: its terms.
+    """
+
+    terms: Mapping[str, float]
+    other: Params | None
+    other_terms: Mapping[str, float]
+
+
+class BayesSuggester(Suggester):
+    """Maximises an acquisition under Gaussian processes with averaged hyperparameters.
+
+    Args:
+        space: what is tuned.
+        goals: at least one.
+        constraints: bounds on metrics.
+        seed: of everything random.
+        context: limits, user's prior and budget; by default there is none.
+        acquisition: makes one of BoTorch's acquisitions, whose values are logarithms, from a model,
+            the coordinates of the feasible trials `n x c`, and their predicted values `n x g`
+            (larger is better). By default it is ours.
+        model: fits one of BoTorch's models to coordinates `n x c` and values `n x 1` (minus the
+            transformed losses). By default it is ours.
+        policy: numbers to measure the effect of.
+    """
+
+    name: ClassVar[str] = "bayes"
+    uses_context: ClassVar[bool] = True
+    predicts_gain: ClassVar[bool] = True
+    guides_stopper: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint] = (),
+        *,
+        seed: int = 0,
+        context: SearchContext | None = None,
+        acquisition: MakeAcquisition | None = None,
+        model: MakeModel | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        super().__init__(space, goals, constraints, seed=seed)
+        self._context = context or SearchContext(Domain(space))
+        self._make_acquisition, self._make_model = acquisition, model
+        self._policy = policy or Policy()
+        metric = self.goals[0].metric
+        self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
+        best = prior_from_best(space, [*chain(*self._best_earlier)])
+        self._prior: UserPrior | InformedPrior = UserPrior(space, {**best, **self._context.prior})
+        if self._context.knowledge:
+            self._prior = InformedPrior(self._prior, self._context.knowledge)
+        self._sampler = CandidateSampler(self._context.domain, self._prior)
+        self._search = Search(self._sampler)
+        self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
+
+    def suggest(
+        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
+    ) -> list[Params]:
+        """See `Suggester.suggest`. A design without failures does not need torch."""
+        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
+        data, taken = self._reader(legal), self.trial_keys(legal, waiting)
+        ahead = [trial.params for trial in waiting]
+        if count > MANY or len(ahead) > MAX_PENDING:
+            with one_thread():
+                return self._suggest_batch(data, history, ahead, taken, count)
+        found: list[Params] = []
+        acquisition = None
+        for i in range(count):
+            rng = np.random.default_rng([self.seed, len(history), len(pending), i])
+            if self._designs(data, len(ahead)):
+                params = self._designed(data, len(ahead), taken, rng)
+            else:
+                with one_thread():
+                    acquisition = acquisition or self._acquisition(data, history)
+                    params = self._suggest_one(data, acquisition, ahead, taken, rng)
+            if params is None:
+                break
+            found.append(params)
+            ahead.append(params)
+            taken.add(self.space.key(params))
+        return found
+
+    def _suggest_one(
+        self,
+        data: TrialData,
+        acquisition: Acquisition,
+        pending: Sequence[Params],
+        taken: set[Hashable],
+        rng: np.random.Generator,
+    ) -> Params | None:
+        """The next configuration after the initial design."""
+        best = self._best(data, acquisition)
+        acquisition = acquisition.with_pending(self.space.encode(pending))
+        if self._draws(len(taken), rng):
+            import torch
+
+            generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+            return self._search.draw(
+                lambda unit: acquisition.drawn(unit, generator), best, taken, rng
+            )
+        return self._search.maximise(acquisition, best, taken, rng)
+
+    def _draws(self, number: int, rng: np.random.Generator) -> bool:
+        """Whether the next suggestion is a Thompson draw; fewer are as the budget ends."""
+        if len(self.goals) > 1 or self._make_model or self._make_acquisition:
+            return False
+        end = self._context.budget.trials or self._policy.horizon
+        policy = self._policy
+        share = policy.late + (policy.drawn - policy.late) * max(0.0, 1.0 - number / end)
+        return bool(rng.random() < share)
+
+    def _suggest_batch(
+        self,
+        data: TrialData,
+        history: Sequence[Trial],
+        pending: Sequence[Params],
+        taken: set[Hashable],
+        count: int,
+    ) -> list[Params]:
+        """Many configurations that are new and far from each other."""
+        import torch
+
+        rng = np.random.default_rng([self.seed, len(history), len(pending)])
+        size = max(BATCH_POOL, 4 * count)
+        found: list[Params] = []
+        if not self._designs(data, len(pending)):
+            acquisition = self._acquisition(data, history)
+            best = self._best(data, acquisition)
+            near = [self._sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
+            pool = np.concatenate([self._sampler.everywhere(rng, size // 2), *near])
+            some = rng.permutation(len(pending))[:BATCH_POOL]
+            others = self.space.encode([pending[i] for i in some])
+            goal = acquisition.posterior.goals[0]
+            length = goal.lengths
+            z, w = goal.encode(pool) / length, goal.encode(others) / length
+            score = acquisition(pool)
+            found = self._search.spread(pool, score, z, w, taken, count)
+        elif self._prior:
+            pool = self._sampler.everywhere(rng, 4 * count, prior_share=1.0)
+            alike = torch.zeros(len(pool), dtype=torch.float64)
+            none = alike[:0, None]
+            found = self._search.spread(pool, alike, alike[:, None], none, taken, count)
+        known = taken | set(map(self.space.key, found))
+        return found + self._context.domain.new_points(rng, known, count - len(found))
+
+    def recommended(self, history: Sequence[Trial]) -> Params | None:
+        """The tried configuration with the best expected value; None if the model cannot tell."""
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            if len(self.goals) > 1 or not self._surrogates.possible(data):
+                return None
+            posterior = self._surrogates.fit(data)
+            rows = self._surrogates.incumbents.best_rows(data, posterior.smoothed())
+            return data.trials[rows[0]].params
+
+    def encode(self, configurations: Sequence[Params]) -> Tensor:
+        """Coordinates `m x c` of configurations, as models and acquisitions see them."""
+        return self._surrogates.goal_fitters[0].encoder(self.space.encode(configurations))
+
+    def warm(self) -> None:
+        """See `Suggester.warm`."""
+        from . import acquisition  # noqa: F401
+
+    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
+        """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
+        with one_thread():
+            data = self._reader(history)
+            known = len(data) >= NUM_DESIGN + 2 and self._surrogates.possible(data)
+            if len(self.goals) > 1 or not known:
+                return None
+            acquisition = self._fitted(data)
+            transform = acquisition.posterior.goals[0].transform
+            if transform is None or not acquisition.posterior.feasible.any():
+                return None
+            gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
+        return gain * transform.scale * transform.spread
+
+    def prospect(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
+    ) -> Prospect | None:
+        """See `Suggester.prospect`; by the knowledge gradient."""
+        least = NUM_DESIGN + 2 if params is not None else 2
+        if len(self.goals) > 1 or len(history) < least:
+            return None
+        from .knowledge import prospect
+
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            if len(data) < least or not self._surrogates.possible(data):
+                return None
+            cost = self._cost.term(history) if self._cost is not None else None
+            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            rng = np.random.default_rng([self.seed, len(history)])
+            best = self._best(data, acquisition)
+            others = [
+                self._sampler.everywhere(rng, 200),
+                self._sampler.near(rng, best[:3], 100, (0.01, 0.3)),
+            ]
+            return prospect(
+                acquisition.with_pending(waiting),
+                data,
+                self.space.encode([] if params is None else [params]),
+                np.concatenate(others),
+            )
+
+    def explain(
+        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
+    ) -> Explanation | None:
+        """The terms of the acquisition for a configuration, and for the best other one.
+
+        Args:
+            history, pending: as `suggest` got them.
+
+        Returns:
+            None during the initial design, which has no acquisition.
+        """
+        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
+        data = self._reader(legal)
+        if self._designs(data, len(waiting)):
+            return None
+        with one_thread():
+            acquisition = self._acquisition(data, history)
+            best = self._best(data, acquisition)
+            acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
+            taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
+            rng = np.random.default_rng([self.seed, len(history), len(pending)])
+            other = self._search.maximise(acquisition, best, taken, rng)
+            unit = self.space.encode([params] if other is None else [params, other])
+            parts = acquisition.parts(unit)
+        terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
+        return Explanation(terms[0], other, terms[1] if other is not None else {})
+
+    @cached_property
+    def _surrogates(self) -> Surrogates:
+        from .surrogates import Surrogates
+
+        return Surrogates(
+            self.space,
+            self.goals,
+            self.constraints,
+            self.seed,
+            self._make_model,
+            whole=bool(self._make_acquisition or self._make_model),
+        )
+
+    @cached_property
+    def _design(self) -> InitialDesign:
+        turns = [params for turn in zip_longest(*self._best_earlier) for params in turn if params]
+        rng = np.random.default_rng(self.seed)
+        fitted = [self._context.domain.repair(params, rng) for params in turns]
+        earlier = self.space.encode([params for params in fitted if params])
+        return InitialDesign(self._sampler, earlier, self.seed)
+
+    @cached_property
+    def _cost(self) -> CostModel | None:
+        budget = self._context.budget
+        if not (budget.time or budget.worker_time):
+            return None
+        from .acquisition import CostModel
+
+        return CostModel(self.space, budget, self.seed)
+
+    def _designs(self, data: TrialData, num_pending: int) -> bool:
+        """Whether the next configuration belongs to the initial design."""
+        goes_on = self._design.goes_on(data.failed, num_pending)
+        return goes_on or not self._surrogates.possible(data)
+
+    def _designed(
+        self, data: TrialData, num_pending: int, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """A configuration of the initial design, first the defaults unless earlier ones exist."""
+        if not taken and not any(self._best_earlier):
+            middle = self._sampler.middle(rng)
+            if middle is not None:
+                return middle
+        success = self._surrogates.failures(data).log_probability if data.failed.any() else None
+        pool = self._design.pool(len(data) + num_pending, success, rng)
+        return self._search.first_new(pool, taken, rng)
+
+    def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
+        """The acquisition with all of its terms."""
+        from .acquisition import prior_term
+
+        terms = {
+            "cost": self._cost.term(history) if self._cost is not None else None,
+            "prior": prior_term(self._prior, len(history)),
+        }
+        return self._fitted(data, **{name: term for name, term in terms.items() if term})
+
+    def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
+        from .acquisition import Acquisition, accepted_risk
+
+        posterior = self._surrogates.fit(data)
+        demanded = 1.0 - accepted_risk(data.failed)
+        return Acquisition(posterior, demanded, terms, self._make_acquisition)
+
+    def _best(self, data: TrialData, acquisition: Acquisition) -> Array:
+        """The incumbents by the surrogate's mean, which noise cannot flatter, `b x d`."""
+        smoothed = acquisition.posterior.smoothed()
+        return data.unit[self._surrogates.incumbents.best_rows(data, smoothed)]
