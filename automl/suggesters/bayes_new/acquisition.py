@@ -7,6 +7,13 @@
     + weight * log density of the user's prior
 
 Every path of the suggester takes this sum: one suggestion, several, batches.
+
+`prospect` says by the knowledge gradient what a run teaches, of a new configuration or of a known
+one. After a run the best expected value among the tried configurations is at least as good, on
+average, as before it (Frazier et al., "The knowledge-gradient policy for correlated normal
+beliefs", 2009). One run alone may be too noisy to change the choice, so the gain is the largest of
+1, 2, 4 and 8 runs, divided by their number (Frazier and Powell, "Paradoxes in learning and the
+marginal value of information", 2010).
 """
 
 from __future__ import annotations
@@ -31,12 +38,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from automl.core import Budget, Trial, TrialState
+from automl.suggesters.base import Prospect
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 
 from .candidates import NUM_DESIGN, failed_after_design
-from .data import Array, front
+from .data import Array, TrialData, front
 from .kernel import SPEED
 from .model import CHUNK, EnsembleGP
 from .quantities import LogGP
@@ -51,6 +59,14 @@ MARGIN = 0.1  # least distance of the reference from the front, in the front's e
 MIN_MARGIN = 0.05  # the same in standard deviations of all losses
 MIN_SPREAD: Final = 0.1  # of the log seconds; below, all trials cost the same
 BETA: Final = 10.0  # after this many trials the user's prior has the power 1
+
+# Of the knowledge gradient:
+MAX_DECISIONS = 60  # the best predicted configurations, one of which will be recommended
+MAX_REPEATED = 10  # of these, the best that may run again
+RUNS = (1.0, 2.0, 4.0, 8.0)
+POWER = 0.25  # of the mean over the ensemble: no one vector decides alone
+NUM_QUANTILES = 64  # of the observation
+NUM_DRAWS = 64  # of the function, from each hyperparameter vector
 
 Term = Callable[[Array], Tensor]
 MakeAcquisition = Callable[[Model, Tensor, Tensor], AcquisitionFunction]
@@ -101,13 +117,25 @@ class Acquisition:
         """The value beside pending configurations (`w x d`)."""
         return replace(self, posterior=self.posterior.with_pending(unit))
 
-    def drawn(self, unit: Array, generator: torch.Generator) -> Tensor:
-        """A Thompson draw of the goal, less what speaks against a candidate otherwise, `m`."""
-        goal = self.posterior.goals[0]
-        assert isinstance(goal.model, EnsembleGP)
-        value = goal.model.draw(goal.encode(unit), generator)
+    def drawn(self, unit: Array, count: int, generator: torch.Generator) -> Tensor:
+        """Thompson draws of the goal, less what speaks against a candidate otherwise, `s x m`.
+
+        Of several goals it is the smallest of their weighted distances from their bests, with
+        weights drawn too (Knowles, "ParEGO", 2006).
+        """
+        found = torch.full((count, len(unit)), torch.inf, dtype=torch.float64)
+        weights = torch.rand((len(self.posterior.goals), count, 1), generator=generator)
+        for goal, weight in zip(self.posterior.goals, weights, strict=True):
+            Z = goal.encode(unit)
+            if isinstance(goal.model, EnsembleGP):
+                value = goal.model.draw(Z, count, generator)
+            else:
+                value = goal.model.posterior(Z).rsample(torch.Size([count])).reshape(-1, len(Z))
+                value = value[:count].detach()
+            value = value - value.max(1, keepdim=True).values
+            found = found.minimum(value if len(weights) == 1 else weight * value)
         against = torch.stack([*self.others(unit).values()]).sum(0).clamp(min=-1e3)
-        return value + against * (value.max() - value.min() + 1.0)
+        return found + against * (1.0 - found.min(1, keepdim=True).values)
 
     def _log_improvement(self, unit: Array) -> Tensor:
         goals = self.posterior.goals
@@ -279,3 +307,89 @@ def prior_term(prior: UserPrior | InformedPrior, num_trials: int) -> Term | None
         return None
     weight = BETA / max(1, num_trials)
     return lambda unit: weight * torch.from_numpy(prior.log_density(unit))
+
+
+def prospect(
+    acquisition: Acquisition, data: TrialData, unit: Array, others: Array
+) -> Prospect | None:
+    """What going on promises, and whether a known configuration rather runs again.
+
+    Args:
+        acquisition: of the history and what is pending, with one goal.
+        data: the history.
+        unit: `1 x d`, the new configuration that may run instead; `0 x d` if there is none.
+        others: `m x d`, configurations one of which may be the best.
+
+    Returns:
+        None if no known configuration is feasible, or if the surrogate is not the ensemble.
+    """
+    goal = acquisition.posterior.goals[0]
+    model, transform = goal.model, goal.transform
+    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows])
+    if not isinstance(model, EnsembleGP) or transform is None or not len(rows):
+        return None
+    mean = model.mean(goal.X[torch.from_numpy(rows)])
+    rows = rows[torch.argsort(-mean, stable=True)[:MAX_DECISIONS].numpy()]
+    trials = [data.trials[row] for row in goal.rows[rows].tolist()]
+    done = [i for i, t in enumerate(trials) if t.state is TrialState.COMPLETED][:MAX_REPEATED]
+    known = goal.X[torch.from_numpy(rows)]
+    X = torch.cat([known, goal.encode(unit)])
+    candidates = [*done, *range(len(rows), len(X))]
+    repeat = None
+    if candidates:
+        place = np.concatenate([data.unit[goal.rows[rows[done]]], unit])
+        worth = knowledge_gains(model, X, candidates, len(rows))
+        against = torch.stack([*acquisition.others(place).values()]).sum(0)
+        chosen = int((worth * against.exp()).argmax())
+        repeat = trials[done[chosen]].number if chosen < len(done) else None
+    best, variance = model.moments(known[:1])
+    error = float((variance.mean() + best.var(correction=0)).sqrt())
+    every = torch.cat([X, goal.encode(others)])
+    gain = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
+    scale = transform.scale * transform.spread
+    return Prospect(gain * scale, error * scale, repeat)
+
+
+def knowledge_gains(model: EnsembleGP, X: Tensor, rows: list[int], tried: int) -> Tensor:
+    """Expected improvement of the best mean by a run, for each of some rows.
+
+    Args:
+        model: of minus the goal's transformed loss.
+        X: `m x c`; the first `tried` have run, so that one of them would be recommended now. A
+            further one can be recommended once it has run.
+        rows: `r`, of the candidates.
+    """
+    mean, covariance = model.joint(X)
+    before = mean[:, :tried].max(1).values  # K
+    noise = model.kernel.noise.detach()
+    own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
+    quantiles = (torch.arange(NUM_QUANTILES, dtype=torch.float64) + 0.5) / NUM_QUANTILES
+    z = torch.special.ndtri(quantiles)
+    best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
+    for count in RUNS:
+        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # K x r x m
+        after = mean[:, None, :, None] + slope[:, :, :, None] * z  # K x r x m x q
+        highest = after[:, :, :tried].max(2).values
+        itself = after[:, range(len(rows)), rows]
+        gain = torch.maximum(highest, itself).mean(2) - before[:, None]
+        total = gain.clamp(min=0.0).pow(POWER).mean(0).pow(1 / POWER) / count
+        best = torch.maximum(best, total)
+    return best
+
+
+def expected_regret(model: EnsembleGP, X: Tensor, generator: torch.Generator) -> float:
+    """How much worse the first of some configurations is than the best of all, on average.
+
+    That is what going on can gain at most, if the best is among them.
+
+    Args:
+        model: of minus the goal's transformed loss.
+        X: `m x c`, first the recommended configuration.
+    """
+    mean, covariance = model.joint(X)
+    covariance.diagonal(dim1=1, dim2=2).add_(1e-6)
+    factor, _ = torch.linalg.cholesky_ex(covariance)
+    shape = (len(mean), len(X), NUM_DRAWS)
+    draws = torch.randn(shape, generator=generator, dtype=torch.float64)
+    values = mean[:, :, None] + torch.bmm(factor, draws)
+    return float((values.max(1).values - values[:, 0]).mean())

@@ -5,7 +5,6 @@ Configurations are arrays in the unit cube of the whole space, NaN if a paramete
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
@@ -193,6 +192,17 @@ class CandidateSampler:
         mixed = np.where(np.isnan(mixed), other, mixed)
         return self.legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
 
+    def first_new(
+        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """The first candidate that is legal and not taken, else a random configuration."""
+        for start in range(0, len(pool), DECODED):
+            decoded = self.space.decode(pool[start : start + DECODED])
+            found = self.domain.first_new(decoded, taken)
+            if found is not None:
+                return found
+        return next(iter(self.domain.new_points(rng, taken, 1)), None)
+
 
 class InitialDesign:
     """The defaults, then scrambled Sobol points over whole ranges, some of the user's prior.
@@ -255,104 +265,62 @@ def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
 
 
-class Search:
-    """Scores candidates everywhere and around the best, then moves the best of them in rounds."""
+def maximise(
+    sampler: CandidateSampler,
+    score: Score,
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> Params | None:
+    """The new configuration with the highest score found; None if the space has none.
 
-    def __init__(self, sampler: CandidateSampler) -> None:
-        self.sampler = sampler
+    It scores candidates everywhere and around the best, then moves the best of them in rounds.
 
-    def maximise(
-        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
-        """The new configuration with the highest score found; None if the space has none.
-
-        Args:
-            score: of candidates.
-            best: configurations to look around, the best first.
-            taken: keys of known configurations.
-        """
-        draw = self.sampler
-        pool = np.concatenate(
-            [
-                draw.everywhere(rng, 600),
-                *(draw.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
-                draw.near(rng, best[:1], 150, (0.003, 0.3)),
-                draw.near(rng, best[:5], 150, (0.01, 0.3)),
-                draw.crossed(rng, best, 80),
-            ]
-        )
-        values = score(pool).numpy()
-        for scales in REFINEMENTS:
-            top = pool[np.argsort(-values, kind="stable")[:4]]
-            more = [*(draw.moves(rng, one, 60) for one in top), draw.near(rng, top, 120, scales)]
-            pool = np.concatenate([pool, *more])
-            values = np.concatenate([values, score(np.concatenate(more)).numpy()])
-        return self.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
-
-    def draw(
-        self, score: Score, best: Array, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
-        """The same for a function drawn from the posterior, of which few points are affordable."""
-        moves = [self.sampler.moves(rng, one, 100) for one in best[:4]]
-        pool = np.concatenate([self.sampler.everywhere(rng, 200), *moves])
-        return self.first_new(pool[np.argsort(-score(pool).numpy(), kind="stable")], taken, rng)
-
-    def first_new(
-        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
-        """The first candidate that is legal and not taken, else a random configuration."""
-        domain, space = self.sampler.domain, self.sampler.space
-        for start in range(0, len(pool), DECODED):
-            found = domain.first_new(space.decode(pool[start : start + DECODED]), taken)
-            if found is not None:
-                return found
-        return next(iter(domain.new_points(rng, taken, 1)), None)
-
-    def spread(
-        self,
-        pool: Array,
-        score: Tensor,
-        z: Tensor,
-        others: Tensor,
-        taken: set[Hashable],
-        count: int,
-    ) -> list[Params]:
-        """The best of a pool one after the other, each far from pending ones and those before it.
-
-        To condition on each pending trial costs the cube of their number. Here the gain of a
-        candidate is multiplied by 1 - rho^2, the part of its variance that is left beside the
-        nearest one (local penalisation, after Gonzalez et al., "Batch Bayesian optimization via
-        local penalization", 2016).
-
-        Args:
-            z: `m x c`, coordinates of the pool in lengthscales; others: `w x c`, of pending ones.
-            count: of configurations wanted; fewer are found if the pool is exhausted.
-        """
-        met, found = set(taken), list[Params]()
-        left, score = log_part_left(z, others), score.clone()
-        for _ in range(len(pool)):
-            i = int((score + left).argmax())
-            if len(found) == count or not math.isfinite(float(score[i])):
-                break
-            score[i] = -math.inf
-            decoded = self.sampler.space.decode(pool[i : i + 1])
-            params = self.sampler.domain.first_new(decoded, met)
-            if params is not None:
-                met.add(self.sampler.space.key(params))
-                found.append(params)
-                left = left.minimum(log_part_left(z, z[i : i + 1]))
-        return found
+    Args:
+        score: of candidates.
+        best: configurations to look around, the best first.
+        taken: keys of known configurations.
+    """
+    pool = np.concatenate(
+        [
+            sampler.everywhere(rng, 600),
+            *(sampler.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
+            sampler.near(rng, best[:1], 150, (0.003, 0.3)),
+            sampler.near(rng, best[:5], 150, (0.01, 0.3)),
+            sampler.crossed(rng, best, 80),
+        ]
+    )
+    values = score(pool).numpy()
+    for scales in REFINEMENTS:
+        top = pool[np.argsort(-values, kind="stable")[:4]]
+        more = [*(sampler.moves(rng, one, 60) for one in top), sampler.near(rng, top, 120, scales)]
+        pool = np.concatenate([pool, *more])
+        values = np.concatenate([values, score(np.concatenate(more)).numpy()])
+    return sampler.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
 
 
-def log_part_left(z: Tensor, others: Tensor) -> Tensor:
-    """Log of 1 - rho^2, rho being the Matern-5/2 correlation with the nearest of `w` others."""
-    import torch
+def best_drawn(
+    sampler: CandidateSampler,
+    draws: Callable[[Array], Tensor],
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> list[Params]:
+    """The best new configuration of each of some drawn functions, which differ from each other.
 
-    if not len(others):
-        return torch.zeros(len(z), dtype=z.dtype)
-    nearest = torch.cdist(z, others).min(1).values * math.sqrt(5.0)
-    rho = (1 + nearest + nearest * nearest / 3) * torch.exp(-nearest)
-    return torch.log((1 - rho * rho).clamp(min=1e-12))
+    Args:
+        draws: values `s x m` of the functions at `m x d` candidates, of which few are affordable.
+        best, taken: see `maximise`.
+    """
+    moves = [sampler.moves(rng, one, 100) for one in best[:4]]
+    pool = np.concatenate([sampler.everywhere(rng, 200), *moves])
+    met, found = set(taken), list[Params]()
+    for values in draws(pool).numpy():
+        params = sampler.first_new(pool[np.argsort(-values, kind="stable")], met, rng)
+        if params is not None:
+            met.add(sampler.space.key(params))
+            found.append(params)
+    return found
 
 
 def _units(parameter: Parameter, values: Iterable[Value]) -> Array:

@@ -212,38 +212,30 @@ def loss_of(trial: Trial, goal: Goal) -> float:
 NUM_BEST = 10
 
 
-class Incumbents:
-    """Finds the best trials of data, beside which the search looks.
+def feasible_rows(data: TrialData, constraints: Sequence[Constraint]) -> NDArray[np.bool_]:
+    """`n`, which trials have every goal and satisfy every constraint on `TrialData.others`."""
+    good = np.isfinite(data.losses).all(1)
+    for i, constraint in enumerate(constraints):
+        good &= violations(data.others[:, i], constraint) <= 0  # false for NaN
+    return np.asarray(good, dtype=bool)
+
+
+def best_rows(
+    data: TrialData, feasible: NDArray[np.bool_], smoothed: Array | None = None
+) -> NDArray[np.intp]:
+    """The ten best feasible trials, the best first; of several goals part of the front.
+
+    The front begins with another trial each time. If no trial is feasible, all with a value of the
+    first goal count.
 
     Args:
-        constraints: bounds on the metrics `TrialData.others`.
+        smoothed: `n`, losses to use instead of the observed ones, which noise can flatter.
     """
-
-    def __init__(self, constraints: Sequence[Constraint] = ()) -> None:
-        self._constraints = constraints
-
-    def feasible(self, data: TrialData) -> NDArray[np.bool_]:
-        """`n`, which trials have every goal and satisfy every constraint."""
-        good = np.isfinite(data.losses).all(1)
-        for i, constraint in enumerate(self._constraints):
-            good &= violations(data.others[:, i], constraint) <= 0  # false for NaN
-        return np.asarray(good, dtype=bool)
-
-    def best_rows(self, data: TrialData, smoothed: Array | None = None) -> NDArray[np.intp]:
-        """The ten best feasible trials, the best first; of several goals part of the front.
-
-        The front begins with another trial each time. If no trial is feasible, all with a value of
-        the first goal count.
-
-        Args:
-            smoothed: `n`, losses to use instead of the observed ones, which noise can flatter.
-        """
-        rows = np.flatnonzero(self.feasible(data))
-        rows = rows if len(rows) else np.flatnonzero(np.isfinite(data.losses[:, 0]))
-        if data.losses.shape[1] > 1:
-            return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
-        losses = data.losses[:, 0] if smoothed is None else smoothed
-        return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
+    rows = np.flatnonzero(feasible if feasible.any() else np.isfinite(data.losses[:, 0]))
+    if data.losses.shape[1] > 1:
+        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
+    losses = data.losses[:, 0] if smoothed is None else smoothed
+    return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
 
 
 def front(losses: Array) -> NDArray[np.intp]:

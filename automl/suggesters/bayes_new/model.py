@@ -60,7 +60,7 @@ class EnsembleGP(Model):
         with torch.no_grad():
             covariance = kernel.forward(X, X)
             factor, info, jitter = *self._factor(covariance, JITTER), JITTER
-            while bool((info != 0).any()):
+            while bool((info != 0).any()) and jitter < 1.0:
                 jitter *= 10
                 factor, info = self._factor(covariance, jitter)
             identity = torch.eye(len(X), dtype=X.dtype).expand_as(factor)
@@ -140,14 +140,18 @@ class EnsembleGP(Model):
             variances.append(variance + variance_at[:, None] - 2.0 * both)
         return torch.cat(means, 1), torch.cat(variances, 1).clamp(min=1e-12)
 
-    def draw(self, Z: Tensor, generator: torch.Generator) -> Tensor:
-        """One function drawn from one vector's posterior, at `m x c` coordinates, `m`."""
-        one = int(torch.randint(len(self.y), (1,), generator=generator))
-        single = EnsembleGP(self.kernel.only(one), self.X, self.y[one], self.runs)
-        mean, covariance = single.joint(Z)
-        covariance = covariance[0] + 1e-6 * torch.eye(len(Z), dtype=Z.dtype)
-        factor, _ = torch.linalg.cholesky_ex(covariance)
-        return mean[0] + factor @ torch.randn(len(Z), generator=generator, dtype=Z.dtype)
+    def draw(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Functions drawn from the posterior, at `m x c` coordinates, `count x m`."""
+        chosen = torch.randint(len(self.y), (count,), generator=generator)
+        found = torch.empty((count, len(Z)), dtype=Z.dtype)
+        for one in chosen.unique().tolist():
+            single = EnsembleGP(self.kernel.only(one), self.X, self.y[one], self.runs)
+            mean, covariance = single.joint(Z)
+            factor, _ = torch.linalg.cholesky_ex(covariance[0] + 1e-6 * torch.eye(len(Z)))
+            rows = torch.nonzero(chosen == one)[:, 0]
+            noise = torch.randn((len(rows), len(Z)), generator=generator, dtype=Z.dtype)
+            found[rows] = mean + noise @ factor.T
+        return found
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Means and variances (with noise) of each target given all others, `K x n`.

@@ -5,7 +5,7 @@
 | `history`, `pending` | | trials that have ended, and those that wait or run |
 | `data.unit` | `n x d` | configurations in the unit cube, NaN if inactive (data) |
 | `data.losses` | `n x g` | losses, NaN if the trial has none |
-| `X`, `y` | `n x c`, `n` | coordinates of the kernel, minus the transformed losses (kernel, model) |
+| `X`, `y` | `n x c`, `n` | coordinates of the kernel, minus transformed losses (kernel, model) |
 | `kernel.raw` | `K x (2 + d)` | standardised hyperparameters: outputscale, noise, lengthscales |
 | `posterior` | | a Gaussian process for each metric and kind of failure (surrogates, quantities) |
 | `acquisition` | `m` | log value of `m` candidates, a sum of terms (acquisition) |
@@ -16,12 +16,12 @@
     2. design.pool(...) while design.goes_on(...)      the defaults, then seven Sobol points
     3. posterior = surrogates.fit(data)                K likeliest vectors of each surrogate
     4. smoothed = posterior.smoothed()                 expected losses of the trials
-    5. best = incumbents.best_rows(data, smoothed)     the ten best, or the front
+    5. best = best_rows(data, feasible, smoothed)      the ten best, or the front
     6. acquisition = Acquisition(posterior, ...)       log improvement and what speaks against it
     7. acquisition = acquisition.with_pending(...)     pending trials end as predicted
-    8. search.draw(acquisition.drawn, ...)             some suggestions: the best of a drawn function
-    9. search.maximise(acquisition, ...)               the others: the most valuable candidate
-   10. search.spread(...)                              many at once: each far from the others
+    8. best_drawn(sampler, acquisition.drawn, ...)     some: the best of a function drawn from it
+    9. maximise(sampler, acquisition, best, ...)       the others: the most valuable candidate
+   10. sampler.first_new(pool, taken, rng)             legal, and never tried before
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
-from .candidates import NUM_DESIGN, CandidateSampler, InitialDesign, Search
-from .data import Array, TrialData, TrialReader
+from .candidates import NUM_DESIGN, CandidateSampler, InitialDesign, best_drawn, maximise
+from .data import Array, TrialData, TrialReader, best_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from .acquisition import Acquisition, CostModel, MakeAcquisition, Term
     from .surrogates import MakeModel, Surrogates
 
-MANY = 8  # more suggestions at once are a batch
-MAX_PENDING = 200  # beside more pending trials, every suggestion is a batch
-BATCH_POOL = 2000  # least number of candidates of a batch, and most pending trials it avoids
+MANY = 8  # more suggestions at once are all drawn
+MAX_PENDING = 200  # beside more pending trials too: to condition on each costs their cube
 
 
 @dataclass(frozen=True)
@@ -65,12 +64,11 @@ class Policy:
     Args:
         drawn: share of the suggestions that maximise a function drawn from the posterior
             (Thompson, 1933), at the start.
-        horizon: trials after which none does, if the budget does not say.
+        horizon: trials after which none does, if the budget does not say; half of it is at the start.
     """
 
     drawn: float = 0.33
     horizon: int = 50
-    late: float = 0.0
 
 
 @contextmanager
@@ -146,7 +144,6 @@ class BayesSuggester(Suggester):
         if self._context.knowledge:
             self._prior = InformedPrior(self._prior, self._context.knowledge)
         self._sampler = CandidateSampler(self._context.domain, self._prior)
-        self._search = Search(self._sampler)
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
 
     def suggest(
@@ -156,24 +153,27 @@ class BayesSuggester(Suggester):
         legal, waiting = self._reader.legal(history), self._reader.legal(pending)
         data, taken = self._reader(legal), self.trial_keys(legal, waiting)
         ahead = [trial.params for trial in waiting]
-        if count > MANY or len(ahead) > MAX_PENDING:
-            with one_thread():
-                return self._suggest_batch(data, history, ahead, taken, count)
+        many = count > MANY or len(ahead) > MAX_PENDING
         found: list[Params] = []
         acquisition = None
-        for i in range(count):
-            rng = np.random.default_rng([self.seed, len(history), len(pending), i])
+        while len(found) < count:
+            rng = np.random.default_rng([self.seed, len(history), len(pending), len(found)])
             if self._designs(data, len(ahead)):
                 params = self._designed(data, len(ahead), taken, rng)
+                more = [] if params is None else [params]
             else:
                 with one_thread():
                     acquisition = acquisition or self._acquisition(data, history)
-                    params = self._suggest_one(data, acquisition, ahead, taken, rng)
-            if params is None:
+                    if many:
+                        rest = count - len(found)
+                        more = self._drawn(data, acquisition, taken, rng, rest)
+                    else:
+                        more = self._suggest_one(data, acquisition, ahead, taken, rng)
+            if not more:
                 break
-            found.append(params)
-            ahead.append(params)
-            taken.add(self.space.key(params))
+            found += more
+            ahead += more
+            taken.update(map(self.space.key, more))
         return found
 
     def _suggest_one(
@@ -183,61 +183,41 @@ class BayesSuggester(Suggester):
         pending: Sequence[Params],
         taken: set[Hashable],
         rng: np.random.Generator,
-    ) -> Params | None:
-        """The next configuration after the initial design."""
-        best = self._best(data, acquisition)
+    ) -> list[Params]:
+        """The next configuration after the initial design; none if no new one is left."""
         acquisition = acquisition.with_pending(self.space.encode(pending))
         if self._draws(len(taken), rng):
-            import torch
-
-            generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
-            return self._search.draw(
-                lambda unit: acquisition.drawn(unit, generator), best, taken, rng
-            )
-        return self._search.maximise(acquisition, best, taken, rng)
+            return self._drawn(data, acquisition, taken, rng, 1)
+        params = maximise(self._sampler, acquisition, self._best(data, acquisition), taken, rng)
+        return [] if params is None else [params]
 
     def _draws(self, number: int, rng: np.random.Generator) -> bool:
         """Whether the next suggestion is a Thompson draw; fewer are as the budget ends."""
         if len(self.goals) > 1 or self._make_model or self._make_acquisition:
             return False
-        end = self._context.budget.trials or self._policy.horizon
-        policy = self._policy
-        share = policy.late + (policy.drawn - policy.late) * max(0.0, 1.0 - number / end)
-        return bool(rng.random() < share)
+        left = 1.0 - number / (self._context.budget.trials or self._policy.horizon)
+        return bool(rng.random() < self._policy.drawn * min(1.0, max(0.0, 2.0 * left)))
 
-    def _suggest_batch(
+    def _drawn(
         self,
         data: TrialData,
-        history: Sequence[Trial],
-        pending: Sequence[Params],
+        acquisition: Acquisition,
         taken: set[Hashable],
+        rng: np.random.Generator,
         count: int,
     ) -> list[Params]:
-        """Many configurations that are new and far from each other."""
+        """The best of functions drawn from the posterior (Thompson, 1933)."""
         import torch
 
-        rng = np.random.default_rng([self.seed, len(history), len(pending)])
-        size = max(BATCH_POOL, 4 * count)
-        found: list[Params] = []
-        if not self._designs(data, len(pending)):
-            acquisition = self._acquisition(data, history)
-            best = self._best(data, acquisition)
-            near = [self._sampler.near(rng, best, size // 2, (0.003, 0.3))] if len(best) else []
-            pool = np.concatenate([self._sampler.everywhere(rng, size // 2), *near])
-            some = rng.permutation(len(pending))[:BATCH_POOL]
-            others = self.space.encode([pending[i] for i in some])
-            goal = acquisition.posterior.goals[0]
-            length = goal.lengths
-            z, w = goal.encode(pool) / length, goal.encode(others) / length
-            score = acquisition(pool)
-            found = self._search.spread(pool, score, z, w, taken, count)
-        elif self._prior:
-            pool = self._sampler.everywhere(rng, 4 * count, prior_share=1.0)
-            alike = torch.zeros(len(pool), dtype=torch.float64)
-            none = alike[:0, None]
-            found = self._search.spread(pool, alike, alike[:, None], none, taken, count)
-        known = taken | set(map(self.space.key, found))
-        return found + self._context.domain.new_points(rng, known, count - len(found))
+        generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+        best = self._best(data, acquisition)
+        return best_drawn(
+            self._sampler,
+            lambda unit: acquisition.drawn(unit, count, generator),
+            best,
+            taken,
+            rng,
+        )
 
     def recommended(self, history: Sequence[Trial]) -> Params | None:
         """The tried configuration with the best expected value; None if the model cannot tell."""
@@ -246,7 +226,7 @@ class BayesSuggester(Suggester):
             if len(self.goals) > 1 or not self._surrogates.possible(data):
                 return None
             posterior = self._surrogates.fit(data)
-            rows = self._surrogates.incumbents.best_rows(data, posterior.smoothed())
+            rows = best_rows(data, posterior.feasible, posterior.smoothed())
             return data.trials[rows[0]].params
 
     def encode(self, configurations: Sequence[Params]) -> Tensor:
@@ -278,7 +258,7 @@ class BayesSuggester(Suggester):
         least = NUM_DESIGN + 2 if params is not None else 2
         if len(self.goals) > 1 or len(history) < least:
             return None
-        from .knowledge import prospect
+        from .acquisition import prospect
 
         with one_thread():
             data = self._reader(self._reader.legal(history))
@@ -321,7 +301,7 @@ class BayesSuggester(Suggester):
             acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
             taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
             rng = np.random.default_rng([self.seed, len(history), len(pending)])
-            other = self._search.maximise(acquisition, best, taken, rng)
+            other = maximise(self._sampler, acquisition, best, taken, rng)
             unit = self.space.encode([params] if other is None else [params, other])
             parts = acquisition.parts(unit)
         terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
@@ -372,7 +352,7 @@ class BayesSuggester(Suggester):
                 return middle
         success = self._surrogates.failures(data).log_probability if data.failed.any() else None
         pool = self._design.pool(len(data) + num_pending, success, rng)
-        return self._search.first_new(pool, taken, rng)
+        return self._sampler.first_new(pool, taken, rng)
 
     def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
         """The acquisition with all of its terms."""
@@ -393,5 +373,5 @@ class BayesSuggester(Suggester):
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:
         """The incumbents by the surrogate's mean, which noise cannot flatter, `b x d`."""
-        smoothed = acquisition.posterior.smoothed()
-        return data.unit[self._surrogates.incumbents.best_rows(data, smoothed)]
+        posterior = acquisition.posterior
+        return data.unit[best_rows(data, posterior.feasible, posterior.smoothed())]

@@ -17,7 +17,7 @@ from automl.core import Constraint, Goal
 from automl.errors import FAILURE_KINDS
 from search_spaces import Space
 
-from .data import Array, Incumbents, TrialData, violations
+from .data import Array, TrialData, feasible_rows, violations
 from .kernel import ALL, MEMORY, QUALITY, SPEED, Encoder
 from .model import CHUNK, EnsembleGP, Fitter, Knee, Repeated, excess_scores, settled
 from .quantities import DeadlineModel, LatentThreshold, LogGP
@@ -61,13 +61,6 @@ class MetricPosterior:
             return replace(self, model=self.model.condition_on_observations(Z, mean))
         X, y = torch.cat([self.X, Z]), torch.cat([self.y, mean.mean(0)])
         return replace(self, model=self.make(X, y[:, None]), X=X, y=y)
-
-    @property
-    def lengths(self) -> Tensor:
-        """The mean lengthscale of each coordinate, `c`; 0.5 if the model is not ours."""
-        if isinstance(self.model, EnsembleGP):
-            return self.model.kernel.lengths.detach().mean(0)
-        return torch.full(self.X.shape[1:], 0.5, dtype=torch.float64)
 
     def moments(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances at `m x c` coordinates, `K x m` each."""
@@ -182,14 +175,15 @@ class Surrogates:
             return Fitter.of_aspects(space, aspects, seed, **settings)
 
         self.goals, self.constraints, self.make = goals, constraints, make
-        self.incumbents = Incumbents(constraints)
         self.goal_fitters = [
             Fitter(Encoder(space), seed) if whole else fitter(goal.aspects) for goal in goals
         ]
         self.deadline = None if whole or make else DeadlineModel(space, goals[0], seed)
-        self.constraint_fitters = [fitter(constraint.aspects) for constraint in constraints]
+        self.constraint_fitters = [
+            fitter(constraint.aspects, members=4) for constraint in constraints
+        ]
         self.failure_fitters = {
-            kind: fitter(CAUSES.get(kind, ALL), noise=SHARP) for kind in FAILURE_KINDS
+            kind: fitter(CAUSES.get(kind, ALL), noise=SHARP, members=4) for kind in FAILURE_KINDS
         }
         self.memory_fitter = LogGP.fitter(space, MEMORY, seed)
 
@@ -211,7 +205,7 @@ class Surrogates:
             if np.isfinite(data.others[:, i]).any()
         ]
         return SweepPosterior(
-            goals, constraints, self.failures(data), self.incumbents.feasible(data)
+            goals, constraints, self.failures(data), feasible_rows(data, self.constraints)
         )
 
     def failures(self, data: TrialData) -> FailurePosterior:
