@@ -11,8 +11,8 @@ import numpy as np
 from automl.core import SweepSpec, Trial
 
 if TYPE_CHECKING:
-    from automl.suggesters.bayes.model.fit import GPFitter
-    from automl.suggesters.bayes.model.log_gp import LogGP
+    from automl.suggesters.bayes.model import Fitter
+    from automl.suggesters.bayes.quantities import LogGP
 
 MIN_TRIALS: Final = 6  # with a measured peak
 # The surrogate is not sure of what needs ten times the highest peak so far. Five simulated sweeps
@@ -33,7 +33,7 @@ class OwnMemory:
         self._spec = spec
         self._affects = any("memory" in p.affects for p in spec.space.parameters.values())
         self._peaks: dict[int, tuple[Mapping[str, Any], float]] = {}  # by trial
-        self._fitter: GPFitter | None = None
+        self._fitter: Fitter | None = None
         self._fitted: LogGP | None = None
         self._num_fitted = 0
 
@@ -70,12 +70,12 @@ class OwnMemory:
         return max(peak for _, peak in self._peaks.values())
 
     def _fit(self) -> None:
-        from automl.suggesters.bayes.model import aspects
-        from automl.suggesters.bayes.model.log_gp import LogGP
+        from automl.suggesters.bayes.kernel import MEMORY
+        from automl.suggesters.bayes.quantities import LogGP
 
         space, seed = self._spec.space, self._spec.seed
         if self._fitter is None:  # it learns its hyperparameters anew at few numbers of trials
-            self._fitter = LogGP.fitter(space, aspects.MEMORY, seed)
+            self._fitter = LogGP.fitter(space, MEMORY, seed)
         unit = space.encode([params for params, _ in self._peaks.values()])
         peaks = np.array([peak for _, peak in self._peaks.values()])
         self._num_fitted = len(self._peaks)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from automl.suggesters.bayes.model.gp import Ensemble
+from automl.suggesters.bayes.model import EnsembleGP
 
 MIN_TRIALS = 8  # of fewer trials, calibration says nothing
 SIGNIFICANCE = 0.05
@@ -68,10 +68,10 @@ class Calibration:
         )
 
 
-def calibrate(metric: str, model: Ensemble) -> Calibration:
+def calibrate(metric: str, model: EnsembleGP) -> Calibration:
     """Compare each target with the prediction from all others."""
     mean, variance = model.leave_one_out()
-    y = model.y
+    y = model.y[0]
     below = torch.special.ndtr((y - mean) / variance.sqrt()).mean(0)
     density = -0.5 * (y - mean).square() / variance - 0.5 * (2 * math.pi * variance).log()
     density = torch.logsumexp(density, 0) - math.log(len(mean))

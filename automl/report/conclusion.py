@@ -82,7 +82,7 @@ def _noise(record: Record, insights: Sequence[Insight]) -> Iterator[str]:
         return
     model = insight.model
     (best, value), (second, other) = scored[:2]
-    noise = float(model.ensemble.hyper.noise.sqrt().median())
+    noise = float(model.ensemble.kernel.noise.detach().sqrt().median())
     losses = [model.sign * (np.log(v) if model.log else v) for v in (value, other)]
     lead = float(np.diff(model.transform(np.array(losses)))[0])
     if lead < 2 * noise:

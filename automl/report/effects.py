@@ -147,19 +147,13 @@ def _effect(
 
 def _averages(model: MetricModel, unit: Array, size: int) -> tuple[Array, Array]:
     """Mean `s x g` of block averages of `unit`, and a factor `s x g x g` of their covariance."""
-    from automl.suggesters.bayes.model.kernel import cross
     from automl.suggesters.bayes.suggester import one_thread
 
     gp = model.ensemble
     with one_thread():
-        features = model.encoder(unit)
-        k = cross(features, gp.features, gp.hyper, gp.prior)
-        own = cross(features, features, gp.hyper, gp.prior)
-        s, each = len(gp.u), len(unit) // size
-        mean = gp.predict(features)[0].reshape(s, size, each).mean(2)
-        white = (k @ gp.whiten.transpose(1, 2)).reshape(s, size, each, -1).mean(2)
-        covariance = own.reshape(s, size, each, size, each).mean((2, 4)) - white @ white.transpose(
-            1, 2
-        )
+        means, covariances = gp.joint(model.encoder(unit))
+        each = len(unit) // size
+        mean = means.reshape(-1, size, each).mean(2)
+        covariance = covariances.reshape(-1, size, each, size, each).mean((2, 4))
     values, vectors = np.linalg.eigh(covariance.numpy())
     return mean.numpy(), vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]

@@ -21,9 +21,8 @@ from .record import Record
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from automl.suggesters.bayes.model.features import FeatureEncoder
-    from automl.suggesters.bayes.model.gp import Ensemble
-    from automl.suggesters.bayes.model.transforms import Transform
+    from automl.suggesters.bayes.kernel import Encoder
+    from automl.suggesters.bayes.model import EnsembleGP, Knee
 
 MAX_VALUE: Final = 1e150  # the square of a greater value overflows
 NUM_DRAWS: Final = 200  # of each member of the ensemble
@@ -47,9 +46,9 @@ class MetricModel:
     metric: str
     aspect: str
     names: tuple[str, ...]
-    encoder: FeatureEncoder
-    ensemble: Ensemble
-    transform: Transform
+    encoder: Encoder
+    ensemble: EnsembleGP
+    transform: Knee
     trials: Sequence[Trial]
     sign: float
     log: bool
@@ -66,7 +65,7 @@ class MetricModel:
         They hold the noise of a run.
         """
         mean, variance = self._predict(unit)
-        return self._quantiles(mean, variance + self.ensemble.hyper.noise)
+        return self._quantiles(mean, variance + self._noise)
 
     def expected(self, unit: NDArray[np.float64]) -> float:
         """The median of the metric's mean over runs of a configuration, `1 x d`."""
@@ -87,7 +86,7 @@ class MetricModel:
                 import torch
 
                 others, spread = (found[:, row] for found in self.ensemble.leave_one_out())
-                noise = self.ensemble.hyper.noise
+                noise = self._noise
                 mean = torch.cat([mean, others])
                 variance = torch.cat([variance, (spread - noise).clamp(min=0.0)])
         low, _, high = self._quantiles(mean, variance)
@@ -95,8 +94,13 @@ class MetricModel:
 
     def _predict(self, unit: NDArray[np.float64]) -> tuple[Tensor, Tensor]:
         """Mean and variance of the loss without noise, for each ensemble member."""
-        mean, variance = self.ensemble.predict(self.encoder(unit))
+        mean, variance = self.ensemble.moments(self.encoder(unit))
         return mean[:, 0], variance[:, 0]
+
+    @property
+    def _noise(self) -> Tensor:
+        """Variance of the noise of a run, for each ensemble member."""
+        return self.ensemble.kernel.noise.detach()[:, 0]
 
     def _quantiles(self, mean: Tensor, variance: Tensor) -> tuple[float, float, float]:
         """Quantiles of the metric if the loss is one of these normals, each as likely."""
@@ -117,7 +121,7 @@ class MetricModel:
     @property
     def observed(self) -> NDArray[np.float64]:
         """Values of the metric in `trials`."""
-        return self.values(self.ensemble.y.numpy().reshape(-1))
+        return self.values(self.ensemble.y[0].numpy())
 
 
 def fit_models(record: Record) -> list[MetricModel]:
@@ -178,10 +182,8 @@ def _fit(
     ]
     if len(known) < MIN_TRIALS or len({value for _, value in known}) < 2:
         return None
-    from automl.suggesters.bayes.model.aspects import parameters
-    from automl.suggesters.bayes.model.fit import GPFitter
-    from automl.suggesters.bayes.model.repeated import Repeated
-    from automl.suggesters.bayes.model.transforms import Transform
+    from automl.suggesters.bayes.kernel import affecting
+    from automl.suggesters.bayes.model import Fitter, Knee, Repeated
     from automl.suggesters.bayes.suggester import one_thread
 
     log = aspect != "quality" and all(value > 0 for _, value in known)
@@ -189,16 +191,16 @@ def _fit(
     groups = list(runs(trial for trial, _ in known).values())
     each = [np.array([raw[trial.number] for trial in group]) for group in groups]
     losses = np.array([values.mean() for values in each])
-    transform = Transform.fit(losses)
-    fitter = GPFitter.of_aspects(space, aspects, record.spec.seed, goal=not log)
+    transform = Knee(losses)
+    fitter = Fitter.of_aspects(space, aspects, record.spec.seed)
     with one_thread():
         unit = space.encode([group[0].params for group in groups])
-        repeated = Repeated.of(each, transform)
-        ensemble, rows = fitter.fit(unit, transform(losses), repeated=repeated)
+        repeated = Repeated.of(each, transform.transform)
+        ensemble, rows = fitter.fit(unit, transform.transform(losses), repeated=repeated)
     return MetricModel(
         metric,
         aspect,
-        parameters(space, aspects),
+        affecting(space, aspects),
         fitter.encoder,
         ensemble,
         transform,

@@ -170,6 +170,6 @@ def shortlist(record: Record, model: MetricModel | None) -> list[Trial]:
             best.setdefault(original(trial), trial)
         return list(best.values())
     scored = {original(trial) for trial, _ in record.scored()}
-    means = model.ensemble.mean(model.ensemble.features).tolist()
+    means = model.ensemble.mean(model.ensemble.X).tolist()
     ranked = sorted(zip(means, model.trials, strict=True), key=lambda one: (one[0], one[1].number))
     return [trial for _, trial in ranked if original(trial) in scored]

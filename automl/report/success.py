@@ -20,8 +20,8 @@ class SuccessModel:
     """
 
     def __init__(self, record: Record) -> None:
-        from automl.suggesters.bayes.model.data import TrialReader
-        from automl.suggesters.bayes.model.surrogates import Surrogates
+        from automl.suggesters.bayes.data import TrialReader
+        from automl.suggesters.bayes.surrogates import Surrogates
         from automl.suggesters.bayes.suggester import one_thread
 
         self.space = record.space

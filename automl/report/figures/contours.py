@@ -94,7 +94,7 @@ def _means(
     from automl.suggesters.bayes.suggester import one_thread
 
     with one_thread():
-        mean = model.ensemble.predict(model.encoder(record.space.encode(rows)))[0]
+        mean = model.ensemble.moments(model.encoder(record.space.encode(rows)))[0]
     return np.asarray(np.median(model.values(mean.numpy()), axis=0), dtype=np.float64)
 
 

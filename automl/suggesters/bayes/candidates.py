@@ -1,6 +1,12 @@
-"""Candidate configurations as unit-cube arrays: everywhere, near good ones, mixed."""
+"""Candidate configurations: everywhere, moves of good ones, the initial design, and the search.
 
-from collections.abc import Iterable
+Configurations are arrays in the unit cube of the whole space, NaN if a parameter is inactive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +18,19 @@ from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
 from workers.protocol import Params
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Score = Callable[["Array"], Tensor]
 Array = NDArray[np.float64]
+NUM_DESIGN = 8  # trials of the initial design
+MIN_SUCCESSES = 2  # before which it goes on
+NUM_TRANSFERRED = 3  # trials of the design if there are earlier sweeps: their best ones
+POOL = 32  # points of the design to choose from, if some trials have failed
+END = 0.33  # share of the moved numbers that go to an end of their range
+TWO = 0.4  # share of the moves that change two coordinates
+REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
+DECODED = 32  # candidates decoded at once
 MAX_SAMPLED = 128  # configurations drawn one by one
 MAX_CELLS = 4096  # integers with more values are continuous until they are decoded
 PRIOR_SHARE = 0.5  # of the points everywhere that are drawn from the user's prior
@@ -30,11 +48,8 @@ class CandidateSampler:
         prior: where good values probably are, if the user has said so.
     """
 
-    def __init__(
-        self, domain: Domain, prior: UserPrior | InformedPrior | None = None, *, ends: bool = False
-    ) -> None:
+    def __init__(self, domain: Domain, prior: UserPrior | InformedPrior | None = None) -> None:
         self.domain = domain
-        self.ends = ends
         self.prior = prior or UserPrior(domain.space, {})
         self.space = domain.space
         self.parameters = list(self.space.parameters.values())
@@ -77,32 +92,42 @@ class CandidateSampler:
         return self.domain.repair(self.prior.mode(), rng)
 
     def everywhere(
-        self,
-        rng: np.random.Generator,
-        count: int,
-        *,
-        prior_share: float = PRIOR_SHARE,
-        margin: float = 0.0,
+        self, rng: np.random.Generator, count: int, *, prior_share: float = PRIOR_SHARE
     ) -> Array:
-        """Uniform points, a share of them from the prior; fewer if constraints exclude most.
-
-        Args:
-            margin: part of each number's range that is left out at either end.
-        """
-        points = rng.random((count, len(self.parameters)))
-        if margin:
-            points = np.where(self.unordered, points, margin + (1 - 2 * margin) * points)
-        points = self.low + points * (self.high - self.low)
-        if self.ends and not margin:
-            self._put_at_ends(rng, points[count // 2 :])
+        """Uniform points, a share of them from the prior; fewer if constraints exclude most."""
+        points = self.low + rng.random((count, len(self.low))) * (self.high - self.low)
+        self._put_at_ends(rng, points[count // 2 :])
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
-        points = self._legal(self.snap(points))
+        points = self.legal(self.snap(points))
         if len(points) < count // 4:
             drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
         return points
+
+    def moves(self, rng: np.random.Generator, base: Array, count: int) -> Array:
+        """One or two coordinates of a configuration redrawn over their whole range.
+
+        A third of the numbers goes to an end. Improvement is nearly flat far from the trials, so a
+        search over small steps stays beside the best.
+        """
+        points = np.repeat(base[None], count, 0)
+        points = np.where(np.isnan(points), rng.random(points.shape), points)
+        free = np.flatnonzero(~self.fixed)
+        if not len(free):
+            return self.legal(self.snap(points))
+        columns = free[rng.integers(len(free), size=(count, 2))]
+        for rows, column in (
+            (np.arange(count), columns[:, 0]),
+            (second := np.flatnonzero(rng.random(count) < TWO), columns[second, 1]),
+        ):
+            value = rng.random(len(rows))
+            end = (rng.random(len(rows)) < END) & ~self.unordered[column]
+            value = np.where(end, np.round(value), value)
+            span = self.high[column] - self.low[column]
+            points[rows, column] = self.low[column] + value * span
+        return self.legal(self.snap(points))
 
     def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
         """Move some numbers of each point to an end of their range, in place."""
@@ -112,7 +137,8 @@ class CandidateSampler:
         end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
         points[moved] = end[moved]
 
-    def _legal(self, points: Array) -> Array:
+    def legal(self, points: Array) -> Array:
+        """Those of the points that satisfy the constraints."""
         return points[self.domain.feasible(points)] if self.domain.constrained else points
 
     def near(
@@ -123,7 +149,7 @@ class CandidateSampler:
         Args:
             scales: smallest and largest step.
         """
-        points = self._legal(self._perturbed(rng, bases, count, scales))
+        points = self.legal(self._perturbed(rng, bases, count, scales))
         if len(points) < count // 8:
             each = max(count // 8 // len(bases), 1)
             for params in self.space.decode(self.snap(bases)):
@@ -151,46 +177,12 @@ class CandidateSampler:
                 least = np.maximum(np.abs(step[:, column]), 1.0 / len(centres))
                 step[:, column] = np.sign(step[:, column]) * least
         value = filled + step
-        if self.ends:  # half of the points stop at the ends, the others are reflected
-            stopped = rng.random((count, 1)) < 0.5
-            value = np.where(stopped, np.clip(value, 0.0, 1.0), value)
-        value = np.abs(value)
+        stopped = rng.random((count, 1)) < 0.5  # at the ends; the others are reflected
+        value = np.abs(np.where(stopped, np.clip(value, 0.0, 1.0), value))
         value = np.where(value > 1.0, 2.0 - value, value)
         resample = self.unordered & (rng.random((count, d)) < 0.7)
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
         return self.snap(np.where(moved, value, filled))
-
-    def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
-        """The points with one parameter set, and newly active parameters drawn, if still legal.
-
-        Args:
-            points: `m x d`.
-            column: of the parameter.
-            value: its unit value.
-        """
-        points = np.where(np.isnan(points), rng.random(points.shape), points)
-        waiting = [(column, value)]
-        while waiting:
-            column, value = waiting.pop()
-            points[:, column] = value
-            waiting += [
-                (parent, float(rng.choice(admissible))) for parent, admissible in self.rules[column]
-            ]
-        return self._legal(self.snap(points))
-
-    def options(self) -> list[tuple[int, float]]:
-        """Column and unit value of every option of the unordered choices with at least three.
-
-        Fewer options, or ordered ones, are explored well enough by the surrogate.
-        """
-        listed = [
-            (int(j), cells)
-            for j in np.flatnonzero(self.unordered)
-            if (cells := self.cells[j]) is not None
-            and len(cells) > 2
-            and self.parameters[j].name in self.domain.inner.parameters
-        ]
-        return [(column, float(value)) for column, cells in listed for value in cells]
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """`count` points, each coordinate from one of two of the `bases`."""
@@ -198,7 +190,137 @@ class CandidateSampler:
         mixed = np.where(rng.random(first.shape) < 0.5, first, second)
         other = np.where(np.isnan(first), second, first)
         mixed = np.where(np.isnan(mixed), other, mixed)
-        return self._legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+        return self.legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+
+    def first_new(
+        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> Params | None:
+        """The first candidate that is legal and not taken, else a random configuration."""
+        for start in range(0, len(pool), DECODED):
+            decoded = self.space.decode(pool[start : start + DECODED])
+            found = self.domain.first_new(decoded, taken)
+            if found is not None:
+                return found
+        return next(iter(self.domain.new_points(rng, taken, 1)), None)
+
+
+class InitialDesign:
+    """The defaults, then scrambled Sobol points over whole ranges, some of the user's prior.
+
+    If trials have failed, the next points that likely succeed come first. If there are earlier
+    sweeps, it is their best configurations (Feurer et al., "Initializing Bayesian hyperparameter
+    optimization via meta-learning", 2015).
+
+    Args:
+        sampler: of candidates.
+        earlier: `m x d`, configurations of earlier sweeps, the best first.
+        seed: of the points.
+    """
+
+    def __init__(self, sampler: CandidateSampler, earlier: Array, seed: int) -> None:
+        self.sampler, self.earlier, self.seed = sampler, earlier, seed
+        self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
+
+    def goes_on(self, failed: NDArray[np.bool_], num_pending: int) -> bool:
+        """Whether the next configuration belongs to the design.
+
+        Args:
+            failed: `n`, which trials failed.
+        """
+        few = int((~failed).sum()) < MIN_SUCCESSES
+        return few or len(failed) + num_pending < self.size
+
+    def pool(self, number: int, success: Score | None, rng: np.random.Generator) -> Array:
+        """Candidates, the best first.
+
+        Args:
+            number: of configurations known.
+            success: predicts the log probability of success; None if no trial has failed.
+        """
+        if number < len(self.earlier[: self.size]):
+            return self.earlier[number:]
+        points = self._sequence(number)
+        if self.sampler.prior:
+            points = self.sampler.prior.draw(rng, points)
+        points = self.sampler.legal(self.sampler.snap(points))
+        if success is None or not len(points):
+            return points
+        return points[np.argsort(-success(points).numpy(), kind="stable")]
+
+    def _sequence(self, number: int) -> Array:
+        """`POOL` points of the sequence after `number` of them."""
+        from scipy.stats.qmc import Sobol
+
+        low, high = self.sampler.low, self.sampler.high
+        sequence = Sobol(len(low), rng=np.random.default_rng([self.seed, 2]))
+        points = sequence.fast_forward(number).random(POOL)
+        return np.asarray(low + points * (high - low))
+
+
+def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the trials after the initial design failed; empty as long as it goes on."""
+    succeeded = np.flatnonzero(~failed)
+    if len(succeeded) < MIN_SUCCESSES:
+        return failed[:0]
+    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
+
+
+def maximise(
+    sampler: CandidateSampler,
+    score: Score,
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> Params | None:
+    """The new configuration with the highest score found; None if the space has none.
+
+    It scores candidates everywhere and around the best, then moves the best of them in rounds.
+
+    Args:
+        score: of candidates.
+        best: configurations to look around, the best first.
+        taken: keys of known configurations.
+    """
+    pool = np.concatenate(
+        [
+            sampler.everywhere(rng, 600),
+            *(sampler.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
+            sampler.near(rng, best[:1], 150, (0.003, 0.3)),
+            sampler.near(rng, best[:5], 150, (0.01, 0.3)),
+            sampler.crossed(rng, best, 80),
+        ]
+    )
+    values = score(pool).numpy()
+    for scales in REFINEMENTS:
+        top = pool[np.argsort(-values, kind="stable")[:4]]
+        more = [*(sampler.moves(rng, one, 60) for one in top), sampler.near(rng, top, 120, scales)]
+        pool = np.concatenate([pool, *more])
+        values = np.concatenate([values, score(np.concatenate(more)).numpy()])
+    return sampler.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+
+
+def best_drawn(
+    sampler: CandidateSampler,
+    draws: Callable[[Array], Tensor],
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> list[Params]:
+    """The best new configuration of each of some drawn functions, which differ from each other.
+
+    Args:
+        draws: values `s x m` of the functions at `m x d` candidates, of which few are affordable.
+        best, taken: see `maximise`.
+    """
+    moves = [sampler.moves(rng, one, 100) for one in best[:4]]
+    pool = np.concatenate([sampler.everywhere(rng, 200), *moves])
+    met, found = set(taken), list[Params]()
+    for values in draws(pool).numpy():
+        params = sampler.first_new(pool[np.argsort(-values, kind="stable")], met, rng)
+        if params is not None:
+            met.add(sampler.space.key(params))
+            found.append(params)
+    return found
 
 
 def _units(parameter: Parameter, values: Iterable[Value]) -> Array:

@@ -181,18 +181,11 @@ class Acquisition:
 
     def _log_hypervolume(self, unit: Array) -> Tensor:
         """Log expected hypervolume improvement over the predictions at the feasible trials, `m`."""
-        gain = 0.0
         lower, upper = self._cells
+        gain = torch.ones((len(lower), len(unit)), dtype=torch.float64)
         for goal, low, high in zip(self.posterior.goals, lower.T, upper.T, strict=True):
-            mean, variance = goal.moments(goal.encode(unit))
-            deviation = variance.sqrt()
-
-            def above(bound: Tensor, mean=mean, deviation=deviation) -> Tensor:  # E[(y - b)+]
-                u = (mean - bound[:, None, None]) / deviation
-                return torch.nan_to_num(deviation * _ei_helper(u)).mean(1)
-
-            width = (above(low) - above(high)).clamp(min=0.0)
-            gain = width if isinstance(gain, float) else gain * width
+            moments = goal.moments(goal.encode(unit))
+            gain *= (_mean_excess(low, *moments) - _mean_excess(high, *moments)).clamp(min=0.0)
         return gain.sum(0).clamp(min=1e-300).log()
 
     @cached_property
@@ -208,6 +201,12 @@ class Acquisition:
             alpha = get_default_partitioning_alpha(len(point))
             found = NondominatedPartitioning(point, Y, alpha).get_hypercell_bounds()
         return found[0], found[1].clamp(max=1e6)
+
+
+def _mean_excess(bounds: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """E[max(y - bound, 0)] of normal y, averaged over the ensemble, `c x m`."""
+    deviation = variance.sqrt()
+    return (deviation * _ei_helper((mean - bounds[:, None, None]) / deviation)).mean(1)
 
 
 def predicted(posterior: SweepPosterior) -> tuple[Array, NDArray[np.intp]]:

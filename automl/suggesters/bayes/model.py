@@ -28,7 +28,7 @@ from .kernel import NEARLY_EXACT, NOISE, Array, Encoder, EnsembleMatern, affecti
 
 JITTER = 1e-7  # added to the noise variance
 CHUNK = 128  # candidates at once: their covariances stay in the processor's cache
-STEPS = 30  # of gradient ascent
+STEPS = 50  # of gradient ascent
 MAX_CONDITIONED = 300
 MAX_FITTED = 128
 MEMBERS = ((80, 8), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
@@ -362,10 +362,13 @@ class Fitter:
         """The fitter of a metric with these aspects, over the parameters that affect it.
 
         Args:
-            noise: by default that of the aspects.
+            noise: by default that of the aspects. Unless it is that of quality, the model has main
+                effects.
         """
         usual = NOISE if "quality" in aspects else NEARLY_EXACT
-        return cls(Encoder(space, affecting(space, aspects)), seed, noise or usual, members)
+        effects = noise is not None or "quality" not in aspects
+        encoder = Encoder(space, affecting(space, aspects), effects=effects)
+        return cls(encoder, seed, noise or usual, members)
 
     def with_extra(self, count: int) -> Fitter:
         """The same for configurations with this many further columns of numbers."""
@@ -413,7 +416,8 @@ class Fitter:
         if key not in self.memory:
             most = next(size for trials, size in MEMBERS if len(y) <= trials)
             generator = torch.Generator().manual_seed(1000 * self.seed + len(y))
-            shape = (min(most, self.members), 2 + len(self.encoder.sizes))
+            d = len(self.encoder.sizes)
+            shape = (min(most, self.members), 3 + 2 * d if self.encoder.effects else 2 + d)
             raw = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
             X, targets, known = self.encoder(parts[0]), *map(torch.from_numpy, parts[1:3])
             kernel = EnsembleMatern(self.encoder, raw, noise)
