@@ -32,7 +32,8 @@ STEPS = 50  # of gradient ascent
 MAX_CONDITIONED = 300
 MAX_FITTED = 128
 MEMBERS = ((80, 8), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
-EVERY = 40  # trials up to which hyperparameters are learned anew from each
+EVERY = 40  # trials up to which a goal's hyperparameters are learned anew from each
+SELDOM = 10  # the same of other models
 MAX_KEPT = 8  # answers that a fitter remembers
 KNEE = 2.0  # distance above the median, in that of the best below it
 LIMIT = 1e100  # squares of larger values overflow
@@ -309,9 +310,13 @@ class Repeated:
         return mean, 1 / math.sqrt(certain + before)
 
 
-def milestone(count: int) -> int:
-    """How many of `count` trials hyperparameters are learned from; grows by about a tenth."""
-    step = max(1, 1 << int(math.log2(max(count, EVERY) / EVERY)))
+def milestone(count: int, every: int = EVERY) -> int:
+    """How many of `count` trials hyperparameters are learned from; grows by steps.
+
+    Args:
+        every: trials up to which they are learned anew from each.
+    """
+    step = max(1, 1 << int(math.log2(max(count, every) / every)))
     return count - count % step
 
 
@@ -395,7 +400,8 @@ class Fitter:
         rows = best_and_random(order, MAX_CONDITIONED, self.seed)
         runs = np.ones(len(y)) if repeated is None else repeated.runs
         noise = self.noise if repeated is None else repeated.noise(self.noise)
-        some = slice(0, milestone(len(y)))
+        every = SELDOM if self.encoder.effects else EVERY
+        some = slice(0, milestone(len(y), every))
         kernel = self.kernel(unit[some], y[some], order[some], runs[some], noise)
         X, targets, known = self.encoder(unit[rows]), torch.from_numpy(y[rows]), runs[rows]
         return EnsembleGP(kernel, X, targets, torch.from_numpy(known)), rows

@@ -53,22 +53,28 @@ if TYPE_CHECKING:
     from .acquisition import Acquisition, CostModel, MakeAcquisition, Term
     from .surrogates import MakeModel, Surrogates
 
+DRAWN = 0.33  # share of the suggestions that are Thompson draws, until half of the trials are left
+USUAL_TRIALS = 50  # if no budget says how many there will be
 MANY = 8  # more suggestions at once are all drawn
 MAX_PENDING = 200  # beside more pending trials too: to condition on each costs their cube
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What a benchmark flips to measure its effect.
+    """Which rules are on; a benchmark flips one to measure its effect.
 
     Args:
-        drawn: share of the suggestions that maximise a function drawn from the posterior
-            (Thompson, 1933), at the start.
-        horizon: trials after which none does, if the budget does not say; half of it is at the start.
+        draws: some suggestions maximise a function drawn from the posterior (Thompson, 1933).
+        demand: a probability of success is demanded, which rises with each failure.
+        smoothed: the surrogate's mean, not the noisy loss, says which trials are best.
     """
 
-    drawn: float = 0.33
-    horizon: int = 50
+    draws: bool = True
+    demand: bool = True
+    smoothed: bool = True
+
+
+ALL_RULES = Policy()
 
 
 @contextmanager
@@ -113,7 +119,7 @@ class BayesSuggester(Suggester):
             (larger is better). By default it is ours.
         model: fits one of BoTorch's models to coordinates `n x c` and values `n x 1` (minus the
             transformed losses). By default it is ours.
-        policy: numbers to measure the effect of.
+        policy: which rules are on; by default all are.
     """
 
     name: ClassVar[str] = "bayes"
@@ -131,12 +137,12 @@ class BayesSuggester(Suggester):
         context: SearchContext | None = None,
         acquisition: MakeAcquisition | None = None,
         model: MakeModel | None = None,
-        policy: Policy | None = None,
+        policy: Policy = ALL_RULES,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self._context = context or SearchContext(Domain(space))
         self._make_acquisition, self._make_model = acquisition, model
-        self._policy = policy or Policy()
+        self._policy = policy
         metric = self.goals[0].metric
         self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
         best = prior_from_best(space, [*chain(*self._best_earlier)])
@@ -193,10 +199,10 @@ class BayesSuggester(Suggester):
 
     def _draws(self, number: int, rng: np.random.Generator) -> bool:
         """Whether the next suggestion is a Thompson draw; fewer are as the budget ends."""
-        if len(self.goals) > 1 or self._make_model or self._make_acquisition:
+        if len(self.goals) > 1 or self._make_acquisition or not self._policy.draws:
             return False
-        left = 1.0 - number / (self._context.budget.trials or self._policy.horizon)
-        return bool(rng.random() < self._policy.drawn * min(1.0, max(0.0, 2.0 * left)))
+        left = 1.0 - number / (self._context.budget.trials or USUAL_TRIALS)
+        return bool(rng.random() < DRAWN * min(1.0, max(0.0, 2.0 * left)))
 
     def _drawn(
         self,
@@ -368,10 +374,11 @@ class BayesSuggester(Suggester):
         from .acquisition import Acquisition, accepted_risk
 
         posterior = self._surrogates.fit(data)
-        demanded = 1.0 - accepted_risk(data.failed)
+        demanded = 1.0 - accepted_risk(data.failed) if self._policy.demand else 0.0
         return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:
         """The incumbents by the surrogate's mean, which noise cannot flatter, `b x d`."""
         posterior = acquisition.posterior
-        return data.unit[best_rows(data, posterior.feasible, posterior.smoothed())]
+        smoothed = posterior.smoothed() if self._policy.smoothed else None
+        return data.unit[best_rows(data, posterior.feasible, smoothed)]
