@@ -21,8 +21,8 @@ class SuccessModel:
 
     def __init__(self, record: Record) -> None:
         from automl.suggesters.bayes.data import TrialReader
-        from automl.suggesters.bayes.surrogates import Surrogates
         from automl.suggesters.bayes.suggester import one_thread
+        from automl.suggesters.bayes.surrogates import Surrogates
 
         self.space = record.space
         goals, constraints = record.snapshot.goals, record.snapshot.constraints

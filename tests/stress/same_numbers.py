@@ -112,7 +112,7 @@ def numbers(checkout: Path, parts: list[str], off: list[str]) -> dict[str, Any]:
 
 def switch_off(rules: list[str]) -> None:
     """Make `bayes` work without these rules; those that this commit does not have are off."""
-    policy = anywhere("automl.suggesters.bayes.policy")
+    policy = anywhere("automl.suggesters.bayes.suggester")
     suggester = anywhere("automl.suggesters.bayes.suggester").BayesSuggester
     known = [rule for rule in rules if hasattr(policy.ALL_RULES, rule)]
     changed = dataclasses.replace(policy.ALL_RULES, **dict.fromkeys(known, False))

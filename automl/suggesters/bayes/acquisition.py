@@ -45,8 +45,7 @@ from search_spaces import Space
 
 from .candidates import NUM_DESIGN, failed_after_design
 from .data import Array, TrialData, front
-from .kernel import SPEED
-from .model import CHUNK, EnsembleGP
+from .model import CHUNK, EnsembleGP, Fitter
 from .quantities import LogGP
 from .surrogates import SweepPosterior
 
@@ -251,56 +250,47 @@ def accepted_risk(failed: NDArray[np.bool_]) -> float:
     return min(max(risk, MIN_RISK), MAX_RISK)
 
 
-class CostModel:
-    """The cost of a trial in seconds, for sweeps with a budget of time.
+def cost_term(
+    space: Space, budget: Budget, fitter: Fitter, history: Sequence[Trial]
+) -> Term | None:
+    """The term of the seconds of a trial after these trials; None if cost does not count.
 
-    The expected gain is divided by the expected seconds to a power, which falls from 1 to 0 as the
-    time is spent (Lee et al., "Cost-aware Bayesian optimization", 2020): cheap trials first, the
-    best ones at the end. If the trials run out before the time does, cost does not count.
+    The expected gain is divided by the expected seconds, learned from completed trials, to a power.
     """
+    power = cost_power(budget, history)
+    done = [
+        trial
+        for trial in history
+        if trial.state is TrialState.COMPLETED and trial.seconds > 0 and space.legal(trial.params)
+    ]
+    seconds = np.array([trial.seconds for trial in done])
+    if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
+        return None
+    unit = space.encode([trial.params for trial in done])
+    cost = LogGP.fit(fitter, unit, seconds, np.array([trial.node_kind for trial in done]))
+    return lambda unit: -power * torch.from_numpy(cost(unit))
 
-    def __init__(self, space: Space, budget: Budget, seed: int) -> None:
-        self._space = space
-        self._budget = budget
-        self._fitter = LogGP.fitter(space, SPEED, seed)
 
-    def term(self, history: Sequence[Trial]) -> Term | None:
-        """The term of the acquisition after these trials; None if cost does not count."""
-        power = self.power(history)
-        done = [
-            trial
-            for trial in history
-            if trial.state is TrialState.COMPLETED
-            and trial.seconds > 0
-            and self._space.legal(trial.params)
-        ]
-        seconds = np.array([trial.seconds for trial in done])
-        if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
-            return None
-        unit = self._space.encode([trial.params for trial in done])
-        nodes = np.array([trial.node_kind for trial in done])
-        cost = LogGP.fit(self._fitter, unit, seconds, nodes)
-        return lambda unit: -power * torch.from_numpy(cost(unit))
+def cost_power(budget: Budget, history: Sequence[Trial]) -> float:
+    """The power of the seconds: the share of the budget of time that is left; 0 without one.
 
-    def power(self, history: Sequence[Trial]) -> float:
-        """The power of the seconds: the share of the budget of time that is left."""
-        budget = replace(self._budget, trials=None)
-        ended = max((t.ended for t in history if t.ended is not None), default=0.0)
-        worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
-        spent = budget.spent(time=ended, worker_time=worked)
-        share = 1.0 if spent is None else spent
-        trials = self._budget.trials
-        if trials is not None and len(history) / trials > share:
-            return 0.0
-        return max(0.0, 1.0 - share)
+    So cheap trials come first, and the best ones at the end (Lee et al., "Cost-aware Bayesian
+    optimization", 2020). If the trials run out before the time does, cost does not count.
+    """
+    ended = max((t.ended for t in history if t.ended is not None), default=0.0)
+    worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
+    spent = replace(budget, trials=None).spent(time=ended, worker_time=worked)
+    share = 1.0 if spent is None else spent
+    early = budget.trials is not None and len(history) / budget.trials > share
+    return 0.0 if early else max(0.0, 1.0 - share)
 
 
 def prior_term(prior: UserPrior | InformedPrior, num_trials: int) -> Term | None:
     """The term of the user's prior after this many trials; None if there is none (piBO).
 
     Hvarfner et al., "piBO: Augmenting acquisition functions with user beliefs for Bayesian
-    optimization", ICLR 2022: the acquisition is multiplied by the prior to the power beta / n. After
-    n trials the data outweigh it.
+    optimization", ICLR 2022: the acquisition is multiplied by the prior to the power beta / n, so
+    that the data outweigh it in the end.
     """
     if not prior:
         return None

@@ -6,6 +6,7 @@ Configurations are arrays in the unit cube of the whole space, NaN if a paramete
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,20 +56,16 @@ class CandidateSampler:
         self.parameters = list(self.space.parameters.values())
         names = list(self.space.parameters)
         limited = [domain.inner.parameters.get(p.name, p) for p in self.parameters]
-        self.low = np.zeros(len(names))
-        self.high = np.ones(len(names))
-        self.cells: list[Array | None] = []
-        self.rules: list[list[tuple[int, Array]]] = []  # (column of a parent, admissible values)
-        for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True)):
-            self.cells.append(_cells(whole, part))
-            if part is not whole and not isinstance(part, Choice):
-                self.low[column], self.high[column] = _range(whole, part)
-            self.rules.append(
-                [
-                    (names.index(parent), _units(self.space.parameters[parent], values))
-                    for parent, values in part.when.items()
-                ]
-            )
+        both = list(zip(self.parameters, limited, strict=True))
+        self.cells = [_cells(whole, part) for whole, part in both]
+        self.low, self.high = np.array([_range(whole, part) for whole, part in both]).T.copy()
+        self.rules = [  # of each parameter: column of a parent, and its admissible values
+            [
+                (names.index(parent), _units(self.space.parameters[parent], values))
+                for parent, values in part.when.items()
+            ]
+            for part in limited
+        ]
         self.unordered = np.array(
             [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
         )
@@ -130,7 +127,6 @@ class CandidateSampler:
         return self.legal(self.snap(points))
 
     def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
-        """Move some numbers of each point to an end of their range, in place."""
         d = points.shape[1]
         rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
         moved = (rng.random(points.shape) < rate) & ~self.unordered
@@ -194,14 +190,12 @@ class CandidateSampler:
 
     def first_new(
         self, pool: Array, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
-        """The first candidate that is legal and not taken, else a random configuration."""
-        for start in range(0, len(pool), DECODED):
-            decoded = self.space.decode(pool[start : start + DECODED])
-            found = self.domain.first_new(decoded, taken)
-            if found is not None:
-                return found
-        return next(iter(self.domain.new_points(rng, taken, 1)), None)
+    ) -> list[Params]:
+        """The first candidate that is legal and new, else a random one; none if none is left."""
+        parts = (pool[start : start + DECODED] for start in range(0, len(pool), DECODED))
+        decoded = chain.from_iterable(map(self.space.decode, parts))
+        found = self.domain.first_new(decoded, taken)
+        return self.domain.new_points(rng, taken, 1) if found is None else [found]
 
 
 class InitialDesign:
@@ -222,13 +216,8 @@ class InitialDesign:
         self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
 
     def goes_on(self, failed: NDArray[np.bool_], num_pending: int) -> bool:
-        """Whether the next configuration belongs to the design.
-
-        Args:
-            failed: `n`, which trials failed.
-        """
-        few = int((~failed).sum()) < MIN_SUCCESSES
-        return few or len(failed) + num_pending < self.size
+        """Whether the next configuration belongs to the design, after `n` trials."""
+        return (~failed).sum() < MIN_SUCCESSES or len(failed) + num_pending < self.size
 
     def pool(self, number: int, success: Score | None, rng: np.random.Generator) -> Array:
         """Candidates, the best first.
@@ -239,22 +228,15 @@ class InitialDesign:
         """
         if number < len(self.earlier[: self.size]):
             return self.earlier[number:]
-        points = self._sequence(number)
-        if self.sampler.prior:
-            points = self.sampler.prior.draw(rng, points)
-        points = self.sampler.legal(self.sampler.snap(points))
-        if success is None or not len(points):
-            return points
-        return points[np.argsort(-success(points).numpy(), kind="stable")]
-
-    def _sequence(self, number: int) -> Array:
-        """`POOL` points of the sequence after `number` of them."""
         from scipy.stats.qmc import Sobol
 
         low, high = self.sampler.low, self.sampler.high
         sequence = Sobol(len(low), rng=np.random.default_rng([self.seed, 2]))
-        points = sequence.fast_forward(number).random(POOL)
-        return np.asarray(low + points * (high - low))
+        points = low + sequence.fast_forward(number).random(POOL) * (high - low)
+        points = self.sampler.legal(self.sampler.snap(self.sampler.prior.draw(rng, points)))
+        if success is None or not len(points):
+            return points
+        return points[np.argsort(-success(points).numpy(), kind="stable")]
 
 
 def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -271,8 +253,8 @@ def maximise(
     best: Array,
     taken: set[Hashable],
     rng: np.random.Generator,
-) -> Params | None:
-    """The new configuration with the highest score found; None if the space has none.
+) -> list[Params]:
+    """The new configuration with the highest score found; [] if the space has none.
 
     It scores candidates everywhere and around the best, then moves the best of them in rounds.
 
@@ -316,10 +298,8 @@ def best_drawn(
     pool = np.concatenate([sampler.everywhere(rng, 200), *moves])
     met, found = set(taken), list[Params]()
     for values in draws(pool).numpy():
-        params = sampler.first_new(pool[np.argsort(-values, kind="stable")], met, rng)
-        if params is not None:
-            met.add(sampler.space.key(params))
-            found.append(params)
+        found += sampler.first_new(pool[np.argsort(-values, kind="stable")], met, rng)
+        met.update(map(sampler.space.key, found[-1:]))
     return found
 
 
@@ -328,7 +308,6 @@ def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
 
 
 def _cells(whole: Parameter, part: Parameter) -> Array | None:
-    """Unit values of everything that a part of a parameter can be; None if it is continuous."""
     if isinstance(part, Choice):
         return _units(whole, part.choices)
     if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
@@ -337,9 +316,8 @@ def _cells(whole: Parameter, part: Parameter) -> Array | None:
 
 
 def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
-    """The unit interval of a number within limits."""
-    assert isinstance(whole, Float | Int)
-    assert isinstance(part, Float | Int)
+    if part is whole or not (isinstance(whole, Float | Int) and isinstance(part, Float | Int)):
+        return 0.0, 1.0
     inner = _units(whole, (part.low, part.high))
     if whole.step is not None:
         below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]

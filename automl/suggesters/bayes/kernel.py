@@ -12,11 +12,9 @@ lengthscales rises with the logarithm of the number of parameters (Hvarfner et a
 Bayesian optimization performs great in high dimensions", 2024).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -106,9 +104,9 @@ class Encoder:
                 effects.append((hot - 1.0 / size if size else _waves(x)) * active)
         return torch.from_numpy(np.concatenate([*found, *effects], 1))
 
-    def with_extra(self, count: int) -> Encoder:
+    def with_extra(self, count: int) -> Self:
         """The same with this many further columns of numbers."""
-        return Encoder(self.space, self.names, self.extra + count, effects=self.effects)
+        return type(self)(self.space, self.names, self.extra + count, effects=self.effects)
 
 
 class EnsembleMatern(Kernel):
@@ -145,10 +143,10 @@ class EnsembleMatern(Kernel):
         """The noise variances, `K x 1`."""
         return self.values[:, 1:2]
 
-    def only(self, member: int) -> EnsembleMatern:
+    def only(self, member: int) -> Self:
         """The kernel of one vector."""
         raw = self.raw.detach()[member : member + 1]
-        return EnsembleMatern(self.encoder, raw, self.noise_prior)
+        return type(self)(self.encoder, raw, self.noise_prior)
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **_: Any) -> Tensor:
         """Covariances `... x K x n x m` of coordinates `... x n x c` and `... x m x c`."""

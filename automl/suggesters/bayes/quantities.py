@@ -142,8 +142,8 @@ class LatentThreshold:
         thresholds, weights, failures, exceeded = [], [], [], []
         for share, succeeded, failed in groups:
             if not len(failed):  # no limit is known
-                thresholds.append(torch.tensor([math.inf], dtype=torch.float64))
-                weights.append(torch.tensor([math.log(share)], dtype=torch.float64))
+                thresholds.append(torch.full((1,), math.inf, dtype=torch.float64))
+                weights.append(torch.full((1,), math.log(share), dtype=torch.float64))
                 continue
             known = quantity.mean(succeeded) if len(succeeded) else quantity.model.y.min()
             least = float(known.max())

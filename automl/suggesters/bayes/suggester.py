@@ -30,7 +30,7 @@ import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
@@ -50,7 +50,7 @@ from .data import Array, TrialData, TrialReader, best_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .acquisition import Acquisition, CostModel, MakeAcquisition, Term
+    from .acquisition import Acquisition, MakeAcquisition, Term
     from .surrogates import MakeModel, Surrogates
 
 DRAWN = 0.33  # share of the suggestions that are Thompson draws, until half of the trials are left
@@ -165,16 +165,13 @@ class BayesSuggester(Suggester):
         while len(found) < count:
             rng = np.random.default_rng([self.seed, len(history), len(pending), len(found)])
             if self._designs(data, len(ahead)):
-                params = self._designed(data, len(ahead), taken, rng)
-                more = [] if params is None else [params]
+                more = self._designed(data, len(ahead), taken, rng)
             else:
                 with one_thread():
                     acquisition = acquisition or self._acquisition(data, history)
-                    if many:
-                        rest = count - len(found)
-                        more = self._drawn(data, acquisition, taken, rng, rest)
-                    else:
-                        more = self._suggest_one(data, acquisition, ahead, taken, rng)
+                    beside, size = ([], count - len(found)) if many else (ahead, 1)
+                    draws = many or self._draws(len(taken), rng)
+                    more = self._next(data, acquisition, beside, taken, rng, draws * size)
             if not more:
                 break
             found += more
@@ -182,20 +179,29 @@ class BayesSuggester(Suggester):
             taken.update(map(self.space.key, more))
         return found
 
-    def _suggest_one(
+    def _next(
         self,
         data: TrialData,
         acquisition: Acquisition,
         pending: Sequence[Params],
         taken: set[Hashable],
         rng: np.random.Generator,
+        count: int,
     ) -> list[Params]:
-        """The next configuration after the initial design; none if no new one is left."""
+        """The next configurations after the initial design; none if no new one is left.
+
+        Args:
+            count: of Thompson draws; 0 for the maximum of the acquisition.
+        """
+        best = self._best(data, acquisition)
         acquisition = acquisition.with_pending(self.space.encode(pending))
-        if self._draws(len(taken), rng):
-            return self._drawn(data, acquisition, taken, rng, 1)
-        params = maximise(self._sampler, acquisition, self._best(data, acquisition), taken, rng)
-        return [] if params is None else [params]
+        if not count:
+            return maximise(self._sampler, acquisition, best, taken, rng)
+        import torch
+
+        generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+        draws = partial(acquisition.drawn, count=count, generator=generator)
+        return best_drawn(self._sampler, draws, best, taken, rng)
 
     def _draws(self, number: int, rng: np.random.Generator) -> bool:
         """Whether the next suggestion is a Thompson draw; fewer are as the budget ends."""
@@ -203,27 +209,6 @@ class BayesSuggester(Suggester):
             return False
         left = 1.0 - number / (self._context.budget.trials or USUAL_TRIALS)
         return bool(rng.random() < DRAWN * min(1.0, max(0.0, 2.0 * left)))
-
-    def _drawn(
-        self,
-        data: TrialData,
-        acquisition: Acquisition,
-        taken: set[Hashable],
-        rng: np.random.Generator,
-        count: int,
-    ) -> list[Params]:
-        """The best of functions drawn from the posterior (Thompson, 1933)."""
-        import torch
-
-        generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
-        best = self._best(data, acquisition)
-        return best_drawn(
-            self._sampler,
-            lambda unit: acquisition.drawn(unit, count, generator),
-            best,
-            taken,
-            rng,
-        )
 
     def recommended(self, history: Sequence[Trial]) -> Params | None:
         """The tried configuration with the best expected value; None if the model cannot tell."""
@@ -270,8 +255,7 @@ class BayesSuggester(Suggester):
             data = self._reader(self._reader.legal(history))
             if len(data) < least or not self._surrogates.possible(data):
                 return None
-            cost = self._cost.term(history) if self._cost is not None else None
-            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            acquisition = self._acquisition(data, history)
             waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
             rng = np.random.default_rng([self.seed, len(history)])
             best = self._best(data, acquisition)
@@ -307,11 +291,11 @@ class BayesSuggester(Suggester):
             acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
             taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
             rng = np.random.default_rng([self.seed, len(history), len(pending)])
-            other = maximise(self._sampler, acquisition, best, taken, rng)
-            unit = self.space.encode([params] if other is None else [params, other])
-            parts = acquisition.parts(unit)
-        terms = [{name: float(part[i]) for name, part in parts.items()} for i in range(len(unit))]
-        return Explanation(terms[0], other, terms[1] if other is not None else {})
+            others = maximise(self._sampler, acquisition, best, taken, rng)
+            parts = acquisition.parts(self.space.encode([params, *others]))
+        ours = {name: float(part[0]) for name, part in parts.items()}
+        theirs = {name: float(part[1]) for name, part in parts.items()} if others else {}
+        return Explanation(ours, others[0] if others else None, theirs)
 
     @cached_property
     def _surrogates(self) -> Surrogates:
@@ -334,38 +318,28 @@ class BayesSuggester(Suggester):
         earlier = self.space.encode([params for params in fitted if params])
         return InitialDesign(self._sampler, earlier, self.seed)
 
-    @cached_property
-    def _cost(self) -> CostModel | None:
-        budget = self._context.budget
-        if not (budget.time or budget.worker_time):
-            return None
-        from .acquisition import CostModel
-
-        return CostModel(self.space, budget, self.seed)
-
     def _designs(self, data: TrialData, num_pending: int) -> bool:
-        """Whether the next configuration belongs to the initial design."""
         goes_on = self._design.goes_on(data.failed, num_pending)
         return goes_on or not self._surrogates.possible(data)
 
     def _designed(
         self, data: TrialData, num_pending: int, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
+    ) -> list[Params]:
         """A configuration of the initial design, first the defaults unless earlier ones exist."""
-        if not taken and not any(self._best_earlier):
-            middle = self._sampler.middle(rng)
-            if middle is not None:
-                return middle
+        first = not taken and not any(self._best_earlier)
+        middle = self._sampler.middle(rng) if first else None
+        if middle is not None:
+            return [middle]
         success = self._surrogates.failures(data).log_probability if data.failed.any() else None
         pool = self._design.pool(len(data) + num_pending, success, rng)
         return self._sampler.first_new(pool, taken, rng)
 
     def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
-        """The acquisition with all of its terms."""
-        from .acquisition import prior_term
+        from .acquisition import cost_term, prior_term
 
+        fitter = self._surrogates.cost_fitter
         terms = {
-            "cost": self._cost.term(history) if self._cost is not None else None,
+            "cost": cost_term(self.space, self._context.budget, fitter, history),
             "prior": prior_term(self._prior, len(history)),
         }
         return self._fitted(data, **{name: term for name, term in terms.items() if term})
@@ -378,7 +352,6 @@ class BayesSuggester(Suggester):
         return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:
-        """The incumbents by the surrogate's mean, which noise cannot flatter, `b x d`."""
         posterior = acquisition.posterior
         smoothed = posterior.smoothed() if self._policy.smoothed else None
         return data.unit[best_rows(data, posterior.feasible, smoothed)]

@@ -185,7 +185,9 @@ class Surrogates:
         self.failure_fitters = {
             kind: fitter(CAUSES.get(kind, ALL), noise=SHARP, members=4) for kind in FAILURE_KINDS
         }
-        self.memory_fitter = LogGP.fitter(space, MEMORY, seed)
+        self.memory_fitter, self.cost_fitter = (
+            LogGP.fitter(space, a, seed) for a in (MEMORY, SPEED)
+        )
 
     def possible(self, data: TrialData) -> bool:
         """Whether at least two trials have a value for every goal."""

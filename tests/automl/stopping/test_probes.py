@@ -60,7 +60,7 @@ def test_a_trial_too_slow_for_its_time_stops_at_its_probe() -> None:
 
 def test_the_suggester_learns_the_pace_of_a_probe() -> None:
     from automl.core.goals import parse_goals
-    from automl.suggesters.bayes.model.data import TrialReader
+    from automl.suggesters.bayes.data import TrialReader
 
     result = automl.simulate(
         probed, SPACE, "minimize loss within 12s", workers=3, trials=30, suggester="random"

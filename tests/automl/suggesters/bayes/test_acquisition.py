@@ -18,12 +18,13 @@ from automl.core.goals import Goal, parse_goals
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.bayes import BayesSuggester
-from automl.suggesters.bayes.acquisition import Acquisition, CostModel, accepted_risk
+from automl.suggesters.bayes.acquisition import Acquisition, accepted_risk, cost_power
 from automl.suggesters.bayes.candidates import NUM_DESIGN
 from automl.suggesters.bayes.data import TrialReader
 from automl.suggesters.bayes.surrogates import Surrogates
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Space
+
 
 def risk_after(*later: bool) -> float:
     """After a design, the first of which failed."""
@@ -119,7 +120,7 @@ def test_with_a_budget_of_time_cheaper_trials_come_first(count: int) -> None:
 
 def test_cost_counts_less_towards_the_end_and_not_where_trials_run_out_first() -> None:
     def power(ended: float, **budget: Any) -> float:
-        return CostModel(SPACE, Budget(**budget), seed=0).power(timed(ended))
+        return cost_power(Budget(**budget), timed(ended))
 
     assert power(100.0, time=1000.0) == 0.9
     assert power(900.0, time=1000.0) < 0.2
@@ -151,9 +152,7 @@ def test_the_expected_hypervolume_improvement_is_that_of_samples() -> None:
         draws.append((mean + variance.sqrt() * noise).transpose(1, 2).flatten(2))
     expected = torch.zeros(6, dtype=torch.float64)
     for low, high in zip(lower, upper, strict=True):
-        sides = [
-            (d.minimum(high[g]) - low[g]).clamp(min=0.0).mean(-1) for g, d in enumerate(draws)
-        ]
+        sides = [(d.minimum(high[g]) - low[g]).clamp(min=0.0).mean(-1) for g, d in enumerate(draws)]
         expected += (sides[0] * sides[1]).mean(0)
     found = acquisition.parts(unit)["improvement"].exp()
     torch.testing.assert_close(found, expected, rtol=0.1, atol=0.01)

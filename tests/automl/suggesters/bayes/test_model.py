@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from botorch.cross_validation import ensemble_loo_cv
 from botorch.models.transforms.outcome import OutcomeTransform
 
 from automl.suggesters.bayes.kernel import ALL, MEMORY, QUALITY, SPEED, Encoder, affecting

@@ -104,7 +104,7 @@ def test_the_design_begins_with_the_defaults_and_covers_ranges_and_options():
         (params,) = suggester.suggest([], history)
         history.append(Trial(i, params, TrialState.RUNNING))
     tried = [t.params for t in history]
-    assert tried[0] == {"x": 0.2, "c": space.parameters["c"].middle(), "n": 2}
+    assert tried[0] == {"x": 0.2, "c": space.parameters["c"].middle(), "n": 3}
     assert {p["c"] for p in tried} == set("abcd")
     assert {p["n"] for p in tried} == {1, 2, 3, 4}
     assert {int(p["x"] * 4) for p in tried} == {0, 1, 2, 3}
