@@ -336,7 +336,7 @@ def _spaced(ats: Array, most: int) -> list[int]:
 
 def _log_improvement(best: float, mean: Tensor, variance: Tensor) -> Tensor:
     deviation = variance.sqrt()
-    return deviation.log() + _log_ei_helper((best - mean) / deviation)
+    return torch.add(deviation.log(), _log_ei_helper((best - mean) / deviation))
 
 
 def _quadratic(z: Tensor) -> Tensor:

@@ -143,7 +143,7 @@ class Acquisition:
         Z = goals[0].encode(unit)
         if self._botorch is not None:
             with torch.no_grad():
-                return torch.cat([self._botorch(part[:, None]) for part in Z.split(CHUNK)])
+                return torch.cat([self._botorch(part[:, None]) for part in torch.split(Z, CHUNK)])
         if len(goals) > 1:
             return self._log_hypervolume(unit)
         model = goals[0].model
@@ -172,7 +172,7 @@ class Acquisition:
             return None
         values, rows = predicted(self.posterior)
         known = self.posterior.feasible[rows]
-        X = goals[0].X[torch.from_numpy(np.isin(goals[0].rows, rows[known]))]
+        X = goals[0].X[np.flatnonzero(np.isin(goals[0].rows, rows[known]))]
         Y = torch.from_numpy(values[known])
         if self.make is None:
             return LogExpectedImprovement(model, best_f=Y.max())
@@ -205,7 +205,7 @@ class Acquisition:
 def _mean_excess(bounds: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """E[max(y - bound, 0)] of normal y, averaged over the ensemble, `c x m`."""
     deviation = variance.sqrt()
-    return (deviation * _ei_helper((mean - bounds[:, None, None]) / deviation)).mean(1)
+    return torch.mean(deviation * _ei_helper((mean - bounds[:, None, None]) / deviation), 1)
 
 
 def predicted(posterior: SweepPosterior) -> tuple[Array, NDArray[np.intp]]:

@@ -101,7 +101,7 @@ class CandidateSampler:
         if len(points) < count // 4:
             drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
-        return points
+        return np.asarray(points)
 
     def moves(self, rng: np.random.Generator, base: Array, count: int) -> Array:
         """One or two coordinates of a configuration redrawn over their whole range.

@@ -109,7 +109,7 @@ class Encoder:
         return type(self)(self.space, self.names, self.extra + count, effects=self.effects)
 
 
-class EnsembleMatern(Kernel):
+class EnsembleMatern(Kernel):  # type: ignore[misc]
     """The kernel under K vectors of hyperparameters, a batch dimension.
 
     Args:
@@ -136,7 +136,7 @@ class EnsembleMatern(Kernel):
     @property
     def values(self) -> Tensor:
         """The hyperparameters as positive numbers, `K x p`."""
-        return (self.location + self.deviation * self.raw.clamp(-6.0, 6.0)).exp()
+        return torch.exp(self.location + self.deviation * self.raw.clamp(-6.0, 6.0))
 
     @property
     def noise(self) -> Tensor:
@@ -172,7 +172,8 @@ class EnsembleMatern(Kernel):
 def _waves(x: Array) -> Array:
     """Basis functions of numbers `n x 1` in [0, 1], with the same variance everywhere, `n x 4`."""
     angles = math.pi * x * np.array([1.0, 2.0])
-    return 0.56 * np.concatenate([np.cos(angles), np.sin(angles)], 1) * np.array([1, 0.5, 1, 0.5])
+    scale = 0.56 * np.array([1.0, 0.5, 1.0, 0.5])
+    return np.asarray(np.concatenate([np.cos(angles), np.sin(angles)], 1) * scale)
 
 
 def _matern(squares: Tensor) -> Tensor:

@@ -39,7 +39,7 @@ KNEE = 2.0  # distance above the median, in that of the best below it
 LIMIT = 1e100  # squares of larger values overflow
 
 
-class EnsembleGP(Model):
+class EnsembleGP(Model):  # type: ignore[misc]
     """The posterior given `n` trials under K hyperparameter vectors.
 
     Args:
@@ -81,7 +81,7 @@ class EnsembleGP(Model):
     @property
     def batch_shape(self) -> torch.Size:
         """The ensemble, as in BoTorch's other ensembles."""
-        return self.kernel.batch_shape
+        return torch.Size([len(self.y)])
 
     @torch.no_grad()
     def joint(self, Z: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,13 +115,13 @@ class EnsembleGP(Model):
 
     def moments(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function at `m x c` coordinates, `K x m` each."""
-        parts = [self._moments(part)[:2] for part in Z.split(CHUNK)]
+        parts = [self._moments(part)[:2] for part in torch.split(Z, CHUNK)]
         return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] for p in parts], 1)
 
     @torch.no_grad()
     def mean(self, Z: Tensor) -> Tensor:
         """Mean of the ensemble's means, `m`; cheaper than `moments`."""
-        return (self.kernel.forward(Z, self.X) @ self.alpha)[..., 0].mean(0)
+        return torch.mean((self.kernel.forward(Z, self.X) @ self.alpha)[..., 0], 0)
 
     def improvement(self, Z: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of f(Z) - f(X[index]), `K x m` each: both values are uncertain.
@@ -134,7 +134,7 @@ class EnsembleGP(Model):
         mean_at, variance_at = mean_at[members, index], variance_at[members, index]
         white_at = white_at[members, index]
         means, variances = [], []
-        for part in Z.split(CHUNK):
+        for part in torch.split(Z, CHUNK):
             mean, variance, k, white = self._moments(part)
             both = k[members, :, index] - (white @ white_at[:, :, None])[:, :, 0]
             means.append(mean - mean_at[:, None])
@@ -145,7 +145,7 @@ class EnsembleGP(Model):
         """Functions drawn from the posterior, at `m x c` coordinates, `count x m`."""
         chosen = torch.randint(len(self.y), (count,), generator=generator)
         found = torch.empty((count, len(Z)), dtype=Z.dtype)
-        for one in chosen.unique().tolist():
+        for one in sorted(set(chosen.tolist())):
             single = EnsembleGP(self.kernel.only(one), self.X, self.y[one], self.runs)
             mean, covariance = single.joint(Z)
             factor, _ = torch.linalg.cholesky_ex(covariance[0] + 1e-6 * torch.eye(len(Z)))
@@ -177,7 +177,7 @@ def most_likely(
 
     It is Adam (Kingma and Ba, 2015) with a falling rate, all vectors at once.
     """
-    raw = kernel.raw
+    raw: Tensor = kernel.raw
     best, best_value = raw.detach().clone(), torch.full((len(raw),), -math.inf, dtype=X.dtype)
     first, second = torch.zeros_like(raw), torch.zeros_like(raw)
     for i in range(1, steps + 1):
@@ -201,14 +201,14 @@ def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor) ->
     factor, info = torch.linalg.cholesky_ex(covariance)
     right = y[:, None].expand(len(factor), -1, -1)
     white = torch.linalg.solve_triangular(factor, right, upper=False)
-    value = -0.5 * white.square().sum((1, 2))
+    value: Tensor = -0.5 * white.square().sum((1, 2))
     value = value - factor.diagonal(dim1=1, dim2=2).log().sum(1)
     for _, module, prior, closure, _ in kernel.named_priors():
         value = value + prior.log_prob(closure(module)).sum(1)
-    return torch.where(info == 0, value, -1e6)
+    return value.masked_fill(info != 0, -1e6)
 
 
-class Knee(OutcomeTransform):
+class Knee(OutcomeTransform):  # type: ignore[misc]
     """Standardises z = (y - median) / (median - best), with a logarithm above `knee`.
 
     Very bad losses then matter less. Near the best the scale is linear, so that expected

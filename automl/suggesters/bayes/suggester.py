@@ -218,7 +218,7 @@ class BayesSuggester(Suggester):
                 return None
             posterior = self._surrogates.fit(data)
             rows = best_rows(data, posterior.feasible, posterior.smoothed())
-            return data.trials[rows[0]].params
+            return data.trials[int(rows[0])].params
 
     def encode(self, configurations: Sequence[Params]) -> Tensor:
         """Coordinates `m x c` of configurations, as models and acquisitions see them."""

@@ -67,7 +67,7 @@ class MetricPosterior:
         if isinstance(self.model, EnsembleGP):
             return self.model.moments(Z)
         with torch.no_grad():
-            found = [self.model.posterior(part[:, None]) for part in Z.split(CHUNK)]
+            found = [self.model.posterior(part[:, None]) for part in torch.split(Z, CHUNK)]
             means = torch.cat([p.mean.reshape(p.mean.shape[0], -1) for p in found])
             variances = torch.cat([p.variance.reshape(p.mean.shape[0], -1) for p in found])
         return means.T, variances.T

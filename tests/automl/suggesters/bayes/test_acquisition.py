@@ -12,6 +12,7 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.models import SingleTaskGP
+from botorch.sampling import SobolQMCNormalSampler
 
 from automl.core.budget import Budget
 from automl.core.goals import Goal, parse_goals
@@ -110,12 +111,12 @@ def bayes(**budget: Any) -> Suggester:
 
 @pytest.mark.parametrize("count", [6, 16])
 def test_with_a_budget_of_time_cheaper_trials_come_first(count: int) -> None:
-    timed, untimed = (
+    limited, unlimited = (
         np.mean([math.log(p["size"]) for p in suggester.suggest(timed(100.0), [], count)])  # type: ignore[arg-type]
         for suggester in (bayes(time=1000.0), bayes(trials=100))
     )
-    assert timed < untimed - 0.5
-    assert timed < math.log(3.0)
+    assert limited < unlimited - 0.5
+    assert limited < math.log(3.0)
 
 
 def test_cost_counts_less_towards_the_end_and_not_where_trials_run_out_first() -> None:
@@ -175,7 +176,7 @@ def test_the_expected_hypervolume_improvement_is_that_of_samples() -> None:
             2,
             {
                 "acquisition": lambda model, X, Y: qLogNoisyExpectedHypervolumeImprovement(
-                    model, Y.min(0).values - 0.1, X
+                    model, Y.min(0).values - 0.1, X, SobolQMCNormalSampler(torch.Size([8]))
                 )
             },
         ),
