@@ -23,7 +23,6 @@ test: $(STAMP)  ## Run every test, but for those of large training libraries
 test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB) and a Slurm
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test-all]"
 	$(BIN)/python tests/slurm_cluster.py
-	$(BIN)/python tests/prometheus_server.py
 	AUTOML_TEST_ALL=1 $(MAKE) test
 
 docs: $(STAMP)  ## Build the documentation into site/
@@ -35,7 +34,8 @@ lint: $(STAMP)  ## Check style, spelling, words and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/typos
-	$(BIN)/python scripts/readability.py --totals --check
+	$(BIN)/python scripts/readability.py
+	$(BIN)/python scripts/pages.py
 	$(BIN)/mypy
 
 $(STAMP): pyproject.toml

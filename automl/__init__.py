@@ -56,9 +56,9 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        from search_spaces.other_tools import MODULE, unknown_attribute
+        from search_spaces.other_tools import unknown_attribute
 
-        raise unknown_attribute(f"module {__name__!r}", MODULE, name, __all__)
+        raise unknown_attribute(f"module {__name__!r}", name, __all__)
     collects = gc.isenabled()
     gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
     try:

@@ -28,7 +28,8 @@ from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
 from .dispatch.simulated.faults import Fault
-from .ledger import Ledger, MemoryLedger
+from .ledger import Ledger
+from .ledger.database import IN_MEMORY
 from .report import progress
 from .result import Result
 
@@ -164,16 +165,13 @@ def simulate(
             on_event=trajectory.add,
         )
 
-    ledger = (
-        MemoryLedger()
-        if store is None
-        else Ledger.open(arguments.location("store", store), create=True)
-    )
+    location = IN_MEMORY if store is None else arguments.location("store", store)
+    ledger = Ledger.open(location, create=True)
     with contextlib.closing(ledger):
         spec = create(ledger, spec, rename=True, described=False)
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
-        decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
+        decisions = ledger.of_kind(spec.name, Noted)
     return Simulation(snapshot, trajectory.points, decisions)
 
 

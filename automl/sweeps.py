@@ -14,7 +14,7 @@ from workers.protocol import Metric
 
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import check_loop, check_not_importing, check_spec, lines_about_knobs
+from .control.preflight import check_not_importing, check_spec, lines_about_knobs
 from .control.signals import SafeEnd
 from .core import (
     Budget,
@@ -68,7 +68,6 @@ def sweep(
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
-    probes: str = SweepSpec.probes,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     pin: Mapping[str, Any] | None = None,
@@ -174,7 +173,6 @@ def sweep(
         knowledge=knowledge,
         transfer=transfer,
         replicates=replicates,
-        probes=probes,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,
     )
@@ -190,11 +188,8 @@ def sweep(
         _opened(store) as ledger,
         ledger.kept_open(),
     ):
-        from .report import progress as shown
-
-        tell = (lambda text: None) if progress is False else (lambda text: shown.say([text]))
-        check_loop(spec, objective, tell)
         from .control.wiring import conduct
+        from .report import progress as shown
         from .result import Result
         from .trackers.live import tracked
         from .workflows.beginning import Beginning, begin
@@ -232,7 +227,6 @@ def sweep(
                 resume=True,  # it may begin with imported trials
                 local=ray_address is None,
                 plugins=plugins,
-                objective=objective,
             )
     if snapshot.state == "interrupted" and on_interrupt == "raise":
         raise KeyboardInterrupt(
@@ -325,7 +319,6 @@ def run(
             resume=resume,
             local=ray_address is None,
             plugins=plugins,
-            objective=objective,
         )
 
 

@@ -1,7 +1,8 @@
 """A hook of mkdocs: fills in what a page of the reference takes from the program.
 
-`<!-- commands -->` becomes the help of every verb, `<!-- keys -->` every key of a configuration.
-Their texts are in `automl/actions` and in `automl/core/spec.py`.
+`<!-- commands -->` becomes the help of every verb, `<!-- keys -->` every key of a configuration,
+`<!-- knobs -->` every option of a knob. Their texts are in `automl/actions`, `automl/core/spec.py`
+and `search_spaces/knobs`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from automl.cli import COMMANDS, cli
 from automl.config import entries
 from automl.core.keys import Key
 from automl.core.spec import KEYS
+from search_spaces.knobs import KNOBS, Option
 
 
 def fill(markdown: str) -> str:
     """The page with the generated parts."""
-    for mark, text in (("commands", commands), ("keys", settings)):
+    for mark, text in (("commands", commands), ("keys", settings), ("knobs", knobs)):
         comment = f"<!-- {mark} -->"
         if comment in markdown:
             markdown = markdown.replace(comment, text())
@@ -87,6 +89,31 @@ def _table(parts: Mapping[str, Key]) -> Iterator[str]:
     for name, key in parts.items():
         cells = key.kind.words, default_of(key), key.meaning, f"`{key.example}`"
         yield f"| `{name}` | {' | '.join(cells)} |"
+
+
+def knobs() -> str:
+    """A row for each option of each knob."""
+    rows = [row(name, option) for name in KNOBS.names() for option in KNOBS.get(name).options]
+    head = ["| option | knob | values | help | affects |", "|---|---|---|---|---|"]
+    return "\n".join((*head, *rows))
+
+
+def row(name: str, option: Option) -> str:
+    """The row of an option."""
+    affects = [a for a in ("quality", "speed", "memory") if a in option.affects]
+    words = "everything" if len(affects) == 3 else ", ".join(affects)
+    return f"| `{option.name}` | {name} | {tuned(option)} | {option.help} | {words} |"
+
+
+def tuned(option: Option) -> str:
+    """The tuned values of an option."""
+    if option.choices:
+        words = [str(c).lower() if isinstance(c, bool) else str(c) for c in option.choices]
+        named = f"; if named: {', '.join(option.on_request)}" if option.on_request else ""
+        return ", ".join(words) + named
+    if option.low is None:
+        return "as the machine allows"
+    return f"{option.low:g} to {option.high:g}" + (", log" if option.log else "")
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:

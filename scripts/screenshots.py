@@ -45,7 +45,6 @@ LIVE = {f"/sweeps/{SWEEP}": ("sweep", 1000)}  # with the height of the window
 STUDIO = {
     "/": ("sweeps", 420),
     f"/sweeps/{SWEEP}/trials": ("trials", 820),
-    f"/sweeps/{SWEEP}/understand": ("understand", 1000),
 }
 REPORT = {"dependence": "report-dependence"}
 TOKEN = Path.home() / ".ray" / "auth_token"
@@ -131,18 +130,8 @@ def studio(
             page.goto(server.address(path))
             page.wait_for_selector("body[data-ready]")
             page.wait_for_selector("#connection.live")
-            if name == "understand":
-                page.wait_for_selector(".contours[data-axes] figure", timeout=300_000)
-                page.wait_for_selector(".answers table", timeout=300_000)
-            if name == "sweep":
-                page.wait_for_selector(".certainty:not(:has-text('are being asked'))")
             page.wait_for_timeout(1000)
             keep(page, out / f"studio-{name}.png")
-            if name == "understand":
-                page.fill(".picked input", "bleu > 65")
-                page.locator(".contours").scroll_into_view_if_needed()
-                page.wait_for_timeout(1000)
-                keep(page, out / "studio-select.png")
         page.emulate_media(color_scheme="light")
 
 
@@ -167,7 +156,7 @@ def report(page: Any, ledger: Ledger, folder: Path, out: Path) -> None:
     file = folder / "report.html"
     save(Record.read(ledger, SWEEP), file)
     page.goto(file.as_uri())
-    page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
+    page.wait_for_selector("body[data-ready]", timeout=120_000)
     keep(page, out / "report.png")
     page.add_style_tag(content=".picked { position: static !important; }")  # not over a figure
     for key, name in REPORT.items():

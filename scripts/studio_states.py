@@ -33,8 +33,7 @@ from workers.protocol import Ending, Outcome  # noqa: E402
 
 COLOURS: Final = 160  # of a picture: text and lines need no more
 GOALS: Final = ("minimize loss", "minimize size", "minimize seconds_per_update")
-SWEEP: Final = ("", "/trials", "/understand")
-READY: Final = {"/understand": ".contours[data-axes] figure, .empty"}
+SWEEP: Final = ("",)
 VIEWS: Final = {
     "light": {"viewport": {"width": 1360, "height": 900}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1360, "height": 900}, "color_scheme": "dark"},
@@ -98,8 +97,6 @@ def pages(state: str) -> dict[str, str]:
         found |= {
             "/": "sweeps",
             "/sweeps/toy/trials/1": "trial",
-            "/compare?sweeps=toy&sweeps=toy-2": "compare",
-            "/compare?trials=toy:1&trials=toy:0": "compare-trials",
         }
     return found
 
@@ -112,9 +109,6 @@ def photograph(running: Any, server: StudioServer, state: str, out: Path) -> Non
             page.goto(server.address(path))
             page.wait_for_selector("body[data-ready]")
             page.wait_for_selector("#connection.live")
-            ready = next((one for end, one in READY.items() if path.endswith(end)), None)
-            if ready:
-                page.wait_for_selector(ready, timeout=300_000)
             page.wait_for_timeout(400)
             keep(page, out / f"{state}-{name}-{view}.png")
         page.close()
@@ -129,7 +123,7 @@ def report(running: Any, store: Path, state: str, out: Path) -> None:
     for view, options in VIEWS.items():
         page = running.new_page(**options)
         page.goto(file.as_uri())
-        page.wait_for_selector("body[data-drawn=all]", timeout=300_000)
+        page.wait_for_selector("body[data-ready]", timeout=300_000)
         keep(page, out / f"{state}-report-{view}.png")
         page.close()
 

@@ -30,7 +30,7 @@ def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:
         if found is None:
             raise SpaceError(
                 f"{name} is gone from the space, and earlier trials have it; keep it and fix its "
-                f"value (automl pin SWEEP {name}=VALUE), or {_NEW_SWEEP}"
+                f"value (automl set SWEEP space.{name}=VALUE), or {_NEW_SWEEP}"
             )
         if found.kind != parameter.kind:
             raise SpaceError(

@@ -88,7 +88,8 @@ class Hardware:
         if not gpus:
             found = self._without_gpus() if self.gpus else self
             return replace(found, slots=max(1, workers or room))
-        if gpus < 1:  # NCCL supports one rank per GPU
+        # NCCL supports one rank per GPU, and slices of a GPU (MIG) cannot talk to each other.
+        if gpus < 1 or any(" MIG " in f"{gpu.name} " for gpu in self.gpus):
             return replace(self, slots=1)
         return replace(self, slots=max(1, workers or min(room, int(len(self.gpus) / gpus))))
 

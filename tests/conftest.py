@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from automl.dispatch import leases
+from automl.dispatch import gpu_locks
 
 # The same examples on every run and no limits of time, so that a busy machine makes no difference.
 # `--hypothesis-profile=default` looks for new examples.
@@ -25,15 +25,15 @@ settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_leases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """This test process shares the cores of the machine with nobody."""
-    before = os.environ.get(leases.VARIABLE)
-    os.environ[leases.VARIABLE] = str(tmp_path_factory.mktemp("leases"))
+def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This test process shares the GPUs of the machine with nobody."""
+    before = os.environ.get(gpu_locks.VARIABLE)
+    os.environ[gpu_locks.VARIABLE] = str(tmp_path_factory.mktemp("locks"))
     yield
     if before is None:
-        del os.environ[leases.VARIABLE]
+        del os.environ[gpu_locks.VARIABLE]
     else:
-        os.environ[leases.VARIABLE] = before
+        os.environ[gpu_locks.VARIABLE] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

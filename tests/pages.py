@@ -5,23 +5,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from sources import PACKAGES, ROOT
+from sources import ROOT
 
-FOLDERS = (*PACKAGES, "benchmarks", "configs", "docs", "examples", "scripts", "tests")
 PAGES = sorted(
-    path
-    for path in {
-        *ROOT.glob("*.md"),
-        *(page for top in FOLDERS for page in (ROOT / top).rglob("*.md")),
-    }
-    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)  # environments
+    {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")}
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r'^```\w+ title="([^"]+)"\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
 
 def blocks(page: Path, language: str) -> list[str]:
     """The code blocks of a page in one language."""
     return [code for kind, code in BLOCK.findall(page.read_text("utf-8")) if kind == language]
+
+
+def write_files(page: Path, folder: Path) -> None:
+    """Write the blocks of a page that have a title."""
+    for name, text in FILE.findall(page.read_text(encoding="utf-8")):
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def shown(path: Path) -> str:

@@ -1,27 +1,36 @@
-"""The documentation is true: its Python runs, its commands exist, the site has no broken link."""
+"""What the pages show is run: Python, configurations, commands."""
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
 import click
 import pytest
-from pages import PAGES, blocks, shown
+from click.testing import CliRunner
+from pages import PAGES, blocks, shown, write_files
 from sources import ROOT
 
 import automl
 from automl.cli import COMMANDS, cli
 
+DOCS = ROOT / "docs"
 KEY = re.compile(r"^(\w+):", re.MULTILINE)
-CASES = re.compile(r"`(test_\w+)`: ((?:`[^`]+`(?:, )?)+)")
 LARGE = ("keras", "pytorch_lightning", "transformers")  # `make test-all` installs them
+TRAINS = ("sweep", "resume", "confirm")
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "python")], ids=shown)
+def showing(language: str) -> list[Path]:
+    return [path for path in PAGES if blocks(path, language)]
+
+
+@pytest.mark.parametrize("path", showing("python"), ids=shown)
 def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every block of a page, one after the other in one module; the suggester is a quick one.
 
@@ -41,13 +50,13 @@ def test_the_python_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 raise
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "yaml")], ids=shown)
+@pytest.mark.parametrize("path", showing("yaml"), ids=shown)
 def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
     """A block is a whole configuration, or replaces keys of the main one."""
     from automl import config
 
     for part in blocks(path, "yaml"):
-        if part.startswith("defaults:"):  # of Hydra; tests/test_guides.py runs it
+        if part.startswith("defaults:"):  # of Hydra
             continue
         whole = "budget:" in part and "space:" in part
         file = tmp_path / "nmt.yaml"
@@ -55,31 +64,23 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
         command = "python train.py" if "reports:" in part else ""
         loaded = config.load(file, objective=whole and not command, command=command)
         found = loaded.spec.to_dict() | {"store": loaded.store, "prior": loaded.prior}
-        keys = KEY.findall(part)
-        assert keys
-        assert [key for key in keys if not found.get(key)] == []
+        assert [key for key in KEY.findall(part) if not found.get(key)] == []
 
 
 def with_keys(part: str) -> str:
     """The main configuration with some of its keys replaced."""
     main = (ROOT / "configs" / "nmt.yaml").read_text(encoding="utf-8")
-    keys = KEY.findall(part)
     kept = [
         section
         for section in re.split(r"^(?=\w)", main, flags=re.MULTILINE)
-        if section.partition(":")[0] not in keys
+        if section.partition(":")[0] not in KEY.findall(part)
     ]
     return "".join(kept) + "\n" + part
 
 
-def test_the_first_example_has_at_most_twenty_lines() -> None:
-    first = blocks(ROOT / "README.md", "python")[0]
-    assert len([line for line in first.splitlines() if line.strip()]) <= 20
-
-
-@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path, "console")], ids=shown)
+@pytest.mark.parametrize("path", showing("console"), ids=shown)
 def test_the_commands_are_understood(path: Path) -> None:
-    """Verbs, options and arguments are parsed; tests/test_guides.py runs those of the start."""
+    """Verbs, options and arguments are parsed."""
     for line in "\n".join(blocks(path, "console")).replace("\\\n", " ").splitlines():
         words = shlex.split(line.removeprefix("$ "), comments=True)
         if "automl" not in words:
@@ -87,56 +88,50 @@ def test_the_commands_are_understood(path: Path) -> None:
         words = words[words.index("automl") + 1 :]
         assert words[0] in COMMANDS, line
         command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None
         while isinstance(command, click.Group):
             words = words[1:]
             command = command.commands[words[0]]
-        assert command is not None
         try:
             command.make_context(words[0], words[1:]).close()
         except click.UsageError as error:
             pytest.fail(f"{line}: {error.format_message()}")
 
 
-def test_the_site_builds_without_a_broken_link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["start/function.md", "start/script.md"])
+def test_the_commands_of_the_start_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("material")
-    pytest.importorskip("mkdocstrings_handlers.python")
-    from mkdocs.commands.build import build
-    from mkdocs.config import load_config
-
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
-    config = load_config(str(ROOT / "mkdocs.yml"), site_dir=str(tmp_path / "site"))
-    config.plugins.on_startup(command="build", dirty=False)
-    try:
-        build(config)  # strict: a warning is an error
-    finally:
-        config.plugins.on_shutdown()
-    pages = {
-        name: (tmp_path / "site" / "reference" / name / "index.html").read_text(encoding="utf-8")
-        for name in ("python", "command-line", "configuration")
-    }
-    assert "LedgerStorage" in pages["python"]
-    assert "https://fonts" not in pages["python"]
-    assert all(f"automl {verb}" in pages["command-line"] for verb in COMMANDS)
-    assert 'id="max_retries"' in pages["configuration"]
+    """With the suggester `sobol` and without Ray, which is quicker; three trials each."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable), prepend=os.pathsep)  # noqa: PTH120
+    write_files(DOCS / name, tmp_path)
+    lines = "".join(blocks(DOCS / name, "console")).splitlines()
+    for line in lines:
+        words = shlex.split(line.removeprefix("$ automl "))
+        if words[0] == "init" and "mine.yaml" in words:
+            words[words.index("mine.yaml")] = "other.yaml"  # the page's own is there already
+        if words[0] in TRAINS:
+            words[1:1] = ["--dispatcher", "inline"]
+        if words[0] == "sweep":
+            words[3:3] = ["--trials", "3"]
+            words.insert(words.index("mine.yaml") + 1, "suggester=sobol")
+        if words[0] == "resume":
+            words[words.index("--trials") + 1] = "4"
+        done = CliRunner().invoke(cli, words)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+    assert len(lines) > 3
 
 
-def test_the_tests_that_durability_names_exist() -> None:
-    """The page names tests as: `test_file`: `start_of_the_name…`, `…end_of_the_name`."""
-    text = (ROOT / "docs" / "internals" / "durability.md").read_text(encoding="utf-8")
-    cases = {
-        file: [case for path in (ROOT / "tests").rglob(f"{file}.py") for case in defined(path)]
-        for file in re.findall(r"`(test_\w+)`", text)
-    }
-    assert [file for file, found in cases.items() if not found] == []
-    for file, names in CASES.findall(text):
-        for name in re.findall(r"`([^`]+)`", names):
-            pattern = re.compile(name.replace("…", r"\w*"))
-            assert any(pattern.fullmatch(case) for case in cases[file]), f"{file}: {name}"
-
-
-def defined(path: Path) -> list[str]:
-    """The names of the tests in a file, without `test_`."""
-    return re.findall(r"^def test_(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_hydra_program_runs(tmp_path: Path) -> None:
+    pytest.importorskip("hydra", reason="install automl-sweep[hydra]")
+    page = DOCS / "guides" / "libraries.md"
+    write_files(page, tmp_path)
+    line = next(line for line in "".join(blocks(page, "console")).splitlines() if " -m " in line)
+    words = [sys.executable, *shlex.split(line)[2:], "hydra.sweeper.suggester=sobol"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("optimization_results.yaml"))

@@ -51,19 +51,6 @@ def test_an_example(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(trial.state.finished for trial in result.trials)
 
 
-def test_every_example_is_described() -> None:
-    described = (EXAMPLES / "README.md").read_text()
-    notebooks = [
-        f"notebooks/{path.name}" for path in sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
-    ]
-    assert len(FILES) >= 8
-    assert [
-        name
-        for name in [*(f"{name}.py" for name in FILES), *notebooks]
-        if f"`{name}`" not in described
-    ] == []
-
-
 @pytest.mark.parametrize(
     "path", sorted((EXAMPLES / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem
 )

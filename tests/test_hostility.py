@@ -93,7 +93,6 @@ def test_a_hostile_name_is_refused_everywhere(folder: Path, name: str) -> None:
     given += [
         ["delete", "--yes", "--", name],
         ["logs", "--", name, "0"],
-        ["compare", "--", "toy", name],
     ]
     for arguments in given:
         done = automl(*arguments)

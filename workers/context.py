@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import TRIAL, no_attribute
+from search_spaces.other_tools import no_attribute
 
 from .device.profiling import profiling
-from .device.warmup import Warmup
 from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
@@ -25,6 +24,10 @@ from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
 
+# Keys of a saved state beside those of the user: what the prepared loop needs, and a state that is
+# no mapping.
+_LOOP: Final = "trial.prepare"
+_ALONE: Final = "trial.save"
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
 
 
@@ -68,19 +71,18 @@ class Context:
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
         self.reported: set[str] = set()  # names of metrics
-        self.worker_spent = False  # the worker takes no attempt after this one
         self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
-        self.warmup = Warmup()
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.loop_state: Any = None  # what `restore` has read of it
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
 
     def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, TRIAL, name)
+        no_attribute(self, name)
 
     def __getitem__(self, name: str) -> NoReturn:
         raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
@@ -136,7 +138,8 @@ class Context:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.
 
         It is written as a whole, or not at all; the one before is kept too. Rank 0 writes, so all
-        ranks may call it.
+        ranks may call it. After `prepare`, the order of the loader, the random generators and the
+        scheduler are saved with it.
 
         Args:
             state: mappings, lists and tuples of arrays, tensors, numbers, texts and None.
@@ -149,6 +152,9 @@ class Context:
 
         if self.rank == 0:
             _ = self.resumed  # asked before this attempt writes files
+            if self.loop is not None:
+                whole = dict(state) if isinstance(state, Mapping) else {_ALONE: state}
+                state = {**whole, _LOOP: self.loop.to_save()}
             save_state(self.files / CHECKPOINTS, state)
             self.checkpointed()
 
@@ -157,7 +163,8 @@ class Context:
 
         Tensors are on the CPU. If the newest is damaged, the one before counts, and the trial's log
         says so. If there are several ranks, all must call it, and the trial's folder must be on a
-        disk that they share.
+        disk that they share. A prepared loop then goes on with the loader's order, the random
+        numbers and the learning rate of that moment.
         """
         from .functions.saved_state import restore_state
 
@@ -167,25 +174,13 @@ class Context:
             self.details["damaged_checkpoints"] = damaged
         for path in damaged:
             print(f"the saved state {path} is damaged: the one before is used", file=sys.stderr)
+        if isinstance(state, dict) and _LOOP in state:
+            self.loop_state = state.pop(_LOOP)
+            state = state.get(_ALONE, state)
+            if self.loop is not None:
+                self.loop.go_on(self.loop_state)
         self.barrier()  # no rank saves another before all have read this one
         return state
-
-    def estimate_memory(self, model: Any, batch: Any, **options: Any) -> int:
-        """Bytes that training a torch model takes at its peak on `device`, none of it allocated.
-
-        Example:
-            >>> if trial.estimate_memory(lambda: network(params), torch.zeros(64, 3)) > 8e9:
-            ...     raise TrialFailure("out_of_memory")
-
-        Args:
-            model: a module, or a function that builds it.
-            batch: a tensor, or a tuple or mapping of the arguments of the module.
-            options: `loss` of the module's output, by default its mean, and `optimizer`, a function
-                of the parameters, by default Adam; see `workers.functions.memory`.
-        """
-        from .functions.memory import estimate_training
-
-        return estimate_training(model, batch, device=self.device, **options)
 
     def prepare(
         self,
@@ -232,14 +227,24 @@ class Context:
         """
         return self.preparing(self, objects, blocks, tensor_plan, options)
 
-    def backward(self, loss: Any) -> None:
+    def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
 
-        The loss is a mean over rows. It is scaled for accumulation, ranks and fp16.
+        The loss is a mean over rows, or over tokens that are not padding. It is scaled for
+        accumulation, ranks and fp16.
+
+        Args:
+            loss: of the microbatch.
+            weight: the number of items that it is a mean over; needed only if the batch is divided
+                and they are not those that `torch.nn.functional.cross_entropy` counts, or a
+                division of the loop's own, such as `total / mask.sum()`.
+
+        Raises:
+            UsageError: the parts of the loss count by something that must be given.
         """
         if self.loop is None:
             raise UsageError("trial.backward(loss) needs trial.prepare(model, ...) before")
-        self.loop.backward(loss)
+        self.loop.backward(loss, weight)
 
     def torchrun_variables(self) -> Mapping[str, str]:
         """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.
@@ -312,7 +317,7 @@ class Context:
             raise Stopped
 
     def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some training steps with torch's profiler, for `automl publish SWEEP tensorboard`.
+        """Trace some training steps with torch's profiler, for TensorBoard.
 
         Example:
             >>> with trial.profile() as step_ended:
@@ -343,7 +348,7 @@ class Context:
 
     def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Like `report`, as it is, with the time of this attempt so far."""
-        return self.emit(step, metrics, time.monotonic() - self._begun - self.warmup.seconds)
+        return self.emit(step, metrics, time.monotonic() - self._begun)
 
     def close(self) -> None:
         """The attempt is over: reports of threads that it has left behind are ignored."""

@@ -1,4 +1,21 @@
-"""Failures in words: the kind, a message and a traceback, each cut for its way to the controller.
+"""Failures: the kind, a message and a traceback, each cut for its way to the controller.
+
+An `Outcome` tells each as data: `failure`, `cause` and `exit_status`. Nothing decides by a message.
+
+failure         cause      what has happened
+out_of_memory   raised     Python, torch or a library had no memory
+                killed     the kernel or Ray has killed the process for memory
+non_finite      raised     a goal or the arithmetic gave no number
+missing_metric  raised     the objective has said nothing of a goal
+timeout         lost       no step for too long, so the attempt was ended
+crashed         raised     the objective has raised; `exception` and `raised_at` tell what and where
+                exited     its process has ended by itself, with `exit_status`
+                signalled  its process has died of a signal of its own doing, such as SIGSEGV
+                killed     its process was killed from outside; it runs again
+                lost       its process gave no sign of life; it runs again
+preempted       lost       the worker, its machine or its GPU is gone; it runs again
+                killed     a program was killed from outside; it runs again
+                disk       there is no room on the disk; it runs again
 
 Every text that a worker sends has its limit here.
 """
@@ -34,7 +51,6 @@ MEMORY_WORDS = (
     "bad_alloc",
 )
 NO_ROOM = "there is no room on the disk"
-PRINTED: Final = "; the last lines that it printed: "  # of a command; they may differ by trial
 DISK_WORDS = (
     "no space left on device",
     "disk quota exceeded",
@@ -97,14 +113,15 @@ def raised_at(shown: str) -> str:
     """The innermost line of the user's own code in the text of a traceback, such as `train.py:12`.
 
     Returns:
-        "" if there is none: all is of libraries, or the program is not in Python.
+        The innermost line of all if none is the user's; "" if the text is no traceback of Python.
     """
+    frames = _FRAME.findall(shown)
     own = [
-        f"{Path(file).name}:{line}"
-        for file, line in _FRAME.findall(shown)
+        (file, line)
+        for file, line in frames
         if not file.startswith(_OURS) and not any(place in file for place in _LIBRARIES)
     ]
-    return own[-1] if own else ""
+    return next((f"{Path(file).name}:{line}" for file, line in (own or frames)[-1:]), "")
 
 
 def is_torch_out_of_memory(error: BaseException) -> bool:

@@ -73,6 +73,17 @@ class Ending(StrEnum):
     INTERRUPTED = "interrupted"  # the controller or the machine went away
 
 
+class Cause(StrEnum):
+    """What ended an attempt that has failed or whose worker is gone."""
+
+    RAISED = "raised"  # an exception, see `exception` and `raised_at`
+    EXITED = "exited"  # its process, with `exit_status`
+    SIGNALLED = "signalled"  # its process, by a signal of its own doing
+    KILLED = "killed"  # its process was killed from outside
+    DISK = "disk"  # there is no room on the disk
+    LOST = "lost"  # its worker or machine is gone
+
+
 class StopRequest(StrEnum):
     """A request to end an attempt early, and what becomes of its trial."""
 
@@ -121,6 +132,7 @@ class Assignment:
         params: active parameters of the configuration.
         workload: name of the workload; None if the user's objective is run.
         goals: names of the goals' metrics; with one goal an objective may return a number.
+        constrained: names of the metrics of constraints.
         data: the `data` section of the configuration; fixed: its `fixed` section.
         seed: of everything random in the attempt; the same for every attempt of a trial.
         folder: absolute path of the trial's folder, for checkpoints and logs.
@@ -134,7 +146,6 @@ class Assignment:
         store: absolute path of a trusted folder above it, below which no link is followed; "" if
             the trial's folder is trusted itself.
         artifacts: location of the trial's snapshots (`workers.artifacts`); "" for none.
-        probe: end an objective once so many times between its reports are measured; 0 to run it.
     """
 
     sweep: str
@@ -157,7 +168,7 @@ class Assignment:
     store: str = ""
     artifacts: str = ""
     goals: tuple[str, ...] = ()
-    probe: int = 0
+    constrained: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -217,14 +228,15 @@ class Outcome:
         peak_memory_bytes: the largest of the ranks; None if it was not measured.
         details: further facts for the report (memory by module, skipped steps); JSON. Nothing is
             decided by them.
-        worker_lost: the worker is gone; the attempt did not end by its own code.
-        worker_spent: the worker takes no further attempt.
-        gpu_lost: why the worker's GPU cannot be used any more; "" if it can.
+        worker_lost: the process is gone; the attempt did not end by its own code.
+        gpu_lost: why the GPU could not be used when the attempt began; "" if it could.
         gpus_full: the GPUs that a rank without memory saw, as CUDA_VISIBLE_DEVICES names them; None
             if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
+        cause: of a failure; None if no rule asks for it.
+        exit_status: of a process that has ended by itself; below 0 the signal that ended it.
         exception: class of the exception that the objective raised; "" if it raised none.
-        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
+        raised_at: the line that raised it, such as `train.py:12`; of the user's code if possible.
         node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         pruned: the objective has stopped the trial by itself: it has no value.
@@ -243,10 +255,11 @@ class Outcome:
     peak_memory_bytes: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     worker_lost: bool = False
-    worker_spent: bool = False
     gpu_lost: str = ""
     gpus_full: str | None = None
     failed_at: float | None = None
+    cause: Cause | None = None
+    exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
     node_kind: str = ""
@@ -258,6 +271,22 @@ class Outcome:
 
 
 Event = Started | Report | Outcome
+
+
+@dataclass(frozen=True)
+class Death:
+    """How the process of a rank ended without an outcome.
+
+    Args:
+        message: for a person.
+        failure, cause: see `Outcome`.
+        status: its exit status; below 0 the signal that ended it; None if it is not known.
+    """
+
+    message: str
+    failure: str = "crashed"
+    cause: Cause = Cause.LOST
+    status: int | None = None
 
 
 @dataclass(frozen=True)
@@ -291,7 +320,13 @@ def _printable(text: str) -> str:
 
 
 def lost(
-    assignment: Assignment, message: str, *, failure: str = "crashed", seconds: float = 0.0
+    assignment: Assignment,
+    message: str,
+    *,
+    failure: str = "crashed",
+    seconds: float = 0.0,
+    cause: Cause = Cause.LOST,
+    exit_status: int | None = None,
 ) -> Outcome:
     """The outcome that a dispatcher reports if the worker of an attempt is gone."""
     return Outcome(
@@ -302,4 +337,6 @@ def lost(
         message=message,
         seconds=seconds,
         worker_lost=True,
+        cause=cause,
+        exit_status=exit_status,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -30,10 +30,9 @@ from .failures import (
     traceback_of,
 )
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
-from .protocol import Ending, Outcome, StopRequest, lost
+from .protocol import Cause, Ending, Outcome, StopRequest, lost
 
-if TYPE_CHECKING:
-    from .device.process_state import ProcessState
+MIN_PEAK_BYTES: Final = 50_000_000  # of a function on the CPU, to be reported
 
 Objective = Callable[["Context"], Any]
 # If ranks fail differently, the first of these is the cause: one rank's failure breaks the others.
@@ -50,11 +49,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
-    from workers.device.libraries import fresh_compiler
-
     from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
-    from .device.libraries import prepared_libraries
-    from .device.process_state import ProcessState
+    from .device.seeds import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
     context.preparing = _prepare
@@ -62,14 +58,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
     gpu_lost = unreachable = no_room = ""
-    before: ProcessState | None = None
     try:
-        with (
-            context.warmup,
-            prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)),
-            fresh_compiler(context.details),
-        ):
-            before = context.warmup.process_state = ProcessState()
+        with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -84,6 +74,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     except BaseException as error:  # SystemExit and some errors of torch are no Exception
         metrics, ending = {}, Ending.FAILED
         failure, message = failure_of(error)
+        cause, status = getattr(error, "cause", None), getattr(error, "exit_status", None)
+        known = isinstance(cause, Cause)  # of a command; another exception may have such a name too
+        typed |= {"cause": cause, "exit_status": status} if known else {"cause": Cause.RAISED}
         typed["exception"] = type(error).__name__[:MAX_NAME]
         if not isinstance(error, StoreError):  # it names a link or a pipe in the trial's folder
             own = getattr(error, "shown_traceback", None)
@@ -100,21 +93,18 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     finally:
         context.close()
         _leave_loop(context, failed=True)
-        _leave_process_group()
-        _put_back(context, before)
-    seconds = time.monotonic() - begun - context.warmup.seconds - notes.seconds
+    seconds = time.monotonic() - begun - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
     if no_room:
         message = f"{NO_ROOM}: {no_room}"
-        return lost(a, message, failure="preempted", seconds=seconds)
+        return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
-        return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
-    peak = context.memory.bytes() if context.memory else None
+        return replace(lost(a, message, seconds=seconds), gpu_lost=gpu_lost)
+    peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
-    typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
-    details = _plain(context.details) | facts | context.warmup.details() | notes.details
+    details = _plain(context.details) | facts | notes.details
     message = notes.add_to(message)
     return Outcome(
         a.trial,
@@ -134,13 +124,24 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     )
 
 
+def _peak(context: Context, objective: Objective | None) -> int | None:
+    """The peak memory of this rank; None if it was not measured.
+
+    A function shares its process with the libraries that are loaded, so a small difference on the
+    CPU tells what the allocator did, and not what the function needs.
+    """
+    if context.memory is None:
+        return None
+    found: int = context.memory.bytes()
+    a, program = context.assignment, getattr(objective, "checks_goals", False)
+    shared = a.workload is None and not program and not context.memory.on_gpu
+    if shared and found < MIN_PEAK_BYTES and "peak_memory_bytes" not in (*a.goals, *a.constrained):
+        return None
+    return found
+
+
 class _GpuLost(Exception):
     """The GPU could not be used before the trial began."""
-
-
-def _gone(problem: str) -> dict[str, Any]:
-    """The fields of an outcome whose worker has a GPU with this problem ("" for none)."""
-    return {"gpu_lost": problem, "worker_spent": True} if problem else {}
 
 
 def _plain(details: Any) -> dict[str, Any]:
@@ -188,6 +189,8 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         seconds=seconds,
         peak_memory_bytes=peak,
         details=details,
+        cause=worst.cause,
+        exit_status=worst.exit_status,
         exception=worst.exception or first.exception,
         raised_at=worst.raised_at,
         gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
@@ -199,17 +202,6 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
     """Of failures of one kind the earliest is the cause: it broke the connections of the others."""
     at = math.inf if outcome.failed_at is None else outcome.failed_at
     return _CAUSES.index(outcome.failure or "crashed"), at
-
-
-def _leave_process_group() -> None:
-    """Leave the process group of the attempt if it has made one."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available():
-        return
-    if "workers.ranks.process_group" in sys.modules or distributed.is_initialized():
-        from .ranks.process_group import disconnect
-
-        disconnect(failed=True)  # else the training has left it already
 
 
 def _prepare(*arguments: Any) -> Any:
@@ -224,23 +216,6 @@ def _leave_loop(context: Context, *, failed: bool) -> None:
         with suppress(Exception) if failed else nullcontext():
             context.loop.close(failed=failed)
         context.loop = None
-
-
-def _put_back(context: Context, before: "ProcessState | None") -> None:
-    """Put the settings of the process back; if that fails, the worker takes no further trial."""
-    if before is None:
-        return
-    changed, left = before.put_back()
-    if changed:
-        print(f"put back after the trial: {', '.join(changed)}", file=sys.stderr)
-    if left:
-        context.worker_spent = True
-        context.details["left_behind"] = left
-        print(
-            "the trial has left behind what cannot be put back, so its worker process ends: "
-            + ", ".join(left),
-            file=sys.stderr,
-        )
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:
@@ -273,23 +248,13 @@ def _room(context: Context) -> int:
     return int(total * min(1.0, context.assignment.gpus))
 
 
-def _leave_gpu(device: str) -> dict[str, Any]:
-    """Empty the GPU after a trial; the facts for the outcome if it cannot be used any more."""
-    from .device.gpu import free_gpu, gpu_problem
-
-    problem = gpu_problem(device)
-    if not problem:
-        free_gpu(device)
-    return _gone(problem)
-
-
 def _run_measured(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload, and measure its memory without that of its imports."""
+    """Call the objective or workload, and measure its memory."""
     from workers.device.peak_memory import ChildProcesses
 
     from .device.peak_memory import PeakMemory
 
-    context.memory = context.warmup.memory = PeakMemory(context.device)
+    context.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call_in_own_process(context, objective)
@@ -333,10 +298,6 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
             raise UsageError("the assignment names no workload, and no objective was given")
         from .artifacts.fallback import call_with_fallback
 
-        if assignment.probe:
-            from .functions.speed import SpeedProbe
-
-            objective = SpeedProbe(objective, assignment.probe)
         try:
             result = call_with_fallback(context, partial(_call_objective, objective))
             _leave_loop(context, failed=False)
@@ -362,7 +323,7 @@ def _call_objective(objective: Objective, context: Context) -> Any:
     """
     try:
         return objective(context)
-    except Stopped:  # such as a probe of speed that was not done
+    except Stopped:  # such as one of `automl speed` that was not done
         return None
     except Exception as error:
         if type(error).__name__ != "TrialPruned" or not context.reported:

@@ -70,8 +70,6 @@ class Workload(ABC):
     Attributes:
         metrics: every metric that a run reports or returns; see `metrics_on`.
         last_report_counts: whether the last report is the trial's result, instead of the best.
-        trains_on_valid: whether `data.with_valid: true` adds the validation data to the training
-            data.
         defaults: the value of each option that is neither tuned nor fixed.
         smallest: a `data` and a `fixed` section with which a run takes about a second, for tests.
     """
@@ -81,7 +79,6 @@ class Workload(ABC):
     goals: ClassVar[tuple[str, ...]]
     metrics: ClassVar[tuple[Metric, ...]] = ()
     last_report_counts: ClassVar[bool] = False
-    trains_on_valid: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
     smallest: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
@@ -103,6 +100,12 @@ class Workload(ABC):
         if name in self.params:
             return self.params[name]
         return self.fixed[name] if name in self.fixed else self.defaults[name]
+
+    def load_data(self) -> None:  # noqa: B027 (not every workload has data to share)
+        """Load what attempts with this configuration share, into a cache of this process.
+
+        It is called in the parent of their processes, which must start no thread that stays.
+        """
 
     @classmethod
     @abstractmethod

@@ -1,9 +1,9 @@
-"""What can be done with sweeps: one table, from which every face of the program derives."""
+"""What can be done with sweeps: one table, from which the verbs and the MCP tools derive."""
 
 from collections.abc import Mapping
 from typing import Final
 
-from .action import Action, Operation
+from .action import Action
 from .agents import AGENTS
 from .care import CARE
 from .comparing import COMPARING
@@ -20,11 +20,4 @@ ACTIONS: Final[Mapping[str, Action]] = {
     for heading in HEADINGS
     for action in (*RUNNING, *COMPARING, *JOBS, *MACHINE, *LOOKING, *STEERING, *AGENTS, *CARE)
     if action.heading == heading
-}
-
-# Operations of the HTTP API, with their actions.
-OPERATIONS: Final[Mapping[str, tuple[Action, Operation]]] = {
-    operation.name: (action, operation)
-    for action in ACTIONS.values()
-    for operation in action.operations
 }

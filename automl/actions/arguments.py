@@ -14,7 +14,6 @@ from .action import Argument
 
 STORE_FOLDER: Final = KEYS["store"].default
 _LINK: Final = re.compile(r" See \[[^]]*\]\([^)]*\)\.")
-MAX_NAME: Final = 200  # characters
 
 SWEEP: Final = Argument("sweep", "sweep", "Name of the sweep.", required=True)
 SWEEP_OR_NEWEST: Final = Argument("sweep", "sweep", "Name of the sweep; by default the newest.")
@@ -38,13 +37,6 @@ TRIAL: Final = Argument(
 )
 TRIAL_OR_BEST: Final = Argument(
     "trial", int, "Number of a trial.  [default: the best one]", "--trial", metavar="N"
-)
-BY: Final = Argument(
-    "by",
-    help="Who wants it; by default the user and host of this process.",
-    default="",
-    max_length=MAX_NAME,
-    on="http",
 )
 # By the name of a flag, its path in a configuration and its key.
 FLAGS: Final = {
@@ -73,9 +65,6 @@ OBJECTIVE: Final = Argument(
     "--objective",
     metavar="FILE[:NAME]",
 )
-SHELL: Final = Argument(
-    "shell", bool, "Run the command after -- as a line of /bin/sh.", "--shell", default=False
-)
 DEFAULT_DISPATCHER: Final = "ray" if find_spec("ray") else "local"
 DISPATCHING: Final = (
     Argument(
@@ -92,12 +81,6 @@ DISPATCHING: Final = (
         flag="--ray-address",
         metavar="ADDR",
     ),
-)
-METRICS_ADDRESS: Final = Argument(
-    "metrics",
-    help="Serve metrics for Prometheus there; without HOST, to this machine only.",
-    flag="--metrics",
-    metavar="[HOST:]PORT",
 )
 LOG_JSON: Final = Argument(
     "log_json",

@@ -1,4 +1,4 @@
-"""Actions that say which of two programs or configurations is better."""
+"""The action that says which of two programs is better."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import ARTIFACTS, DISPATCHING, JSON, OBJECTIVE, SHELL, STORE
+from .arguments import DISPATCHING, JSON, STORE
 from .headings import TAKE_OUT
 
 COMPARING: Final = (
     Action(
         "ab",
         TAKE_OUT,
-        "Is B better than A? Two programs, or two trials.",
-        """Say whether B is better than A: two programs, or the configurations of two trials.
+        "Is B better than A? Two programs.",
+        """Say whether the program B is better than A.
 
         Both run in pairs that have the same seed (`{seed}`, AUTOML_SEED). It ends as soon as the
         answer is sure enough, often after a dozen runs. The metric is read from AUTOML_REPORTS, or
@@ -23,13 +23,8 @@ COMPARING: Final = (
         (
             "automl ab --metric loss -- python a/train.py -- python b/train.py",
             "automl ab --metric acc --maximize -- ./old --seed={seed} -- ./new --seed={seed}",
-            "automl ab nmt 0 7",
-            "automl ab mine 0 7 -- python train.py --lr={lr}",
         ),
         (
-            Argument("source", "sweep", metavar="[SWEEP"),
-            Argument("a", int, metavar="A", min=0),
-            Argument("b", int, metavar="B]", min=0),
             Argument(
                 "metric",
                 help="That the programs report or print.  [default: A is run for at most 20 s, to "
@@ -85,9 +80,6 @@ COMPARING: Final = (
             *(
                 replace(one, on="shell")
                 for one in (
-                    OBJECTIVE,
-                    SHELL,
-                    ARTIFACTS,
                     replace(DISPATCHING[0], default="auto"),
                     *DISPATCHING[1:],
                 )
@@ -95,10 +87,11 @@ COMPARING: Final = (
             Argument(
                 "command_a",
                 "command",
-                "A: a program and its arguments; for trials, the command that they run.",
-                on="http",
+                "A: a program and its arguments.",
+                required=True,
+                on="mcp",
             ),
-            Argument("command_b", "command", "B.", on="http"),
+            Argument("command_b", "command", "B.", required=True, on="mcp"),
         ),
         "automl.cli.ab.ab",
         parser="automl.cli.ab.ABVerb",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import CONFIG, JSON, OBJECTIVE, SHELL, STORE, setting
+from .arguments import CONFIG, JSON, OBJECTIVE, STORE, setting
 from .headings import PREPARE
 
 _JOB: Final = (
@@ -19,7 +19,6 @@ _JOB: Final = (
         default=None,
     ),
     OBJECTIVE,
-    SHELL,
     Argument("dry_run", bool, "Print the job and submit nothing.", "--dry-run", default=False),
     JSON,
 )
@@ -37,15 +36,12 @@ JOBS: Final = (
     Action(
         "launch",
         PREPARE,
-        "Run a sweep as a job of Slurm or Kubernetes.",
-        """Run a sweep as a job of Slurm or Kubernetes.
+        "Run a sweep as a job of Slurm.",
+        """Run a sweep as a job of Slurm.
 
         The job starts Ray on its nodes and runs the sweep. If the store has a sweep of that name,
         the job goes on with it: a job that was interrupted continues when it runs again.""",
-        (
-            "automl launch slurm configs/nmt.yaml --nodes 4 --gpus-per-node 8 --time 8:00:00",
-            "automl launch kuberay mine.yaml --image me/automl --store postgresql://automl@db/automl",
-        ),
+        ("automl launch slurm configs/nmt.yaml --nodes 4 --gpus-per-node 8 --time 8:00:00",),
     ),
     Action(
         "launch slurm",
@@ -99,52 +95,5 @@ JOBS: Final = (
         ),
         "automl.cli.launch.slurm",
         parser="automl.cli.launch.SlurmVerb",
-    ),
-    Action(
-        "launch kuberay",
-        PREPARE,
-        "Submit a RayJob of Kubernetes.",
-        """Submit a RayJob: KubeRay makes a Ray cluster, runs the sweep there and removes it.
-
-        The head runs the controller, the worker pods run trials. The configuration and the file of
-        the objective are sent along; all else that trials need is in the image (see
-        examples/cluster/Dockerfile) or on a volume. If the cluster is lost, KubeRay makes it again
-        and the sweep continues, so the store must outlive its pods. It needs KubeRay 1.5 or later.
-        """,
-        (
-            "automl launch kuberay mine.yaml --image me/automl --objective train.py:objective \\\n"
-            "    --workers 4 --gpus-per-worker 8 --volume runs:/runs --store /runs",
-            "automl launch kuberay configs/nmt.yaml data.dir=/data --image me/automl "
-            "--volume data:/data \\\n"
-            "    --store postgresql://automl@db/automl --secret db-password --dry-run",
-        ),
-        (
-            *_JOB,
-            replace(_text("image", "Image with automl installed.", "IMAGE"), required=True),
-            _count("workers", "Pods that run trials.", 1, 1),
-            _count("max_workers", "Most pods that Ray's autoscaler may start."),
-            _count("gpus_per_worker"),
-            _text("cpus_per_worker", metavar="CPUS", default="4"),
-            _text("memory_per_worker", metavar="MEMORY", default="16Gi"),
-            _text("namespace"),
-            Argument(
-                "volumes",
-                help="PersistentVolumeClaim that all pods see at FOLDER; may be repeated.",
-                flag="--volume",
-                metavar="CLAIM:/FOLDER",
-                many=True,
-            ),
-            Argument(
-                "secrets",
-                help="Secret whose keys become environment variables, such as PGPASSWORD; may be "
-                "repeated.",
-                flag="--secret",
-                metavar="NAME",
-                many=True,
-            ),
-            _count("retries", "How often a lost cluster is made again; the sweep then goes on.", 5),
-        ),
-        "automl.cli.launch.kuberay",
-        parser="automl.cli.program.ProgramVerb",
     ),
 )

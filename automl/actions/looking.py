@@ -5,45 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from .action import Action, Argument
-from .arguments import ARTIFACTS, JSON, STORE, SWEEP, SWEEP_OR_NEWEST, TRIAL_OR_BEST, output
-from .headings import CLOSER, EVERY_DAY, TAKE_OUT
-
-SERVING: Final = (
-    Argument(
-        "port", int, "Port to listen on.  [default: any]", "--port", default=0, min=0, max=65535
-    ),
-    Argument(
-        "listen",
-        help="Address of this machine that others can reach, such as 10.0.0.5; needs --tls-cert "
-        "and --tls-key, or --insecure.  [default: this machine only]",
-        flag="--listen",
-        metavar="ADDRESS",
-    ),
-    Argument("tls_cert", str, "Certificate for TLS, PEM.", "--tls-cert", "FILE"),
-    Argument("tls_key", str, "Its private key, PEM.", "--tls-key", "FILE"),
-    Argument(
-        "insecure",
-        bool,
-        "Listen without TLS: whoever sees the network's traffic can read the token.",
-        "--insecure",
-        default=False,
-    ),
-    Argument(
-        "role",
-        ("operator", "viewer", "agent"),
-        "Whose address to print: all may read, an operator acts on sweeps, an agent runs trials.",
-        "--token",
-        default="operator",
-    ),
-    Argument(
-        "new_tokens",
-        bool,
-        "Replace the tokens; the earlier ones stop working.",
-        "--new-tokens",
-        default=False,
-    ),
-    Argument("open_browser", bool, "Open the page in a browser.", "--open", default=False),
-)
+from .arguments import ARTIFACTS, JSON, STORE, SWEEP_OR_NEWEST, TRIAL_OR_BEST, output
+from .headings import CLOSER, EVERY_DAY
 
 LOOKING: Final = (
     Action(
@@ -125,20 +88,6 @@ LOOKING: Final = (
         "read",
     ),
     Action(
-        "compare",
-        CLOSER,
-        "Compare sweeps.",
-        "Compare sweeps with the same first goal: best value, number of trials and time.",
-        ("automl compare nmt nmt-2",),
-        (
-            Argument("sweeps", "sweep", metavar="SWEEP SWEEP...", required=True, many=True),
-            STORE,
-            JSON,
-        ),
-        "automl.cli.looking.compare",
-        "read",
-    ),
-    Action(
         "logs",
         CLOSER,
         "Show the output of a trial.",
@@ -169,50 +118,28 @@ LOOKING: Final = (
         "automl.cli.looking.logs",
     ),
     Action(
-        "predict",
-        CLOSER,
-        "Predict what a configuration would reach.",
-        """Ask the surrogates of a sweep what another run of a configuration would reach.
-
-        A parameter that is not named has its default. Each metric has a 90% interval, and a doubt
-        if its surrogate predicts trials that were left out badly. `failures` are probabilities.""",
-        ("automl predict nmt learning_rate=3e-3 width=96",),
-        (
-            SWEEP,
-            Argument("settings", metavar="[KEY=VALUE]...", many=True, on="shell"),
-            Argument("params", "params", "By parameter.", required=True, on="http"),
-            STORE,
-            JSON,
-        ),
-        "automl.cli.looking.predict",
-        "read",
-    ),
-    Action(
         "studio",
         EVERY_DAY,
         "See every sweep of a store in a browser.",
         """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
 
-        It prints one address, which holds the token of an operator, who may stop trials and more;
-        give a viewer's to others. The tokens are kept in the folder studio/ of the store, readable
-        by you alone. Only this machine can reach it. From another one:
-        ssh -L PORT:127.0.0.1:PORT HOST.""",
+        It prints one address, which holds the token of this studio. Only this machine can reach
+        it. From another one: ssh -L PORT:127.0.0.1:PORT HOST.""",
+        ("automl studio", "automl studio --store postgresql://host/runs --port 8800 --open"),
         (
-            "automl studio",
-            "automl studio --store postgresql://host/runs --port 8800 --open",
-            "automl studio --token viewer",
+            STORE,
+            Argument(
+                "port",
+                int,
+                "Port to listen on.  [default: any]",
+                "--port",
+                default=0,
+                min=0,
+                max=65535,
+            ),
+            Argument("open_browser", bool, "Open the page in a browser.", "--open", default=False),
         ),
-        (STORE, *SERVING),
         "automl.cli.studio.studio",
-    ),
-    Action(
-        "dashboard",
-        CLOSER,
-        "See one sweep in a browser.",
-        "Open the studio (`automl studio`) at a sweep. Ctrl-C ends it, not the sweep.",
-        ("automl dashboard nmt", "automl dashboard nmt --port 8800 --open"),
-        (SWEEP_OR_NEWEST, STORE, *SERVING),
-        "automl.cli.studio.dashboard",
     ),
     Action(
         "export",
@@ -230,33 +157,6 @@ LOOKING: Final = (
         ),
         (SWEEP_OR_NEWEST, STORE, output("SWEEP-model"), TRIAL_OR_BEST, ARTIFACTS, JSON),
         "automl.cli.results.export",
-        "read",
-    ),
-    Action(
-        "publish",
-        TAKE_OUT,
-        "Write a sweep for TensorBoard, MLflow or Weights & Biases.",
-        """Write the curves, configurations and results of every trial for another tool.
-
-        Data that the tool already has stays; in MLflow, runs are completed. To write a sweep while
-        it runs, set `trackers: [mlflow]` in its configuration.""",
-        (
-            "automl publish nmt tensorboard --to runs/nmt     then: tensorboard --logdir runs/nmt",
-            "automl publish nmt mlflow --to http://127.0.0.1:5000",
-        ),
-        (
-            SWEEP_OR_NEWEST,
-            Argument("target", ("tensorboard", "mlflow", "wandb"), required=True),
-            STORE,
-            Argument(
-                "to",
-                help="Folder for TensorBoard, tracking URI for MLflow, project for Weights & "
-                "Biases.",
-                flag="--to",
-                metavar="TARGET",
-            ),
-        ),
-        "automl.cli.results.publish",
         "read",
     ),
 )

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from .action import Action, Argument, Operation
+from .action import Action, Argument
 from .arguments import (
     ARTIFACTS,
-    BY,
     CONFIG,
     DISPATCHING,
     JSON,
     LOG_JSON,
-    METRICS_ADDRESS,
     OBJECTIVE,
-    SHELL,
     STORE,
     SWEEP,
     TRIAL,
-    TRIAL_OR_BEST,
     output,
     setting,
 )
@@ -30,8 +26,8 @@ _DISPATCHER: Final = DISPATCHING[0]
 _AS_BEFORE: Final = replace(
     _DISPATCHER, default=None, help=f"{_DISPATCHER.help} [default: as before]"
 )
-_TRAINED: Final = (OBJECTIVE, SHELL, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
-_RUN: Final = (*DISPATCHING, METRICS_ADDRESS, LOG_JSON)
+_TRAINED: Final = (OBJECTIVE, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
+_RUN: Final = (*DISPATCHING, LOG_JSON)
 
 
 RUNNING: Final = (
@@ -41,7 +37,7 @@ RUNNING: Final = (
         "Write a first configuration.",
         """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
-        Or make one of another tool's file, and say what could not be carried over.
+        Or make one of a sweep of Weights & Biases, and say what could not be carried over.
 
         The numbers among the options of a command become parameters, with a range around each. The
         command is run for at most 20 seconds, to see which metrics it prints.""",
@@ -58,8 +54,7 @@ RUNNING: Final = (
                 "source",
                 flag="--from",
                 metavar="FILE",
-                help="A sweep of Weights & Biases, NNI, Katib, Ray Tune or Optuna. It is read as "
-                "data: nothing in it is run.",
+                help="The YAML file of `wandb sweep`. It is read as data: nothing in it is run.",
             ),
             output("NAME.yaml", "FILE", "File to write, '-' to print it."),
             Argument(
@@ -147,7 +142,6 @@ RUNNING: Final = (
             ),
             JSON,
             OBJECTIVE,
-            SHELL,
             Argument(
                 "patterns",
                 help=r"How a command prints a metric, such as loss='loss (\S+)'; may be repeated.",
@@ -166,14 +160,14 @@ RUNNING: Final = (
         "Continue an interrupted sweep, or a paused trial.",
         """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 
-        Finished trials stay. Interrupted trials continue from their newest checkpoint. The space
-        may change: wider or narrower ranges, other choices, new parameters with a default. What was
-        learned is kept; values that are left out are not tried again. A sweep that reached its
-        budget needs a larger one to go on.""",
+        KEY=VALUE changes the sweep as `automl set` does; here the space may also get wider ranges,
+        other choices, new parameters with a default (space.NAME.FIELD=VALUE). Finished trials stay,
+        and what was learned is kept. Interrupted trials continue from their newest checkpoint. A
+        sweep that reached its budget needs a larger one to go on.""",
         (
             "automl resume nmt",
             "automl resume nmt --trials 60 --budget 1h",
-            "automl resume nmt --trials 60 space.learning_rate.high=0.3 "
+            "automl resume nmt budget.trials=60 workers=4 space.learning_rate=[1e-4,0.3] "
             "'space.optimizer=[adamw, lion]'",
             "automl resume nmt --trials 60 --config configs/nmt.yaml",
             "automl resume mine --objective train.py:objective",
@@ -183,14 +177,13 @@ RUNNING: Final = (
         ),
         (
             SWEEP,
-            Argument("overrides", metavar="[space.KEY=VALUE]...", many=True, on="shell"),
+            Argument("overrides", metavar="[KEY=VALUE]...", many=True),
             Argument(
                 "config",
                 "file",
                 help="Take the space from this configuration, which may have changed since.",
                 flag="--config",
                 metavar="FILE",
-                on="shell",
             ),
             replace(
                 TRIAL,
@@ -198,38 +191,23 @@ RUNNING: Final = (
                 required=False,
             ),
             STORE,
-            *(
-                replace(one, on="shell")
-                for one in (
-                    setting("trials"),
-                    setting("budget"),
-                    JSON,
-                    OBJECTIVE,
-                    SHELL,
-                    ARTIFACTS,
-                    Argument(
-                        "cwd",
-                        help="Run the function or command in this folder; without it, only in the "
-                        "folder where the sweep began.",
-                        flag="--cwd",
-                        metavar="FOLDER",
-                    ),
-                    _AS_BEFORE,
-                    *_RUN[1:],
-                )
+            setting("trials"),
+            setting("budget"),
+            JSON,
+            OBJECTIVE,
+            ARTIFACTS,
+            Argument(
+                "cwd",
+                help="Run the function or command in this folder; without it, only in the folder "
+                "where the sweep began.",
+                flag="--cwd",
+                metavar="FOLDER",
             ),
-            BY,
+            _AS_BEFORE,
+            *_RUN[1:],
         ),
         "automl.cli.resume.resume",
         parser=_PROGRAM,
-        operations=(
-            Operation(
-                "resume_trial",
-                "/trials/{trial}/resume",
-                "automl.workflows.steering.resume_trial",
-                "Let a paused trial go on before any new one.",
-            ),
-        ),
     ),
     Action(
         "confirm",
@@ -270,38 +248,6 @@ RUNNING: Final = (
         parser=_PROGRAM,
     ),
     Action(
-        "fit",
-        TAKE_OUT,
-        "Train the best configuration on all data, and export it.",
-        """Train the best configuration to its full length on all data, and export it.
-
-        The data are those for training and for validation.
-
-        It runs as the sweep SWEEP.fit. Its validation metrics mean nothing, because it has trained
-        on that data.""",
-        (
-            "automl fit nmt",
-            "automl fit nmt --train-time 10m -o models/nmt",
-            "automl fit mine -- python train.py --lr={lr}",
-        ),
-        (
-            SWEEP,
-            STORE,
-            output("SWEEP-fit"),
-            TRIAL_OR_BEST,
-            Argument(
-                "train_time",
-                "duration",
-                "Training time.  [default: as the trials of the sweep]",
-                "--train-time",
-                "TIME",
-            ),
-            *_TRAINED,
-        ),
-        "automl.cli.training_again.fit",
-        parser=_PROGRAM,
-    ),
-    Action(
         "speed",
         PREPARE,
         "Find the fastest settings that cannot change the result.",
@@ -327,7 +273,6 @@ RUNNING: Final = (
             ),
             STORE,
             OBJECTIVE,
-            SHELL,
             Argument(
                 "updates",
                 int,

@@ -88,7 +88,7 @@ def cli() -> None:
       _AUTOML_COMPLETE=fish_source automl | source     fish
 
     Exit status: 0 done, 1 failed, 2 wrong usage or configuration, 3 no trial succeeded (`ask`: no
-    trial is left; `ab`: not known), 10 the trial should stop (`report-step`) or B is not better
+    trial is left; `ab`: not known), 10 the trial should stop (`tell`) or B is not better
     (`ab`), 130 interrupted and resumable.
     """
 

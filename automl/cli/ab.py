@@ -4,33 +4,26 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core.resuming import Typed
 from automl.errors import UsageError
 
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .common import emit, say
 from .program import Program, ProgramVerb, load_trained
-from .running import check_runnable
 
 if TYPE_CHECKING:
-    from automl.core import Snapshot, SweepSpec
-    from automl.ledger import Ledger
-    from automl.workflows.paired_test import PairedTest
-    from workers.protocol import Params
+    pass
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
 
 
 class ABVerb(ProgramVerb):
-    """A verb with two commands, or with one for two trials; the second one is its `other`."""
+    """A verb with two commands; the second one is its `other`."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """With the commands at the end."""
@@ -50,35 +43,15 @@ class ABVerb(ProgramVerb):
         if other == ():
             raise click.UsageError("a command is needed after the second --", ctx)
         left = super().parse_args(ctx, args if other is None else args[: places[1]])
-        program = ctx.params["program"]
-        ctx.params["other"] = Program(other, program.shell) if other else None
+        ctx.params["other"] = Program(other) if other else None
         return left
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """What is compared.
-
-    Args:
-        spec: of the sweep that keeps the runs.
-        sides: the configurations.
-        objective: what the runs run; None for a workload.
-        facts: that are recorded.
-    """
-
-    spec: SweepSpec
-    sides: Mapping[str, Params]
-    objective: Callable[[Any], Any] | None
-    facts: Mapping[str, Any]
-
-
 def ab(
-    source: str | None,
-    a: int | None,
-    b: int | None,
     alpha: float,
     effect: float,
     runs: int | None,
+    seed: int | None,
     as_json: bool,
     store: str,
     program: Program | None,
@@ -87,29 +60,43 @@ def ab(
     other: Program | None = None,
     **options: Any,
 ) -> int:
-    """Compare two commands, or two trials of a sweep, by pairs of runs; return the exit status."""
+    """Compare two commands by pairs of runs; return the exit status."""
+    from automl import sweeps
     from automl.ledger import Ledger
-    from automl.workflows.ab import KIND, begin, compare
+    from automl.workflows.ab import KIND, A, B, begin, code_of_commands, compare, of_commands
     from automl.workflows.paired_test import PairedTest
+    from workers.command.either import EitherCommand
 
     test = PairedTest(alpha, effect)
     most = 2 * test.most_pairs if runs is None else runs
-    commands = None if source is not None else _commands(program, other, **options)
-    with closing(Ledger.open(store, create=commands is not None)) as ledger:
-        if commands is None:
-            typed = Typed(store, options["objective"], ray_address)
-            found = _trials(ledger, str(source), a, b, typed, program, other, **options)
-        else:
-            found = commands
-        facts = {**found.facts, "alpha": alpha, "effect": effect, "most_runs": most}
-        spec = begin(ledger, found.spec, {KIND: facts}, rename=commands is not None)
+    if program is None or other is None:
+        raise UsageError(
+            "compare two commands, as in automl ab -- python a/train.py -- python b/train.py"
+        )
+    goal, patterns = _goal(program, **options)
+    drawn = secrets.randbelow(2**31) if seed is None else seed
+    spec, sides = of_commands(goal, f"{program} {other}", patterns, drawn)
+    both = {A: program, B: other}
+    commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
+    code = code_of_commands({side: one.arguments for side, one in both.items()})
+    facts = {**code[KIND], "alpha": alpha, "effect": effect, "most_runs": most}
+    with closing(Ledger.open(store, create=True)) as ledger:
+        run = partial(
+            sweeps.run,
+            ledger=ledger,
+            objective=EitherCommand(commands),
+            dispatcher=dispatcher,
+            ray_address=ray_address,
+            resume=True,
+        )
+        spec = begin(ledger, spec, {KIND: facts})
         comparison, snapshot = compare(
             ledger,
             spec,
-            found.sides,
+            sides,
             test,
             most,
-            partial(_run, ledger, found.objective, test, dispatcher, ray_address),
+            run,
             tell=lambda one: say(str(one), err=True),
         )
     if as_json:
@@ -118,61 +105,6 @@ def ab(
     if snapshot.state != "finished":
         return INTERRUPTED
     return EXITS.get(comparison.answer, NO_SUCCESS)
-
-
-def _run(
-    ledger: Ledger,
-    objective: Callable[[Any], Any] | None,
-    test: PairedTest,
-    dispatcher: str,
-    ray_address: str | None,
-    spec: SweepSpec,
-) -> Snapshot:
-    """Run the waiting trials of a comparison."""
-    from automl import sweeps
-    from automl.control.plugins import Plugins
-    from automl.core.plugin_choice import PluginChoice
-    from automl.workflows.ab import HopelessRuns
-
-    stopper = PluginChoice[Any]("none", given=HopelessRuns(spec.goals, test))
-    return sweeps.run(
-        spec,
-        ledger=ledger,
-        objective=objective,
-        dispatcher=dispatcher,
-        ray_address=ray_address,
-        resume=True,
-        plugins=Plugins(PluginChoice(spec.suggester), stopper),
-    )
-
-
-def _commands(
-    program: Program | None,
-    other: Program | None,
-    *,
-    seed: int | None,
-    objective: str | None,
-    artifacts: str | None,
-    **options: Any,
-) -> _Compared:
-    """Two commands, after all checks that need nothing to be created."""
-    from automl.workflows.ab import KIND, A, B, code_of_commands, of_commands
-    from workers.command.either import EitherCommand
-
-    if program is None or other is None:
-        raise UsageError(
-            "compare two commands, as in automl ab -- python a/train.py -- python b/train.py, "
-            "or two trials, as in automl ab SWEEP 0 7"
-        )
-    if objective is not None or artifacts is not None:
-        raise UsageError("--objective and --artifacts are for the trials of a sweep")
-    goal, patterns = _goal(program, **options)
-    drawn = secrets.randbelow(2**31) if seed is None else seed
-    spec, sides = of_commands(goal, f"{program} {other}", patterns, drawn)
-    both = {A: program, B: other}
-    commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
-    code = code_of_commands({side: one.arguments for side, one in both.items()})
-    return _Compared(spec, sides, EitherCommand(commands), code[KIND])
 
 
 def _goal(
@@ -218,34 +150,3 @@ def _printed(program: Program) -> Any:
         names = ", ".join(one.name for one in found) or "none is known"
         raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
     return found[0]
-
-
-def _trials(
-    ledger: Ledger,
-    source: str,
-    a: int | None,
-    b: int | None,
-    typed: Typed,
-    program: Program | None,
-    other: Program | None,
-    *,
-    objective: str | None,
-    artifacts: str | None,
-    **options: Any,
-) -> _Compared:
-    """Two trials of a sweep."""
-    from automl.workflows.ab import of_trials
-    from automl.workflows.artifacts import moved_to
-
-    if a is None or b is None:
-        raise UsageError(f"name two trials of {source} by their numbers, as in {source} 0 7")
-    wrong = [f"--{name}" for name, value in options.items() if value not in (None, False)]
-    if wrong:
-        raise UsageError(f"{wrong[0]} is for two commands: {source} has a goal already")
-    if other is not None:
-        raise UsageError("the trials of a sweep run one command, got two")
-    spec, sides = of_trials(ledger, source, a, b)
-    check_runnable(ledger.spec(source), typed, program, "ab")
-    function = load_trained(spec, objective, program)
-    code = {"sweep": source, **{side: dict(params) for side, params in sides.items()}}
-    return _Compared(moved_to(spec, artifacts), sides, function, code)

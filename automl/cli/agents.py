@@ -1,16 +1,23 @@
-"""How the command line prints the answers that agents get."""
+"""The verbs of agents, which run trials elsewhere: ask and tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from automl.errors import UsageError
 
 from . import NO_SUCCESS, SHOULD_STOP
 from .common import emit, say
 
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
 
-def show_asked(sweep: str, answer: Mapping[str, Any], as_json: bool) -> int | None:
-    """Print the trial that `automl ask` got."""
+
+def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bool) -> int | None:
+    """Get a trial and print it; status 3 if there is none."""
+    from automl.workflows import agents
+
+    answer = agents.ask(ledger, sweep, lease=lease, agent=agent)
     if as_json:
         emit(answer)
     if answer["trial"] is None:
@@ -24,21 +31,25 @@ def show_asked(sweep: str, answer: Mapping[str, Any], as_json: bool) -> int | No
     return None
 
 
-def show_step(sweep: str, answer: Mapping[str, Any], as_json: bool) -> int | None:
-    """Print whether a trial should go on."""
+def tell(
+    ledger: Ledger, sweep: str, trial: int, metrics: Any, as_json: bool, **given: Any
+) -> int | None:
+    """End a trial, or report a step of it; status 10 if it should stop."""
+    from automl.workflows import agents
+
+    if given["step"] is not None and metrics == {}:
+        raise UsageError("a report needs a metric, such as loss=0.12")
+    answer = agents.tell(ledger, sweep, trial, metrics, **given)
     if as_json:
         emit(answer)
-    if answer["stop"]:
-        say(f"trial {answer['trial']} should stop: {answer['reason']}", err=True)
-        return SHOULD_STOP
+    if "stop" in answer:
+        if answer["stop"]:
+            say(f"trial {answer['trial']} should stop: {answer['reason']}", err=True)
+            return SHOULD_STOP
+        return None
+    if not as_json:
+        failure = f" ({answer['failure']})" if answer["failure"] else ""
+        message = f": {answer['message']}" if answer["message"] else ""
+        again = "; it was told before" if answer["same"] else ""
+        say(f"trial {answer['trial']} is {answer['state']}{failure}{message}{again}")
     return None
-
-
-def show_result(sweep: str, answer: Mapping[str, Any], as_json: bool) -> None:
-    """Print what has become of a trial."""
-    if as_json:
-        return emit(answer)
-    failure = f" ({answer['failure']})" if answer["failure"] else ""
-    message = f": {answer['message']}" if answer["message"] else ""
-    again = "; it was told before" if answer["same"] else ""
-    return say(f"trial {answer['trial']} is {answer['state']}{failure}{message}{again}")

@@ -28,7 +28,7 @@ def command_of(action: Action) -> click.Command:
     if members:
         commands = {one.name.rpartition(" ")[2]: command_of(one) for one in members}
         return click.Group(name, commands, **texts)
-    parameters = [_parameter(one) for one in action.arguments if one.on != "http"]
+    parameters = [_parameter(one) for one in action.arguments if one.on != "mcp"]
     made: type[click.Command] = resolved(action.parser) if action.parser else click.Command
     return made(name, params=parameters, callback=partial(_invoke, action), **texts)
 
@@ -43,25 +43,14 @@ def _invoke(action: Action, /, **given: Any) -> None:
         given["sweep"] = newest_sweep(given["store"])
         if not given.get("as_json"):
             say(f"sweep {given['sweep']}, the newest of {given['store']}", err=True)
-    function = resolved(action.run) if action.run else partial(_perform, action)
-    if action.opens or not action.run:
-        with opened(given.pop("store"), write=action.opens != "read") as ledger:
+    function = resolved(action.run)
+    if action.opens:
+        with opened(given.pop("store"), write=action.opens == "write") as ledger:
             status = function(ledger, **given)
     else:
         status = function(**given)
     if status:
         click.get_current_context().exit(status)
-
-
-def _perform(action: Action, ledger: Any, as_json: bool = False, **given: Any) -> int | None:
-    """Perform the operation of an action with the arguments that were given; print the answer."""
-    arguments = {name: value for name, value in given.items() if value not in (None, ())}
-    answer = action.operation(of_trial="trial" in arguments).perform(ledger, **arguments)
-    if not action.show:
-        say(answer["done"])
-        return None
-    status: int | None = resolved(action.show)(given["sweep"], answer, as_json)
-    return status
 
 
 def _help(action: Action) -> str:
@@ -74,8 +63,7 @@ def _parameter(argument: Argument) -> click.Parameter:
     found: dict[str, Any] = {
         "type": _type(argument),
         "metavar": argument.metavar,
-        "required": argument.required is True
-        and argument.type != "metrics",  # a trial may end without
+        "required": argument.required is True,
     }
     if not found["required"]:  # click takes None for a default too, and then requires nothing
         found["default"] = argument.default

@@ -74,8 +74,10 @@ def _listen(
     with selectors.DefaultSelector() as selector:
         for stream, lines in zip((process.stdout, process.stderr), streams, strict=True):
             selector.register(stream, selectors.EVENT_READ, lines)
-        while selector.get_map() and time.monotonic() < deadline and len(printed) < MAX_LINES:
-            for key, _ in selector.select(LOOK_SECONDS):
+        while time.monotonic() < deadline and len(printed) < MAX_LINES:
+            if not selector.get_map() and process.has_ended:
+                return True
+            for key, _ in selector.select(LOOK_SECONDS if selector.get_map() else 0.01):
                 chunk = read_some(key.fileobj)  # type: ignore[arg-type]
                 printed += key.data.feed(chunk)
                 if not chunk:
@@ -84,7 +86,7 @@ def _listen(
                 if enough(_texts(printed)):
                     return False
                 looked = time.monotonic()
-        return not selector.get_map()
+        return False
 
 
 def _texts(lines: Sequence[bytes]) -> list[str]:

@@ -26,55 +26,38 @@ def init(
     no_run: bool = False,
     source: str | None = None,
 ) -> None:
-    """Write a commented configuration for a workload, a function, a command, or another's file."""
+    """Write a commented configuration for a workload, a function, a command, or a sweep of W&B."""
     from automl.config.template import for_objective, for_workload
 
     if [workload, objective, program, source].count(None) != 3:
         raise UsageError(
             "name a workload (see automl workloads), a function with --objective FILE:NAME, "
-            "a command after --, or the file of another tool with --from"
+            "a command after --, or a sweep of Weights & Biases with --from"
         )
     if program is not None:
         _for_command(program, output, goal, run=not no_run)
         return
     if goal is not None or no_run:
         raise UsageError("--goal and --no-run are for a command after --")
-    if source is not None:
-        _from_file(Path(source), output)
-        return
-    stem = workload or Path((objective or "").rpartition(":")[0]).stem
-    path = Path(output if output and output != "-" else f"{stem}.yaml")
+    default = workload or Path((objective or "").rpartition(":")[0]).stem
+    default = default if source is None else f"{Path(source).stem}.automl"
+    path = Path(output if output and output != "-" else f"{default}.yaml")
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
-    text = for_workload(workload, shown) if workload else for_objective(objective or "", shown)
-    if output == "-":
-        click.echo(text, nl=False)
-        return
-    _write_new(path, text)
     option = f" --objective {objective}" if objective else ""
-    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
+    if source is not None:
+        from automl.config.wandb_sweep import read_wandb
 
-
-def _from_file(source: Path, output: str | None) -> None:
-    from automl.config.foreign.files import read_foreign
-    from automl.config.foreign.writing import text_of
-
-    path = Path(output if output and output != "-" else f"{source.stem}.automl.yaml")
-    shown = click.format_filename(path)
-    if output != "-":
-        _check_new(path)
-    found = read_foreign(source)
-    text = text_of(found, click.format_filename(source), shown)
-    for note in found.notes:
-        say(f"note: {note}", err=True)
+        found = read_wandb(Path(source))
+        text, option = found.text(click.format_filename(source), shown), f" -- {found.command}"
+        for note in found.notes:
+            say(f"note: {note}", err=True)
+    else:
+        text = for_workload(workload, shown) if workload else for_objective(objective or "", shown)
     if output == "-":
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    command = found.command or "COMMAND"
-    click.echo(
-        f"wrote {shown}, with {len(found.space)} parameters of {found.tool}; check it, then run: "
-        f"automl sweep {shown} -- {command}"
-    )
+    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
 
 
 def _for_command(program: Program, output: str | None, goal: str | None, *, run: bool) -> None:
@@ -103,8 +86,6 @@ def printed_by(program: Program) -> list[PrintedMetric]:
 
     say(f"runs the command for at most {SECONDS:.0f} s, to see what it prints", err=True)
     arguments = program.arguments
-    if program.shell:
-        arguments = ("/bin/sh", "-c", " ".join(arguments))
 
     def enough(lines: list[str]) -> bool:
         return any(metric.of_validation for metric in printed_metrics(lines))
@@ -114,13 +95,15 @@ def printed_by(program: Program) -> list[PrintedMetric]:
     except (OSError, ValueError) as error:
         raise UsageError(f"the command cannot be started: {error}") from error
     found = reported_metrics(seen.reported) or printed_metrics(seen.lines)
-    if seen.end is not None and seen.end.error:
-        raise UsageError(f"the command cannot be started: {seen.end.error}")
     if seen.end is not None and seen.end.status != 0:
         say(f"the command {seen.end}: {' | '.join(seen.lines[-3:])}", err=True)
     elif not found:
         shown = " | ".join(seen.lines[-3:]) or "nothing"
-        say(f"no metric is known in what it printed: {shown}", err=True)
+        say(
+            f"no metric is known in what it printed: {shown}; if it writes a CSV of metrics, "
+            "write `reports: {file: metrics.csv}` (docs/guides/script.md)",
+            err=True,
+        )
     return found
 
 

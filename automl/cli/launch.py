@@ -1,4 +1,4 @@
-"""The verbs that submit a sweep as a job of another system: `launch slurm`, `launch kuberay`."""
+"""The verb that submits a sweep as a job of another system: `launch slurm`."""
 
 from __future__ import annotations
 
@@ -64,21 +64,6 @@ def slurm(dry_run: bool, as_json: bool, **options: Any) -> None:
     return say(f"job {number} runs the sweep {sweep.name}; its messages: {log}")
 
 
-def kuberay(dry_run: bool, as_json: bool, volumes: tuple[str, ...], **options: Any) -> None:
-    """Submit a RayJob: KubeRay makes a Ray cluster and runs the sweep there."""
-    from automl.launch.kuberay import KubeRayJob, read_volume
-
-    sweep = _checked_sweep(options)
-    job = KubeRayJob(sweep, volumes=tuple(map(read_volume, volumes)), **options)
-    if dry_run:
-        return emit(job.manifest()) if as_json else say(job.text())
-    job.apply()
-    if as_json:
-        return emit({"sweep": sweep.name, "store": sweep.store, "job": job.name})
-    runs = f"the RayJob {job.name} runs the sweep {sweep.name}"
-    return say(f"{runs}; see kubectl get rayjob {job.name}")
-
-
 def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
     """The command of the sweep, after the checks of `automl sweep --dry-run`.
 
@@ -109,7 +94,7 @@ def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
     passed |= {} if objective is None else {"objective": objective}
     behind: tuple[str, ...] = ()
     if program is not None:
-        behind = (*(["--shell"] if program.shell else []), "--", *program.arguments)
+        behind = ("--", *program.arguments)
     return SweepCommand(config, loaded.spec.name, loaded.store, overrides, passed, behind)
 
 

@@ -22,7 +22,6 @@ from automl.core.text import (
     number,
     printable,
     state_of,
-    violation,
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
@@ -132,9 +131,8 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
 
 @no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
-    """Show the best configuration beside the default one."""
+    """Show the answer of a sweep: what it recommends, how sure that is, what failed."""
     from automl.report.confirmations import read
-    from automl.report.recommendation import recommended
     from automl.report.record import Record
 
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -145,20 +143,18 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
             raise AutomlError(f"{message}\nThe sweep still runs.")
         say(f"{message}\nSee automl trials {sweep}", err=True)
         return NO_SUCCESS
-    advice = recommended(Record.of(snapshot, confirmation))
-    assert advice is not None, "there is a successful trial"
+    record = Record.of(snapshot, confirmation)
     if as_json:
+        from automl.report.recommendation import recommended
+
+        advice = recommended(record)
+        assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
-    from automl.report.summary import comparison, pareto_table
+    from automl.report.console import console
+    from automl.report.summary import print_answer
 
-    if lines := advice.lines(snapshot):
-        draw("\n".join([*lines, ""]))
-    draw(comparison(snapshot, ledger.spec(sweep).known_space))
-    if len(snapshot.goals) > 1:
-        draw(pareto_table(snapshot))
-    if confirmation:
-        draw(f"\n{confirmation}")
+    print_answer(console(), record, more=True)
     return None
 
 
@@ -217,37 +213,6 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
     return draw_table(["sweep", "state", "trials", "time", "created"], rows, ["trials", "time"])
 
 
-def compare(ledger: Ledger, sweeps: tuple[str, ...], as_json: bool) -> None:
-    """Compare sweeps with the same first goal."""
-    if len(sweeps) < 2:
-        raise UsageError(f"compare needs at least two sweeps, got {len(sweeps)}")
-    snapshots = [ledger.snapshot(sweep) for sweep in sweeps]
-    if len({snapshot.goals[0] for snapshot in snapshots}) > 1:
-        goals = "; ".join(f"{snapshot.sweep}: {snapshot.goals[0]}" for snapshot in snapshots)
-        raise UsageError(f"only sweeps with the same first goal can be compared, got {goals}")
-    if as_json:
-        return emit([status_object(snapshot) for snapshot in snapshots])
-    rows = []
-    for snapshot in snapshots:
-        best = snapshot.best
-        value = goal_value(best, snapshot) if best else None
-        none = "infeasible" if any(violation(t, snapshot) for t in snapshot.trials) else "-"
-        rows.append(
-            [
-                snapshot.sweep,
-                snapshot.state,
-                none if value is None else number(value),
-                str(len(snapshot.trials)),
-                str(len(snapshot.in_state(TrialState.FAILED))),
-                duration(snapshot.seconds),
-                configuration(best.params) if best else "-",
-            ]
-        )
-    goal = snapshots[0].goals[0].metric
-    columns = ["sweep", "state", goal, "trials", "failed", "time", "best configuration"]
-    return draw_table(columns, rows, [goal, "trials", "failed", "time"])
-
-
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
     """Print the log of a rank, and the traceback of the last attempt."""
     if trial is None and sweep.isdecimal():
@@ -280,25 +245,3 @@ def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: s
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
-
-
-def predict(ledger: Ledger, sweep: str, settings: tuple[str, ...], as_json: bool) -> None:
-    """Print what the surrogates expect of a configuration."""
-    from automl.config.limits import read_setting
-    from automl.studio.surrogate_process import Answers
-
-    space = ledger.spec(sweep).space
-    params = dict(read_setting(text, space) for text in settings)
-    found = Answers(ledger)({"ask": "predict", "sweep": sweep, "params": params})
-    if as_json:
-        return emit(found)
-    say(configuration(found["params"]))
-    for one in found["metrics"]:
-        low, middle, high = (number(one[name]) for name in ("low", "middle", "high"))
-        doubt = f"; doubtful: {one['doubt']}" if one["doubt"] else ""
-        say(f"{one['metric']} {middle} (90% interval {low} to {high}{doubt})")
-    for kind, share in found["failures"].items():
-        say(f"fails as {kind.replace('_', ' ')} with {share:.0%}")
-    if not found["metrics"]:
-        say(f"{sweep} has too few trials for a surrogate", err=True)
-    return None

@@ -1,8 +1,7 @@
 """`automl mcp`: the Model Context Protocol (MCP) over standard input and output.
 
-A tool is an action of `automl.actions`: it has its name, text and arguments. Tools that read, and
-`ab`, run the verb with `--json` in a process of their own. Tools of agents are operations of the
-studio, done by its process of actions; it is started only if the client may write.
+A tool is an action of `automl.actions`: it has its name, text and arguments, and runs the verb with
+`--json` in a process of its own.
 """
 
 from __future__ import annotations
@@ -13,29 +12,26 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from automl.actions import ACTIONS
-from automl.actions.action import Action, Argument, Operation
+from automl.actions import ACTIONS, arguments
+from automl.actions.action import Action, Argument
 from automl.core.names import check_name
 from automl.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
-from .common import opened
-
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, Tool
-    from pydantic import BaseModel
 
-READERS: Final = ("list", "status", "trials", "best", "predict")
+READERS: Final = ("list", "status", "trials", "best")
+WRITERS: Final = ("ask", "tell")
 RECOMMENDED: Final = "recommended"  # a part of what `best` answers
 RUNNERS: Final = ("ab",)
 MAX_AT_ONCE: Final = 8  # processes of verbs
 END_SECONDS: Final = 30.0  # for a verb to end once the client has gone
 INSTRUCTIONS: Final = (
-    "Sweeps of trainings: list and read them, ask their surrogates (predict). If you edit code, "
+    "Sweeps of trainings: list and read them, ask for trials and tell results. If you edit code, "
     "keep a change only if `ab` answers 'better': one better run proves nothing."
 )
 
@@ -45,31 +41,30 @@ class McpTool:
     """A tool of the server.
 
     Args:
-        action: that it is.
-        operation: of the action; None if the verb is run.
+        action: the verb that it runs.
         needs: what the client must be allowed.
         part: of the answer that is returned; "" for all.
     """
 
     action: Action
-    operation: Operation | None = None
     needs: Literal["", "write", "run"] = ""
     part: str = ""
 
     @property
     def arguments(self) -> list[Argument]:
         """What it takes."""
-        left_out = self.operation.without if self.operation else ()
-        return [
-            one for one in self.action.arguments if one.on != "shell" and one.name not in left_out
-        ]
+        apart = (arguments.STORE.name, arguments.JSON.name)
+        return [one for one in self.action.arguments if one.on != "shell" and one.name not in apart]
 
-    @cached_property
-    def schema(self) -> type[BaseModel]:
-        """Of its arguments."""
-        from automl.studio.bodies import schema_of
-
-        return schema_of(self.action.name.title().replace("-", ""), self.arguments)
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of its arguments."""
+        return {
+            "type": "object",
+            "properties": {one.name: _schema(one) for one in self.arguments},
+            "required": [one.name for one in self.arguments if one.required],
+            "additionalProperties": False,
+        }
 
     def described(self, name: str) -> Tool:
         """The tool as a client sees it."""
@@ -79,44 +74,94 @@ class McpTool:
         return types.Tool(
             name=name,
             description="Of `best`, only what is recommended." if self.part else words,
-            input_schema=self.schema.model_json_schema(),
+            input_schema=self.schema,
             annotations=types.ToolAnnotations(read_only_hint=not self.needs),
         )
 
     def words(self, given: Mapping[str, Any], store: str) -> list[str]:
-        """The verb as words of a command line."""
-        flags, places = [f"--store={store}", "--json"], []
+        """The verb as words of a command line.
+
+        Raises:
+            UsageError: an argument is unknown, missing, or of a wrong type.
+        """
+        self._check(given)
+        flags, places, commands = [f"--store={store}", "--json"], list[str](), list[str]()
         for one in self.arguments:
             value = given.get(one.name)
-            if value in (None, False) or one.type == "command":
+            if value is None or value is False:
                 continue
-            if one.type == "sweep":
-                check_name(value)
-            if not one.flag:
-                places.append(str(value))
-            else:
+            if one.type == "command":
+                commands += ["--", *value]
+            elif one.type == "metrics":
+                places += [f"{name}={number}" for name, number in value.items()]
+            elif one.flag:
                 flags.append(one.flag if value is True else f"{one.flag}={value}")
-        commands = [
-            given[one.name]
-            for one in self.arguments
-            if given.get(one.name) and one.type == "command"
-        ]
-        behind = [word for command in commands for word in ("--", *command)]
-        return [*self.action.name.split(), *flags, *places, *behind]
+            else:
+                places.append(check_name(value) if one.type == "sweep" else str(value))
+        return [self.action.name, *flags, *places, *commands]
+
+    def _check(self, given: Mapping[str, Any]) -> None:
+        known = {one.name: one for one in self.arguments}
+        for name, value in given.items():
+            if name not in known:
+                raise UsageError(
+                    f"there is no argument {name[:100]!r}: {nearest(name, list(known))}"
+                )
+            kinds = _KINDS[_schema(known[name])["type"]]
+            wrong = not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
+            if value is not None and (wrong or not _words_ok(value)):
+                raise UsageError(f"{name} must be: {_schema(known[name])['type']}, got {value!r}")
+        if lacks := [name for name, one in known.items() if one.required and name not in given]:
+            raise UsageError(f"the arguments lack {', '.join(lacks)}")
+
+
+_TYPES: Final[Mapping[Any, str]] = {
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    "metrics": "object",
+    "command": "array",
+}
+_KINDS: Final[Mapping[str, Any]] = {
+    "integer": int,
+    "number": int | float,
+    "boolean": bool,
+    "object": dict,
+    "array": list,
+    "string": str,
+}
+
+
+def _schema(argument: Argument) -> dict[str, Any]:
+    """JSON schema of an argument."""
+    found: dict[str, Any] = {"type": _TYPES.get(argument.type, "string")}
+    if isinstance(argument.type, tuple):
+        found["enum"] = list(argument.type)
+    if argument.type == "metrics":
+        found["additionalProperties"] = {"type": ["number", "string"]}
+    if argument.type == "command":
+        found["items"] = {"type": "string"}
+    if help := argument.help.partition("  [default")[0]:
+        found["description"] = help
+    return found
+
+
+def _words_ok(value: Any) -> bool:
+    """Whether the words of a command are texts, and the metrics are numbers."""
+    if isinstance(value, list):
+        return bool(value) and all(isinstance(word, str) for word in value)
+    if isinstance(value, dict):
+        return all(isinstance(number, int | float | str) for number in value.values())
+    return True
 
 
 def tools_of() -> dict[str, McpTool]:
     """Every tool by name."""
-    agents = [one for one in ACTIONS.values() if one.role == "agent"]
     return {
         **{name: McpTool(ACTIONS[name]) for name in READERS},
         RECOMMENDED: McpTool(ACTIONS["best"], part=RECOMMENDED),
-        **{
-            operation.name: McpTool(action, operation, "write")
-            for action in agents
-            for operation in action.operations
-        },
-        **{name: McpTool(ACTIONS[name], needs="run") for name in RUNNERS},
+        **{name: McpTool(ACTIONS[name], "write") for name in WRITERS},
+        **{name: McpTool(ACTIONS[name], "run") for name in RUNNERS},
     }
 
 
@@ -130,29 +175,15 @@ class McpTools:
     """
 
     def __init__(self, store: str, *, allow_write: bool, allow_run: bool) -> None:
-        from automl.studio.actions import ANSWER_SECONDS, IDLE_SECONDS, SILENT
-        from automl.studio.child import ChildProcess
-
         self._store = store
         self._allowed = {"": True, "write": allow_write, "run": allow_write and allow_run}
         self._tools = tools_of()
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
-        self._actions = ChildProcess(
-            "automl.studio.action_process", store, ANSWER_SECONDS, SILENT, IDLE_SECONDS
-        )
-        self._surrogates = ChildProcess(
-            "automl.studio.surrogate_process", store, ANSWER_SECONDS, SILENT
-        )
 
     def described(self) -> list[Tool]:
         """The tools that are allowed."""
         tools = self._tools.items()
         return [tool.described(name) for name, tool in tools if self._allowed[tool.needs]]
-
-    async def end(self) -> None:
-        """End the processes."""
-        await self._actions.end()
-        await self._surrogates.end()
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """The answer of a tool, as plain data.
@@ -161,8 +192,6 @@ class McpTools:
             AutomlError: there is no such tool, it is not allowed, its arguments are wrong, or it
                 has failed.
         """
-        from automl.studio.actions import MAX_BYTES, RefusedError, checked
-
         tool = self._tools.get(name)
         if tool is None:
             raise UsageError(
@@ -171,31 +200,8 @@ class McpTools:
         if not self._allowed[tool.needs]:
             flags = "--allow-write" + (" --allow-run" if tool.needs == "run" else "")
             raise UsageError(f"{name} is not allowed here: it needs automl mcp {flags}")
-        content = json.dumps(arguments).encode()
-        if len(content) > MAX_BYTES:
-            raise UsageError(f"arguments have at most {MAX_BYTES:,} bytes, got {len(content):,}")
-        try:
-            given = checked(tool.schema, content)
-        except RefusedError as error:
-            raise UsageError(f"{name}: {error}") from error
-        if tool.operation is not None:
-            return await self._operate(tool.operation, given)
-        if name == "predict":
-            self._check(given["sweep"])
-            return await self._surrogates.ask({"ask": "predict", **given})
-        found = await self._run(tool.words(given, self._store))
+        found = await self._run(tool.words(arguments, self._store))
         return found[tool.part] if tool.part else found
-
-    async def _operate(self, operation: Operation, given: dict[str, Any]) -> dict[str, Any]:
-        sweep, trial = given.pop("sweep"), given.pop("trial", None)
-        self._check(sweep)
-        question = {"operation": operation.name, "sweep": sweep, "trial": trial, "body": given}
-        return await self._actions.ask(question)
-
-    def _check(self, sweep: str) -> None:
-        """Raise UsageError if there is no such store or sweep."""
-        with opened(self._store) as ledger:
-            ledger.spec(check_name(sweep))
 
     async def _run(self, words: list[str]) -> Any:
         """What a verb prints as JSON; what it says beside it is `said` of an object.
@@ -278,12 +284,8 @@ def mcp(store: str, allow_write: bool, allow_run: bool) -> None:
         raise UsageError("automl mcp needs the MCP SDK: pip install 'automl-sweep[mcp]'") from error
 
     async def serve() -> None:
-        tools = McpTools(store, allow_write=allow_write, allow_run=allow_run)
-        server = server_of(tools)
-        try:
-            async with stdio_server() as (read, write):
-                await server.run(read, write, server.create_initialization_options())
-        finally:
-            await tools.end()
+        server = server_of(McpTools(store, allow_write=allow_write, allow_run=allow_run))
+        async with stdio_server() as (read, write):
+            await server.run(read, write, server.create_initialization_options())
 
     asyncio.run(serve())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,16 +20,12 @@ class Program:
 
     Args:
         arguments: the program and its arguments.
-        shell: whether they are a line of a shell.
     """
 
     arguments: tuple[str, ...]
-    shell: bool = False
 
     def __str__(self) -> str:
         """What to type again."""
-        if self.shell:
-            return f"--shell -- {shlex.quote(' '.join(self.arguments))}"
         from automl.core.resuming import shell_line
 
         return f"-- {shell_line(self.arguments)}"
@@ -50,14 +45,11 @@ class ProgramVerb(click.Command):
             place = args.index("--")
             own, program = args[:place], tuple(args[place + 1 :])
         rest = super().parse_args(ctx, own)
-        shell = ctx.params.pop("shell", False)
         if program is not None and not program:
             raise click.UsageError("a command is needed after --, such as -- python train.py", ctx)
-        if shell and program is None:
-            raise click.UsageError("--shell is for a command after --", ctx)
         if program is not None and ctx.params.get("objective"):
             raise click.UsageError("--objective or a command after --: leave one out", ctx)
-        ctx.params["program"] = None if program is None else Program(program, shell)
+        ctx.params["program"] = None if program is None else Program(program)
         return rest
 
 
@@ -82,13 +74,11 @@ def load_trained(
     parameters = spec.known_space.parameters
     command = CommandObjective(
         program.arguments,
-        program.shell,
         spec.reports,
         goal=spec.goals[0].metric,
         stop_grace=spec.stop_grace,
         in_trial=spec.cwd == "trial",
         flags=flags_of(parameters),
-        spellings=spec.spellings,
     )
     command.check(parameters)
     command.check_program()

@@ -1,11 +1,9 @@
-"""The verbs that write a sweep elsewhere: its report, its best model, data of another tool."""
+"""The verbs that write a sweep elsewhere: its report, its best model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from automl.errors import UsageError
+from typing import TYPE_CHECKING
 
 from .common import emit, say
 
@@ -56,20 +54,3 @@ def show_export(number: int, target: Path, files: dict[str, str], as_json: bool)
     width = max(map(len, files))
     lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
     return say("\n".join([f"trial {number} is in {target}:", *lines]))
-
-
-def publish(ledger: Ledger, sweep: str, target: str, to: str | None) -> None:
-    """Write a sweep for another tool."""
-    from automl.trackers import TRACKERS
-    from automl.trackers.base import TrackedSweep, check_trackers, write_all
-
-    check_trackers([target])
-    make: Any = TRACKERS.get(target)
-    folder = Path(to or f"{sweep}-tensorboard")
-    if target == "tensorboard" and folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty; name a new folder")
-    tracker = make(folder, inside=True) if target == "tensorboard" else make(to)
-    count = write_all(tracker, TrackedSweep.of(ledger, sweep), ledger.snapshot(sweep))
-    say(f"wrote {count} trials to {tracker.place}")
-    if target == "tensorboard":
-        say(f"show them with: tensorboard --logdir {folder}")

@@ -104,7 +104,6 @@ def run_sweep(
     summary: bool = True,
     as_json: bool = False,
     log_json: bool = False,
-    metrics: str | None = None,
     **run_options: Any,
 ) -> int:
     """Run a sweep of the ledger until it ends, and return the exit status.
@@ -114,7 +113,6 @@ def run_sweep(
         summary: print the final status or, if it is False, only how to resume.
         as_json: print the status as JSON, without the live view.
         log_json: write JSON lines to standard error instead of the live view.
-        metrics: `[HOST:]PORT` where Prometheus finds metrics; None for nowhere.
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
@@ -126,7 +124,7 @@ def run_sweep(
     with (
         SafeEnd(),
         told_how_to_resume(again),
-        shown(spec.name, as_json=as_json, log_json=log_json, metrics=metrics) as show,
+        shown(as_json=as_json, log_json=log_json) as show,
     ):
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options

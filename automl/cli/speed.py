@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.config.settings_in import as_yaml, with_settings
-from automl.control.speed_probes import REPORTS
 from automl.core.text import memory, number
 from automl.errors import UsageError
-from automl.workflows.speed import Measured, left_out, measured, prepare, settings_to_try
+from automl.workflows.speed import REPORTS, Measured, left_out, measured, prepare, settings_to_try
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say

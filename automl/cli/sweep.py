@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json", "metrics")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
 
 
 def sweep(
@@ -35,7 +35,7 @@ def sweep(
     loaded = _load(config, overrides, patterns, program, options)
     typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import check_loop, lines_about_knobs
+    from automl.control.preflight import lines_about_knobs
 
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
@@ -46,7 +46,6 @@ def sweep(
         checked = _checked(loaded.spec, program, options["objective"])
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
         return None
-    check_loop(loaded.spec, objective, lambda text: say(text, err=True))
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 
@@ -89,8 +88,7 @@ def _exists(loaded: Config) -> bool:
 def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) -> int:
     """Do what `automl resume` does, once a controller that was lost counts as dead.
 
-    The sweep keeps its space and its settings. Of the configuration only `artifacts` counts, which
-    has to be repeated.
+    What the configuration says now holds from here on, and is told; what cannot change is refused.
     """
     from .resume import continue_sweep
 
@@ -99,7 +97,13 @@ def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) 
     given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
     location = loaded.spec.artifacts
     return continue_sweep(
-        name, loaded.store, program=program, artifacts=location, moved=True, **given
+        name,
+        loaded.store,
+        program=program,
+        artifacts=location,
+        moved=True,
+        wanted=loaded.spec,
+        **given,
     )
 
 

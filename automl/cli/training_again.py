@@ -1,27 +1,20 @@
-"""The verbs that train the best configurations again: `confirm` and `fit`."""
+"""The verb that trains the best configurations again: `confirm`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from automl.core.names import companion
 from automl.core.resuming import Typed
 from automl.errors import AutomlError, UsageError
 from automl.workflows.artifacts import moved_to
 from automl.workflows.retrain import derived, prepare
 
-from .common import draw, draw_table, emit, opened, say
+from .common import draw, draw_table, emit, opened
 from .program import Program, load_trained
-from .results import show_export
 from .running import check_runnable, dispatcher_of, run_sweep
 
 if TYPE_CHECKING:
-    from automl.core import SweepSpec
     from automl.report.confirmations import Confirmation
-
-FIT: Final = "fit"  # kind of the sweep in which the best configuration is trained
 
 
 def confirm(
@@ -95,60 +88,3 @@ def _print(confirmation: Confirmation) -> None:
     columns = ["trial", "mean", "deviation", "failed", "runs"]
     draw_table(columns, rows, columns[:4])
     draw(f"\n{confirmation}")
-
-
-def fit(
-    sweep: str,
-    store: str,
-    output: str | None,
-    trial: int | None,
-    train_time: float | None,
-    objective: str | None,
-    program: Program | None,
-    artifacts: str | None,
-    **options: Any,
-) -> int:
-    """Train the best configuration on all data and export it; return the exit status."""
-    from automl.workflows.export import chosen, export
-
-    target = Path(output or f"{sweep}-fit")
-    if target.exists() and any(target.iterdir()):
-        raise UsageError(f"{target} is not empty; name a new folder with --output")
-    with opened(store, write=True) as ledger:
-        source = ledger.spec(sweep)
-        typed = Typed(store, objective, options["ray_address"])
-        check_runnable(source, typed, program, "fit")
-        function = load_trained(source, objective, program)
-        best = chosen(ledger, sweep, trial)
-        spec = moved_to(_fit_spec(source, train_time), artifacts)
-        if ledger.exists(companion(sweep, FIT)):
-            ledger.delete(companion(sweep, FIT))
-        spec = prepare(ledger, spec, [best.params])
-        options |= {"summary": False, "resume": True}
-        options["dispatcher"] = dispatcher_of(source, options["dispatcher"], agents=False)
-        if status := run_sweep(spec, ledger, typed, function, **options):
-            return status
-        files = export(ledger, spec.name, chosen(ledger, spec.name, 0), target, artifacts)
-    show_export(best.number, target, files, as_json=False)
-    return 0
-
-
-def _fit_spec(source: SweepSpec, train_time: float | None) -> SweepSpec:
-    """The sweep of one trial without early stopping, on validation data too if there is any."""
-    data, goals = dict(source.data), source.goals
-    if source.workload is not None:
-        from workers.workloads import WORKLOADS
-
-        if WORKLOADS.get(source.workload).trains_on_valid:
-            data["with_valid"] = True
-        else:
-            lacks = "has no validation data to add: it trains on training data only"
-            say(f"{source.workload} {lacks}", err=True)
-    if train_time is not None:
-        if source.workload is None:
-            raise UsageError(
-                "--train-time is for workloads: an objective or a command decides itself "
-                "how long it trains"
-            )
-        goals = tuple(replace(goal, within=train_time) for goal in goals)
-    return derived(source, FIT, 1, data=data, goals=goals)

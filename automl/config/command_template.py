@@ -75,6 +75,23 @@ GUESS: Final = PrintedMetric(
 )
 
 
+# Programs that start the ranks of a script, and their modules.
+LAUNCHERS: Final = (
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate.commands.launch",
+    "deepspeed.launcher.runner",
+)
+LAUNCHED: Final = """\
+
+  # fixed: what stands before {script} is for {launcher}. Trials that run side by side need ports of
+  # their own: leave a fixed port out, or let automl start the ranks: write `ranks: N` below, and
+  # the command without {launcher}."""
+
+
 class _Option(NamedTuple):
     """An option among the arguments that has a value.
 
@@ -103,7 +120,8 @@ def for_command(
     Raises:
         UsageError: no option of the command is a number that can be tuned.
     """
-    options = _options(arguments)
+    begin = launched(arguments)
+    options = _options(arguments, begin)
     numbers = [one for one in options if type(one.value) in (int, float)]
     fixed = [one for one in options if one not in numbers]
     entries = {n.name: entry for n in numbers if (entry := _entry(n.name, n.value)) is not None}
@@ -126,7 +144,10 @@ def for_command(
         name=name_of(file),
         goal=_goal(metric),
         space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
-        left=_left(numbers, entries) + _short(arguments) + _fixed(fixed),
+        left=_left(numbers, entries)
+        + _short(arguments[begin:])
+        + _fixed(fixed)
+        + _launcher(arguments, begin),
         length=length,
     )
     return text + TAIL, command
@@ -177,7 +198,7 @@ def _fixed(fixed: Sequence[_Option]) -> str:
 
 def script(arguments: Sequence[str]) -> str:
     """The word that names a command best: the last one before its options."""
-    words = list(arguments)
+    words = list(arguments[launched(arguments) :])
     options = (i for i, word in enumerate(words) if word.startswith("--") or "=" in word)
     first = next(options, len(words))
     return words[max(0, first - 1)]
@@ -189,10 +210,32 @@ def file_of(arguments: Sequence[str]) -> str:
     return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
 
 
-def _options(arguments: Sequence[str]) -> list[_Option]:
-    """The options with a value: `--key value`, `--key=value` and `key=value`."""
+def launched(arguments: Sequence[str]) -> int:
+    """The index of the script that a launcher such as torchrun starts; 0 without a launcher."""
+    names = [PurePath(word).name for word in arguments[:3]]
+    first = next((i for i, name in enumerate(names) if name in LAUNCHERS), None)
+    if first is None or (first and arguments[first - 1] not in ("-m", "run", "exec")):
+        return 0
+    rest = range(first + 1, len(arguments))
+    scripts = [i for i in rest if arguments[i].endswith((".py", ".sh"))]
+    modules = [i + 1 for i in rest if arguments[i] in ("-m", "--module")]
+    return min((*scripts, *modules), default=0)
+
+
+def _launcher(arguments: Sequence[str], begin: int) -> str:
+    """A comment about the launcher before the script, if there is one."""
+    if not begin:
+        return ""
+    name = next(word for word in arguments if PurePath(word).name in LAUNCHERS)
+    return LAUNCHED.format(script=arguments[begin], launcher=PurePath(name).name)
+
+
+def _options(arguments: Sequence[str], begin: int = 0) -> list[_Option]:
+    """The options with a value from an index on: `--key value`, `--key=value` and `key=value`."""
     found: dict[str, _Option] = {}
     for place, argument in enumerate(arguments):
+        if place <= begin and begin:
+            continue
         joined = _JOINED.fullmatch(argument)
         before, text = "", argument
         if joined:

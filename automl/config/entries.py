@@ -66,7 +66,8 @@ KEYS: Final = {
     ),
     "affects": Key(
         listed(one_of("quality", "speed", "memory")),
-        "What it can change, see [affects](../concepts/affects.md).",
+        "What it can change, see "
+        "[affects](../concepts/how-a-sweep-works.md#what-a-parameter-affects).",
         "affects: quality",
         words="all three",
     ),

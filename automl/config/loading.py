@@ -172,7 +172,6 @@ class _Checker:
             "workers": None,
             "resources": resources,
             "command": self._command,
-            "spellings": _spellings(self.root.child("space")) if self._command else {},
         }
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
@@ -322,9 +321,12 @@ class _Checker:
             text = "only a command runs in the folder of its trial; a function has trial.folder"
             self.problems.under(self.root, ("cwd",), text)
         for name, pattern in reports.items():
+            from workers.command.csv_file import CSV_FILE
             from workers.command.patterns import compile_pattern
             from workers.command.tensorboard import TENSORBOARD, check_reader
 
+            if name == CSV_FILE:
+                continue
             check = check_reader if name == TENSORBOARD else partial(compile_pattern, name, pattern)
             self._checked(("reports", name), check)
 
@@ -332,7 +334,7 @@ class _Checker:
 def _unreported(spec: SweepSpec) -> list[str]:
     """A line for each goal that no pattern of a command finds; none if there are no patterns."""
     found = [name for name in spec.reports if name != "step"]
-    if not found or "tensorboard" in found:
+    if not found or not {"tensorboard", "file"}.isdisjoint(found):
         return []
     return [
         f"`reports` does not find the goal {goal.metric!r}, so trials fail unless the program "
@@ -362,19 +364,6 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
         if isinstance(folder, str) and folder
         else data
     )
-
-
-def _spellings(space: Node | None) -> dict[str, tuple[str, str]]:
-    """How the choices of booleans are spelled, true first, if not as `true` and `false`."""
-    found = {}
-    for name, entry in space.value.items() if space and isinstance(space.value, dict) else ():
-        choices = (entry.child("choices") or entry).value
-        nodes = choices if isinstance(choices, list) else ()
-        written = {node.value: node.spelling for node in nodes if isinstance(node.value, bool)}
-        texts = written.get(True) or "true", written.get(False) or "false"
-        if texts != ("true", "false"):
-            found[name] = texts
-    return found
 
 
 def _unnamed(spec: SweepSpec) -> list[str]:

@@ -22,14 +22,12 @@ class Node:
         origin: the file, or the override ("override seed=1", "--seed").
         line: from 1; 0 if the value comes from no file.
         broken: an error was reported here, so errors that follow from it are not reported.
-        spelling: of an unquoted scalar in a file; "" for anything else.
     """
 
     value: Scalar | list[Node] | dict[str, Node]
     origin: str
     line: int = 0
     broken: bool = False
-    spelling: str = ""
 
     def plain(self) -> Any:
         """The value as plain Python data."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from automl.suggesters.user_prior import KEYS
-from search_spaces import Space
+from search_spaces import Float, Int, Space
 
 from . import entries
 from .nodes import ConfigProblem, ConfigProblems, Node, dotted, shown
@@ -24,6 +24,8 @@ FIELDS: Final[Mapping[str, Collection[str]]] = {
     "fixed": (),
     "reports": (),
 }
+
+_RULE: Final = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
 
 
 @dataclass(frozen=True)
@@ -53,16 +55,33 @@ def apply(root: Node, overrides: Iterable[str | Override], problems: ConfigProbl
     for given in overrides:
         override = Override.parse(given) if isinstance(given, str) else given
         if override is None:
-            rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-            problems.add(f"override {shown(given)}", rule)
+            problems.add(f"override {shown(given)}", _RULE)
         else:
             _set(root, override, problems)
+
+
+def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
+    """The plain values of KEY=VALUE words by their keys.
+
+    Raises:
+        ConfigError: a word or a value is malformed.
+    """
+    problems, found = ConfigProblems(), dict[str, Any]()
+    for text in overrides:
+        override = Override.parse(text)
+        if override is None:
+            problems.add(f"override {shown(text)}", _RULE)
+        elif (value := _value(override, problems)) is not None:
+            found[override.key] = value.plain()
+    problems.raise_any("what to set")
+    return found
 
 
 def with_changes(space: Space, overrides: Sequence[str]) -> Space:
     """The space after overrides of `space.NAME`, as a configuration has them.
 
-    A field that is not named stays. An entry of another name is a new parameter.
+    A field that is not named stays. A list of two numbers is the range of a number. An entry of
+    another name is a new parameter.
 
     Raises:
         ConfigError: an override is malformed or names something else than a parameter.
@@ -83,6 +102,8 @@ def with_changes(space: Space, overrides: Sequence[str]) -> Space:
         base = space.parameters.get(name)
         if base is not None and entry == {}:
             continue
+        if isinstance(base, Float | Int) and isinstance(entry, list) and len(entry) == 2:
+            entry = dict(zip(("low", "high"), entry, strict=True))
         if found := entries.read_entry(entry, base, root, name, problems):
             changed[name] = found[0]
     problems.raise_any("the overrides")

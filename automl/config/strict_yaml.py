@@ -116,7 +116,7 @@ class _Reader:
     def scalar(self, event: Any, node: Node, location: Location) -> None:
         try:
             if event.style is None:
-                node.value, node.spelling = plain_scalar(event.value), event.value
+                node.value = plain_scalar(event.value)
             else:
                 node.value = check_text(event.value)
         except ValueError as error:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from automl.core import Command, Trial, TrialState, arguments
-from automl.core.mistakes import check_result
 from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
 from workers.protocol import Ending, Metrics, Outcome, Report, Started
@@ -121,7 +120,6 @@ class Agents:
                 f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
             )
         trial = self._leased(command)
-        check_result(trial, metrics, self._journal.spec.goals)
         return self._end(trial, _ending(_lease(trial)), metrics, take_in)
 
     def fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:

@@ -1,13 +1,12 @@
 """Makes the assignment that a worker gets for an attempt at a trial."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from automl.core import SweepSpec, Trial
-from automl.core.probes import PROBE, SPEED
 from automl.core.ranks import ranks_of
 from automl.dispatch.base import GangShape
 from automl.errors import UsageError
@@ -80,27 +79,9 @@ class Assigner:
             resume=resume,
             previous_seconds=trained,
             goals=tuple(goal.metric for goal in spec.goals),
+            constrained=tuple(constraint.metric for constraint in spec.constraints),
             artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
-        )
-
-    def probe(self, probe: Trial, fixed: Mapping[str, Any], windows: int) -> Assignment:
-        """The assignment of a probe (`control.speed_probes`), in a folder of its own.
-
-        Args:
-            fixed: options of a workload, which end it.
-            windows: measured of a function or a command.
-        """
-        whole = self.assignment(probe)
-        return replace(
-            whole,
-            trial=PROBE - probe.number,
-            folder=str((self.files / "probes" / str(probe.number)).path),
-            fixed=fixed,
-            goals=(SPEED,),
-            artifacts="",
-            limits=replace(whole.limits, train_seconds=None),
-            probe=windows if self.spec.workload is None else 0,
         )
 
     def _timeout(self) -> float | None:

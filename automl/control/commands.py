@@ -6,12 +6,12 @@ Requests of agents and people, which get an answer, are served by `requests`.
 import time
 from typing import Final
 
+from automl.core import Command
 from automl.core.state import ENQUEUE
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
-from search_spaces.validation import plain_params
 from workers.protocol import Params
 
 from .journal import Journal
@@ -51,7 +51,7 @@ class SweepCommands:
             self._limit()
         for number, command in list(state.requests.items()):
             if command.kind == ENQUEUE:
-                self._enqueue(number, plain_params(command.content))
+                self._enqueue(number, command)
 
     def _limit(self) -> None:
         try:
@@ -63,10 +63,10 @@ class SweepCommands:
         self._suggestions.restrict(domain)
         self._stopper.restrict(domain)
 
-    def _enqueue(self, number: int, params: Params) -> None:
+    def _enqueue(self, number: int, command: Command) -> None:
         try:
-            self._journal.spec.space.check(params)
+            params = self._journal.spec.space.accept(command.content)
         except AutomlError as error:
             self._journal.answer(number, {"error": str(error), "usage": True})
         else:
-            self._journal.propose(params, "enqueued", number)
+            self._journal.propose(params, "enqueued", number, command.trial)

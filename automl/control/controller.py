@@ -5,8 +5,7 @@ from typing import Final
 
 from automl.core import Snapshot, Trial, TrialState
 from automl.dispatch.base import Dispatcher
-from automl.stopping._probes import Probes
-from automl.stopping.base import Decision, Stopper
+from automl.stopping.base import Stopper
 from workers.protocol import Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
@@ -17,7 +16,6 @@ from .memory_guard import MemoryGuard
 from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
-from .speed_probes import SpeedProbes
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 
@@ -35,7 +33,6 @@ class Controller:
         checkpoints: cleans up after each attempt.
         ending: knows why the sweep must end.
         requests: of agents and people.
-        speed_probes: get their own events.
     """
 
     def __init__(
@@ -49,7 +46,6 @@ class Controller:
         checkpoints: CheckpointCleanup,
         ending: EndOfSweep,
         requests: Requests,
-        speed_probes: SpeedProbes,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
@@ -60,8 +56,6 @@ class Controller:
         self._checkpoints = checkpoints
         self._ending = ending
         self._requests = requests
-        self._speed_probes = speed_probes
-        self._probes = Probes(journal.spec.goals, journal.spec.constraints)
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
         """Run the sweep until it ends.
@@ -122,7 +116,7 @@ class Controller:
     def _loop(self) -> None:
         dispatcher = self._journal.dispatcher
         while True:
-            self._check()
+            self._shutdown.check()
             self._scheduler.fill()
             self._serve()
             self._journal.flush()
@@ -130,17 +124,7 @@ class Controller:
                 return
             dispatcher.poll(self._handle, self._timeout())
 
-    def _check(self) -> None:
-        """End the sweep, or a probe, if it must end."""
-        self._shutdown.check()
-        self._watch_probes()
-
-    def _watch_probes(self) -> None:
-        self._speed_probes.watch(ending=self._shutdown.request is not None)
-
     def _is_over(self) -> bool:
-        if self._speed_probes.running is not None:
-            return False
         if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
             return all(trial.lease is not None for trial in self._journal.state.index.running)
         if self._journal.state.index.num_running:
@@ -166,13 +150,12 @@ class Controller:
         if event is None:
             if self._serve():
                 self._journal.flush()
-            self._watch_probes()
             self._journal.keep_up()
             return
-        self._check()  # it changes the meaning of an outcome
+        self._shutdown.check()  # it changes the meaning of an outcome
         self._take_in(event)
         if self._journal.dispatcher.serial:
-            self._check()
+            self._shutdown.check()
             # The outcome of a short attempt is committed together with the next trial.
             self._journal.settle(
                 at_once=isinstance(event, Outcome) and event.seconds > COMMIT_SECONDS
@@ -180,9 +163,7 @@ class Controller:
 
     def _take_in(self, event: Event) -> None:
         """Apply an event of a worker or an agent, and decide what follows."""
-        if event.trial < 0:
-            self._speed_probes.take_in(event)
-        elif isinstance(event, Outcome):
+        if isinstance(event, Outcome):
             self._on_outcome(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial)
@@ -192,14 +173,12 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        self._scheduler.ended(trial.number)
         outcome = self._gpus.explain(self._shutdown.explain(outcome))
         outcome = self._guard.add_estimate(outcome, trial.params)
         hopeless = self._ending.is_hopeless(trial, outcome)
         after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)
         if after is None:
             return
-        self._guard.observe(after)
         self._shutdown.end(self._ending.reason_after(after, outcome))
         journal.then(lambda: self._clean_checkpoints(after))
 
@@ -217,11 +196,8 @@ class Controller:
         if whole or self._shutdown.is_stopping(trial):
             return
         self._scheduler.update_stopper()
-        if reason := self._probes.stop_reason(trial, journal.trials):
-            decision = Decision("stop", reason)
-        else:
-            trials = journal.state.visible_trials()
-            decision = journal.dispatcher.charged(lambda: self._stopper.decide(trial, trials))
+        trials = journal.state.visible_trials()
+        decision = journal.dispatcher.charged(lambda: self._stopper.decide(trial, trials))
         if decision.action != "continue":
             journal.note(decision.action, decision.reason, trial.number)
             self._shutdown.stop_trial(trial, StopRequest(decision.action), decision.reason)

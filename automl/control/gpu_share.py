@@ -1,4 +1,4 @@
-"""The GPUs of a sweep whose trials run on this machine: leased before its workers start."""
+"""The GPUs of a sweep whose trials run on this machine: locked before its workers start."""
 
 import os
 import time
@@ -9,8 +9,8 @@ from typing import Final
 
 from automl.core import SweepSpec
 from automl.dispatch._make import local_slots
+from automl.dispatch.gpu_locks import GpuLocks
 from automl.dispatch.gpus import SharedGpu, gpu_users, shared_gpus
-from automl.dispatch.leases import MachineLeases
 from automl.errors import UsageError
 from workers.protocol import Outcome
 from workers.runtime.devices import VARIABLE, gpus_of_slots
@@ -18,17 +18,17 @@ from workers.runtime.devices import VARIABLE, gpus_of_slots
 from .journal import Journal
 from .shutdown import Shutdown
 
-ASK_SECONDS: Final = 0.5  # while the sweep waits: between two looks at the leases
+ASK_SECONDS: Final = 0.5  # while the sweep waits: between two looks at the locks
 LOOK_SECONDS: Final = 10.0  # and between two looks at what other programs use
 EXPLAIN_SECONDS: Final = 5.0  # for nvidia-smi to say who uses a GPU, while the controller waits
 
 
 class GpuShare:
-    """Leases the GPUs of a sweep until it ends, and knows who else uses them.
+    """Locks the GPUs of a sweep until it ends, and knows who else uses them.
 
     Args:
         spec: of the sweep.
-        leases: of the sweep; if they are disabled, nothing is leased.
+        locks: of the sweep; if they are disabled, no GPU is locked.
         serial: whether a trial runs at a time, so that the GPUs of one slot are enough.
         look: returns the GPUs that this process may use.
     """
@@ -36,13 +36,13 @@ class GpuShare:
     def __init__(
         self,
         spec: SweepSpec,
-        leases: MachineLeases,
+        locks: GpuLocks,
         *,
         serial: bool,
         look: Callable[[], list[SharedGpu]] = shared_gpus,
     ) -> None:
-        self._enabled = leases.enabled and spec.resources.gpus > 0
-        self._leases = leases
+        self._enabled = locks.enabled and spec.resources.gpus > 0
+        self._locks = locks
         self._look = look
         self._workers = spec.workers if spec.min_workers is None else local_slots(spec)
         self._each = spec.resources.gpus
@@ -50,7 +50,7 @@ class GpuShare:
         self._chosen: tuple[str, ...] = ()
 
     def acquire(self, journal: Journal, shutdown: Shutdown) -> bool:
-        """Lease the GPUs; wait if others have them, and say for whom.
+        """Lock the GPUs; wait if others have them, and say for whom.
 
         Returns:
             False if the sweep was asked to end while it waited.
@@ -74,7 +74,7 @@ class GpuShare:
 
     @contextmanager
     def visible(self) -> Iterator[None]:
-        """Inside, workers that start, or a Ray, see the leased GPUs only."""
+        """Inside, workers that start, or a Ray, see the locked GPUs only."""
         if not self._chosen:
             yield
             return
@@ -121,8 +121,10 @@ class GpuShare:
     def _take(self, most: int, least: int, gpus: list[SharedGpu], journal: Journal) -> bool:
         occupied = {gpu.uuid: _uses([gpu]) for gpu in gpus if gpu.users}
         visible = [gpu.uuid for gpu in gpus]
-        self._chosen = tuple(self._leases.take_gpus(most, visible, occupied, least=least))
-        journal.waits_for = self._leases.waits_for
+        self._chosen = tuple(self._locks.take(most, visible, occupied, least=least))
+        journal.waits_for = self._locks.waits_for
+        if self._locks.trouble:
+            journal.note("gpus", f"GPUs are not shared with other sweeps: {self._locks.trouble}")
         if self._chosen and occupied:
             journal.note(
                 "gpus", f"passed over, since others use them: {'; '.join(occupied.values())}"

@@ -10,7 +10,7 @@ from typing import Any, Final
 from automl.core import Activity, Snapshot, SweepEvent, Trial
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher
-from automl.ledger import SweepRecorder
+from automl.ledger import Recorder
 from automl.suggesters.queue import SuggestionQueue
 
 from .writer import SweepWriter
@@ -41,7 +41,7 @@ class Journal(SweepWriter):
 
     def __init__(
         self,
-        recorder: SweepRecorder,
+        recorder: Recorder,
         suggestions: SuggestionQueue,
         *,
         seconds: float = 0.0,

@@ -9,21 +9,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from automl.core import SweepSpec, Trial
-from search_spaces import Choice, Float, Int, Space
-from search_spaces.errors import UsageError
+from automl.core import SweepSpec
 from search_spaces.hardware import detect, memory_limit
+from workers.device.gpu import desktop_bytes
 from workers.failures import gigabytes
-from workers.own_loop.knobs import calls_prepare
 from workers.protocol import Outcome, Params
-
-from .own_memory import OwnMemory
 
 # Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
 # a trial is refused only if its estimate exceeds the limit by this factor.
@@ -49,25 +44,16 @@ class MemoryEstimate:
 class MemoryGuard:
     """Estimates memory in a process of its own, so that the controller never waits for it.
 
-    A function that calls `trial.prepare` is estimated too, unless its largest configuration fits,
-    or it does what fake tensors cannot. The memory of an objective that is not estimated is
-    predicted from the peaks of its earlier trials. Used from the controller's thread.
+    Used from the controller's thread.
 
     Args:
         spec: of the sweep; only workloads that are trained by gradient descent are estimated.
         enabled: whether the dispatcher runs trials for real.
         local: whether trials run on this machine; elsewhere the limit is what the roomiest node
             has told with an outcome, unknown before the first.
-        objective: the user's function; None for a workload, or if it is not here.
     """
 
-    def __init__(
-        self,
-        spec: SweepSpec,
-        enabled: bool = True,
-        local: bool = True,
-        objective: Callable[[Any], Any] | None = None,
-    ) -> None:
+    def __init__(self, spec: SweepSpec, enabled: bool = True, local: bool = True) -> None:
         self._spec = spec
         self._local = local
         self._relevant = {
@@ -78,30 +64,11 @@ class MemoryGuard:
         self._estimates: dict[str, MemoryEstimate | None] = {}
         self._process: subprocess.Popen[str] | None = None
         self._enabled = enabled and spec.workload is not None and _trains(spec.workload)
-        self._own = OwnMemory(spec) if enabled and spec.workload is None else None
-        self._objective = objective
-        self._folder: TemporaryDirectory[str] | None = None  # with the function for the process
-        self._largest: Params | None = None  # of the space, estimated first for a function
-        if enabled and local and objective is not None and calls_prepare(objective):
-            self._largest = _largest(spec.space)
-            self._enabled = self._largest is not None
 
     def ready(self, params: Params, ranks: int) -> bool:
         """Whether a trial may begin; requests its estimate first if there is none."""
         if not self._enabled:
             return True
-        if self._largest is not None:
-            if not self._answered(self._largest, 1):
-                return params == self._spec.space.default()  # it need not wait
-            known = self.estimate(self._largest)
-            if known is None or not self._exceeds(known, ranks):
-                self._enabled = False  # it does what fake tensors cannot, or everything fits
-                self.close()
-                return True
-        return self._answered(params, ranks)
-
-    def _answered(self, params: Params, ranks: int) -> bool:
-        """Whether there is an estimate, or no time for it; requests it if it is new."""
         key = self._key(params)
         if key not in self._requested:
             self._request(key, params, ranks)
@@ -112,38 +79,18 @@ class MemoryGuard:
         """The estimate for a configuration; None if there is none."""
         return self._estimates.get(self._key(params)) if self._enabled else None
 
-    def observe(self, trial: Trial) -> None:
-        """Learn from the peak of a trial of a user's objective."""
-        if self._own is not None:
-            self._own.observe(trial)
-
     def refusal(self, params: Params, ranks: int) -> str:
         """Why a configuration is not dispatched; "" if it may be."""
-        known = self._enabled or (self._own is not None and self._own.informed)
-        limit = self.limit(ranks) if known else None  # to read it takes a millisecond
-        if limit is None:
+        found, limit = self.estimate(params), self.limit(ranks)
+        if found is None or limit is None or self._needed(found) <= REFUSAL_FACTOR * limit:
             return ""
-        found = self.estimate(params)
-        if self._own is not None and found is None:
-            needed = self._own.at_least(params, limit) or 0
-            if needed <= limit:
-                return ""
-            how = "not dispatched: earlier trials show that it needs at least"
-        elif found is None or not self._exceeds(found, ranks):
-            return ""
-        else:
-            needed, how = self._needed(found), "not dispatched: it is estimated to need"
-        amount, room = gigabytes(needed, limit)
+        amount, room = gigabytes(self._needed(found), limit)
         each = " a rank" if ranks > 1 else ""
-        return f"{how} {amount}{each}, and there are {room}{each}"
+        return f"not dispatched: it is estimated to need {amount}{each}, and there are {room}{each}"
 
     def _needed(self, found: MemoryEstimate) -> int:
         # A limit of the user is one of tensors.
         return found.peak_bytes + (found.device_bytes if self._spec.resources.memory is None else 0)
-
-    def _exceeds(self, found: MemoryEstimate, ranks: int) -> bool:
-        limit = self.limit(ranks)
-        return limit is not None and self._needed(found) > REFUSAL_FACTOR * limit
 
     def limit(self, ranks: int) -> int | None:
         """Bytes that a rank may use; None if that is not known."""
@@ -154,7 +101,8 @@ class MemoryGuard:
             return self._room_of_nodes or None
         if resources.gpus > 0:
             gpus = [gpu.memory_bytes for gpu in detect().gpus]
-            return int(min(gpus) * min(1.0, resources.gpus)) if gpus else None
+            taken = desktop_bytes() if len(gpus) == 1 else 0
+            return int((min(gpus) - taken) * min(1.0, resources.gpus)) if gpus else None
         return memory_limit() // max(1, ranks)
 
     def facts(self, params: Params) -> dict[str, Any]:
@@ -181,9 +129,6 @@ class MemoryGuard:
             self._process.kill()
             self._process.wait()
             self._process = None
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
 
     def _key(self, params: Params) -> str:
         return json.dumps({k: v for k, v in params.items() if k in self._relevant}, sort_keys=True)
@@ -196,7 +141,7 @@ class MemoryGuard:
             request = {"key": key, "params": dict(params), "ranks": ranks}
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
-        except (OSError, UsageError):  # a function that cannot be sent
+        except OSError:  # the process has ended
             self._enabled = False  # trials begin without estimates
 
     def _start(self) -> subprocess.Popen[str]:
@@ -215,7 +160,6 @@ class MemoryGuard:
         )
         assert process.stdin is not None
         about = {
-            "objective": self._written(),
             "workload": spec.workload,
             "data": dict(spec.data),
             "fixed": dict(spec.fixed),
@@ -226,18 +170,6 @@ class MemoryGuard:
             target=self._listen, args=(process,), name="automl-memory-guard", daemon=True
         ).start()
         return process
-
-    def _written(self) -> str:
-        """A file with the function; "" if there is none."""
-        if self._objective is None:
-            return ""
-        from workers.runtime.pickling import write_objective
-
-        self._folder = TemporaryDirectory()
-        path = Path(self._folder.name) / "objective"
-        with path.open("wb") as file:
-            write_objective(self._objective, file)
-        return str(path)
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -252,24 +184,6 @@ class MemoryGuard:
                     )
                 )
         self._enabled = False  # the process has ended
-
-
-def _largest(space: Space) -> Params | None:
-    """The configuration whose numbers that affect memory are largest; None if it is not legal."""
-    sizes = {
-        p.name: p.high
-        for p in space.parameters.values()
-        if isinstance(p, Float | Int) and "memory" in p.affects
-    }
-    sizes |= {
-        p.name: max(numbers)
-        for p in space.parameters.values()
-        if isinstance(p, Choice) and "quality" in p.affects and "memory" in p.affects
-        for numbers in [[c for c in p.choices if isinstance(c, int | float)]]
-        if len(numbers) == len(p.choices)
-    }
-    found = space.complete({**(space.default() or {}), **sizes})
-    return found if sizes and space.legal(found) else None
 
 
 def _trains(workload: str) -> bool:

@@ -62,9 +62,9 @@ class Plugins:
         return make_suggester(choice, spec.goals, spec.constraints, context, seed=spec.seed)
 
     def make_queue(
-        self, spec: SweepSpec, kind: type[Dispatcher], slots: int, note: Callable[[str], None]
+        self, spec: SweepSpec, kind: type[Dispatcher], note: Callable[[str], None]
     ) -> SuggestionQueue:
-        """The queue of suggestions for a dispatcher of this kind, with this many slots.
+        """The queue of suggestions for a dispatcher of this kind.
 
         Args:
             note: called with a message when another suggester had to propose.
@@ -74,11 +74,11 @@ class Plugins:
             spec.suggester,
             Domain.of(spec),
             gains=spec.budget.gain is not None,
+            prospects=spec.budget.until is not None,
             replicates=spec.replicates,
         )
-        if kind.suggests_ahead:
-            return BackgroundSuggestionQueue(proposer, spec.known_space, min(4, slots), note=note)
-        return SuggestionQueue(proposer, 1 if kind.serial else spec.workers or 1, note=note)
+        queue = BackgroundSuggestionQueue if kind.suggests_ahead else SuggestionQueue
+        return queue(proposer, note=note)
 
     def make_stopper(self, spec: SweepSpec, *, can_pause: bool) -> Stopper:
         """The stopper of the sweep; raises UsageError if an option is out of its range."""

@@ -18,7 +18,7 @@ from automl.errors import StoreError, UsageError
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, calls_prepare, check_words, without_prepare
+from workers.own_loop.knobs import acting_knobs, without_prepare
 
 from .plugins import Plugins
 
@@ -117,26 +117,6 @@ def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -
     return [line] if names else []
 
 
-def check_loop(
-    spec: SweepSpec, objective: Callable[[Any], Any] | None, tell: Callable[[str], Any]
-) -> None:
-    """Raise UsageError if a knob of the space cannot act on the loop of a function.
-
-    The function runs once up to `trial.prepare`, in a process of its own; `tell` gets a line first.
-    """
-    if spec.workload is not None or spec.command or objective is None:
-        return
-    if not calls_prepare(objective):
-        return
-    check_words(spec.space)
-    if acting_knobs(spec.space):
-        from .rehearsal import refused
-
-        tell("running the function up to trial.prepare, to check its knobs")
-        if sentence := refused(objective, spec.space, spec.space.complete({}), spec.ranks):
-            raise UsageError(sentence)
-
-
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
     """Raise UsageError if the dispatcher cannot run as many ranks as a trial may have."""
     most = max_ranks(spec)
@@ -157,8 +137,12 @@ def check_artifacts(spec: SweepSpec) -> None:
         check_writable(spec.artifacts)
 
 
-def check_store(location: str) -> None:
-    """Raise StoreError if a store can be neither opened nor created; creates nothing."""
+def check_store(location: str, *, whole: bool = False) -> None:
+    """Raise StoreError if a store can be neither opened nor created; creates nothing.
+
+    Args:
+        whole: read all of it, with SQLite's own check and every checksum.
+    """
     from automl.ledger import Ledger
     from automl.ledger.database import IN_MEMORY, is_ledger, locate
     from automl.ledger.store_errors import translated
@@ -168,7 +152,9 @@ def check_store(location: str) -> None:
     if file is None and (location == IN_MEMORY or not is_ledger(location)):
         return  # the server answers; the first sweep creates its tables
     if file is None or file.exists():
-        Ledger.open(location, readonly=True).close()
+        with closing(Ledger.open(location, readonly=True)) as ledger:
+            if whole:
+                ledger.check()
         return
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir():

@@ -51,7 +51,7 @@ class Requests:
     def _serve(self, number: int, command: Command, take_in: TakeIn) -> bool:
         """Answer a request, if only by why it cannot be done; False if it has to wait."""
         try:
-            answer = self._answer(number, command, take_in)
+            answer = self._answer(command, take_in)
         except AutomlError as error:
             answer = {"error": str(error), "usage": isinstance(error, UsageError)}
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
@@ -61,7 +61,7 @@ class Requests:
             self._journal.answer(number, answer, command.trial)
         return answer is not None
 
-    def _answer(self, number: int, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
+    def _answer(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
         match command.kind:
             case "ask":
                 return self._agents.ask(command)
@@ -71,4 +71,4 @@ class Requests:
                 return self._agents.tell(command, take_in)
             case "fail":
                 return self._agents.fail(command, take_in)
-        return self._steering.answer(number, command)
+        return self._steering.answer(command)

@@ -2,12 +2,13 @@
 
 import math
 from collections import Counter
+from functools import partial
 from typing import Final
 
 from automl.core import Trial, TrialState
+from automl.core.replicates import MAX_SHARE
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
-from automl.dispatch.leases import MachineLeases
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
 from automl.suggesters.queue import SuggestionQueue
@@ -18,10 +19,7 @@ from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
-from .speed_probes import SpeedProbes
 
-MAX_WAIT_SHARE: Final = 0.1  # of an attempt's seconds: how long a worker waits for the suggester
-MIN_WAIT_SECONDS: Final = 1.0  # it waits longer than that share of a trial of milliseconds
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 
 
@@ -37,8 +35,6 @@ class Scheduler:
         commands: of people to the sweep.
         ending: knows why no new trial begins.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
-        leases: of this machine's cores.
-        probes: take free slots too, and know the fastest settings.
         starts_fast: whether the dispatcher has started trial 0 before a suggester is imported.
     """
 
@@ -52,14 +48,10 @@ class Scheduler:
         commands: SweepCommands,
         ending: EndOfSweep,
         shutdown: Shutdown,
-        leases: MachineLeases,
-        probes: SpeedProbes,
         *,
         starts_fast: bool = False,
     ) -> None:
         self._starts_fast = starts_fast
-        self._leases = leases
-        self._probes = probes
         self._journal = journal
         self._suggestions = suggestions
         self._stopper = stopper
@@ -70,17 +62,13 @@ class Scheduler:
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
         self._end_noted = False
-        self._trouble_noted = False
         self._dispatcher_trouble = ""  # that was noted last
-        self._blocked = False  # every core is leased
 
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
         journal = self._journal
-        self._probes.prepare()
         for trial in list(journal.trials):
             self._stopper.observe(without_held(trial))
-            self._guard.observe(trial)
             if trial.state is TrialState.RUNNING and trial.lease is None:
                 # It may have killed its controller: it is tried again at most `max_retries` times.
                 seconds = journal.seconds_running(trial)
@@ -94,8 +82,9 @@ class Scheduler:
         self._commands.execute()
         self._estimate_next()
         journal.flush()
-        if not self._starts_fast or journal.state.index.next_waiting is None:
-            self._suggestions.prepare(journal.state.index, self._new_trials_left(), math.inf)
+        soon = not self._starts_fast or journal.state.index.next_waiting is None
+        if soon and self._new_trials_left():
+            self._suggestions.prepare(journal.state.index)
 
     def fill(self) -> None:
         """Obey new commands and begin trials on the free slots."""
@@ -103,10 +92,8 @@ class Scheduler:
         if self._shutdown.request is not None:
             self._dispatcher.demand((), 0)
             return
-        free, begun = self._room(self._dispatcher.free_slots), 0
-        if free > 0 and self._next_waiting() is None and self._new_trials_left():
-            taken = self._probes.begin(free)
-            free = 0 if taken and self._dispatcher.serial else self._room(free - taken)
+        self._tell_trouble()
+        free, begun = self._dispatcher.free_slots, 0
         while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
             trial: Trial | None = first
             if not self._fits(first, free, begun):
@@ -116,21 +103,13 @@ class Scheduler:
             slots = self._slots(trial)
             if slots and not self._guard.ready(trial.params, slots):
                 break
-            if slots and not self._leases.take(trial.number, slots):
-                break
             if trial is not first:
                 self._overtaken[first.number] += 1
             self._begin(trial)
             begun += 1
-            free = 0 if self._dispatcher.serial else self._room(free - slots)
-        if not self._first_begins:
-            seconds = self._journal.state.use.trial_seconds
-            self._suggestions.prepare(
-                self._journal.state.index,
-                self._new_trials_left(),
-                seconds / max(self._dispatcher.num_slots, 1),
-                max(MAX_WAIT_SHARE * seconds, MIN_WAIT_SECONDS),
-            )
+            free = 0 if self._dispatcher.serial else free - slots
+        if not self._first_begins and self._new_trials_left():
+            self._prepare_next()
         self._estimate_next()
         if self._dispatcher.elastic:
             self._demand()
@@ -154,9 +133,7 @@ class Scheduler:
 
     def wants_proposals(self) -> bool:
         """Whether a free slot waits for a proposal that is being made."""
-        free = (
-            self._dispatcher.free_slots > 0 and self._shutdown.request is None and not self._blocked
-        )
+        free = self._dispatcher.free_slots > 0 and self._shutdown.request is None
         return free and self._dispatcher.suggests_ahead and self._new_trials_left() > 0
 
     def update_stopper(self) -> None:
@@ -167,32 +144,19 @@ class Scheduler:
             journal.state.use.seconds_left(journal.now),
         )
 
-    def ended(self, number: int) -> None:
-        """An attempt at a trial has ended: its cores are free."""
-        self._leases.give_back(number)
-
     def next_for_agent(self) -> Trial | None:
         """The trial that an agent gets; None if there is none, or none is proposed yet."""
         return self._next_trial(1)
 
     # ------------------------------------------------------------------ the next trial
 
-    def _room(self, free: int) -> int:
-        """How many of the free slots may begin a trial, since other sweeps use this machine too."""
+    def _tell_trouble(self) -> None:
+        """Say for what the dispatcher waits, and which slots are out of use."""
         dispatcher = self._dispatcher
-        room = self._leases.room(free, claim=not self.is_done) if free > 0 else 0
-        self._journal.waits_for = (
-            self._leases.waits_for or dispatcher.waits_for or dispatcher.trouble
-        )
+        self._journal.waits_for = dispatcher.waits_for or dispatcher.trouble
         if dispatcher.trouble != self._dispatcher_trouble:
             self._dispatcher_trouble = dispatcher.trouble
             self._journal.note("gpus", dispatcher.trouble)
-        if self._leases.trouble and not self._trouble_noted:
-            self._trouble_noted = True
-            message = f"the machine is not shared with other sweeps: {self._leases.trouble}"
-            self._journal.note("leases", message)
-        self._blocked = free > 0 and room == 0
-        return room
 
     def _next_trial(self, free: int) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
@@ -212,22 +176,25 @@ class Scheduler:
         if left > 0:
             # A later proposal knows more, so only as many are made as begin now.
             one = journal.spec.workload is not None or self._stopper.one_by_one
-            one |= self._dispatcher.serial or self._leases.crowded
+            one |= self._dispatcher.serial
             self._propose(min(left, 1 if one else free))
         return self._next_waiting()
 
     def _next_waiting(self) -> Trial | None:
-        """The trial at the head of the queue; of those tried before if it is late for a new one."""
-        waiting = self._journal.state.index.next_waiting
-        if waiting is None or waiting.attempts > 0:
-            return waiting
+        """The trial at the head of the queue; of those tried before if no other may begin.
+
+        As numbers are given in turn, those below the budget's number of trials may begin.
+        """
+        index, limit = self._journal.state.index, self._journal.spec.budget.trials
+        first = index.next_waiting
+        if first is None or first.attempts > 0:
+            return first
         late = self._ending.reason_of_time(self._journal.now)
         self._note_end(late)
-        if not late:
-            return waiting
-        return next(
-            (trial for trial in self._journal.state.index.waiting if trial.attempts > 0), None
-        )
+        most = 0 if late else math.inf if limit is None else limit
+        if first.number < most:
+            return first
+        return next((trial for trial in index.waiting if trial.attempts > 0), None)
 
     def _fits(self, trial: Trial, free: int, begun: int) -> bool:
         """Whether a trial can begin on the free slots.
@@ -287,15 +254,28 @@ class Scheduler:
                 journal.propose(params, self._stopper.name)
                 return
         try:
-            proposals = charged(lambda: self._suggestions.take(journal.state.index, count))
+            take = partial(self._suggestions.take, last_part=self._is_last_part)
+            proposals = charged(lambda: take(journal.state.index, count))
         except AutomlError as error:
             self._shutdown.fail(error)
             return
         for proposal in proposals:
-            params = proposal.params
-            if proposal.replicate_of is None:
-                params = self._probes.fastest(params, self._commands.allows)
-            journal.propose(params, proposal.source, replicate_of=proposal.replicate_of)
+            journal.propose(proposal.params, proposal.source, replicate_of=proposal.replicate_of)
+
+    def _prepare_next(self) -> None:
+        """While all of several slots are busy, one proposal may be made for the next free one."""
+        journal, dispatcher = self._journal, self._dispatcher
+        busy = dispatcher.num_slots > 1 and dispatcher.free_slots <= 0
+        seconds = journal.state.use.trial_seconds if busy else 0.0
+        ahead = seconds if math.isfinite(seconds) else 0.0  # nobody knows before a trial has ended
+        self._suggestions.prepare(journal.state.index, ahead, last_part=self._is_last_part)
+
+    @property
+    def _is_last_part(self) -> bool:
+        """Whether only so much of the budget is left that configurations may run again."""
+        journal = self._journal
+        spent = journal.state.use.spent(journal.now, len(journal.trials))
+        return spent >= 1 - MAX_SHARE
 
     def _begin(self, trial: Trial) -> None:
         journal = self._journal
@@ -310,7 +290,6 @@ class Scheduler:
         begun = journal.begin(trial, 0 if failure else slots)
         if failure:
             journal.fail(begun, failure, message, **self._guard.facts(trial.params))
-            self.ended(trial.number)
             return
         assignment = self._assigner.assignment(begun)
         journal.then(lambda: self._dispatcher.submit(assignment))

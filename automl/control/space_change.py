@@ -6,13 +6,12 @@ from automl.core import SweepSpec
 from automl.errors import SpaceError, UsageError
 from search_spaces.change import changes, joined
 
+from .beginning import check_sweep
 from .writer import SweepWriter
 
 
 def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     """Go on with another specification, which then knows the space of the earlier trials.
-
-    Which value of a trial counts stays as it was when the sweep began.
 
     If the space has changed, a note of kind "space" says how. The trials stay as they are.
 
@@ -34,7 +33,6 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     spec = replace(
         wanted,
         explored=stored.explored,
-        value_rule=stored.value_rule,
         transfer=stored.transfer,
         earlier=stored.earlier,
     )
@@ -47,6 +45,7 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
                 raise UsageError(
                     f"sweep {spec.name!r} has run with another space: {error}"
                 ) from error
+        check_sweep(spec)
         writer.note("space", "; ".join(changes(stored.space, wanted.space)))
     writer.specify(spec)
     return spec

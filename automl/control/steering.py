@@ -1,4 +1,4 @@
-"""The requests of people: stop, pause, resume and retry a trial; another budget, more workers."""
+"""The requests of people: stop, pause and resume a trial; another budget, more workers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -7,7 +7,6 @@ from typing import Any
 from automl.core import Command, SweepSpec, Trial, TrialState
 from automl.core.budget import checked_budget
 from automl.core.ranks import check_room
-from automl.core.replicates import original
 from automl.core.worker_range import read_workers
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
@@ -39,11 +38,8 @@ class Steering:
         self._stopper = stopper
         self._respecify = respecify
 
-    def answer(self, number: int, command: Command) -> Mapping[str, Any]:
+    def answer(self, command: Command) -> Mapping[str, Any]:
         """What has been done, in words.
-
-        Args:
-            number: of the command.
 
         Raises:
             UsageError: there is no such trial, or no such command.
@@ -57,7 +53,6 @@ class Steering:
             "stop_trial": self._stop,
             "pause_trial": self._pause,
             "resume_trial": self._resume,
-            "retry_trial": self._retry,
         }
         if command.kind not in actions:
             raise UsageError(f"this version of automl does not know the request {command.kind!r}")
@@ -65,9 +60,9 @@ class Steering:
         if command.trial is None or not 0 <= command.trial < len(trials):
             raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
         trial = trials[command.trial]
-        return {"done": actions[command.kind](trial, command.by, number)}
+        return {"done": actions[command.kind](trial, command.by)}
 
-    def _stop(self, trial: Trial, by: str, command: int) -> str:
+    def _stop(self, trial: Trial, by: str) -> str:
         if trial.state.finished:
             raise AutomlError(f"trial {trial.number} is {trial.state} already")
         if trial.state is TrialState.RUNNING:
@@ -76,7 +71,7 @@ class Steering:
         self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
         return f"trial {trial.number} is stopped"
 
-    def _pause(self, trial: Trial, by: str, command: int) -> str:
+    def _pause(self, trial: Trial, by: str) -> str:
         if trial.state is not TrialState.RUNNING:
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a running one can pause"
@@ -89,7 +84,7 @@ class Steering:
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
         return f"trial {trial.number} pauses at its next report"
 
-    def _resume(self, trial: Trial, by: str, command: int) -> str:
+    def _resume(self, trial: Trial, by: str) -> str:
         if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
@@ -97,17 +92,6 @@ class Steering:
         self._check_open()
         self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
         return f"trial {trial.number} goes on next"
-
-    def _retry(self, trial: Trial, by: str, command: int) -> str:
-        if not trial.state.finished:
-            raise AutomlError(
-                f"trial {trial.number} is {trial.state}: only a finished one can be tried again"
-            )
-        self._check_open()
-        journal = self._journal
-        journal.spec.space.check(trial.params)
-        new = journal.propose(trial.params, "retried", command, original(trial))
-        return f"trial {new.number} tries the configuration of trial {trial.number} again"
 
     def _set_budget(self, content: Mapping[str, Any]) -> str:
         budget = checked_budget(replace(self._journal.spec.budget, **content))

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Any
 
 from automl.core import Snapshot, SweepSpec
-from automl.dispatch._make import local_slots, make_leases
+from automl.dispatch._make import make_gpu_locks
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
-from automl.ledger import Ledger, SweepLedger, SweepRecorder
+from automl.ledger import Ledger, Recorder
 from automl.ledger.store_errors import HeldError
 
 from .agents import Agents
@@ -29,14 +28,13 @@ from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
 from .space_change import with_known_space
-from .speed_probes import SpeedProbes
 from .steering import Steering
 from .writer import SweepWriter
 
 
 def conduct(
     spec: SweepSpec,
-    ledger: SweepLedger,
+    ledger: Ledger,
     kind: type[Dispatcher],
     start: Callable[[], Dispatcher],
     *,
@@ -44,14 +42,12 @@ def conduct(
     resume: bool = False,
     local: bool = True,
     plugins: Plugins | None = None,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Snapshot:
     """Like `automl.sweeps.run`, on a dispatcher of this kind.
 
     Args:
         start: makes the dispatcher, while suggestions are already being made.
         local: whether trials run on this machine.
-        objective: the user's, whose memory may be estimated; see `MemoryGuard`.
     """
     plugins = plugins or Plugins.of(spec)
     recorder = ledger.acquire(spec.name)
@@ -75,7 +71,6 @@ def conduct(
                 signals,
                 local=local,
                 on_change=on_change,
-                objective=objective,
             ) as controller,
         ):
 
@@ -131,8 +126,8 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
 @contextmanager
 def _wired(
     spec: SweepSpec,
-    ledger: SweepLedger,
-    recorder: SweepRecorder,
+    ledger: Ledger,
+    recorder: Recorder,
     kind: type[Dispatcher],
     plugins: Plugins,
     signals: StopSignals,
@@ -140,7 +135,6 @@ def _wired(
     local: bool,
     on_change: Callable[[Snapshot], None] | None = None,
     brief: bool = False,
-    objective: Callable[[Any], Any] | None = None,
 ) -> Iterator[Controller]:
     """A controller with all its parts, which end with the context."""
     stopper = plugins.make_stopper(
@@ -158,9 +152,9 @@ def _wired(
         suggestions.remake(partial(plugins.make_suggester, changed))
 
     with (
-        closing(plugins.make_queue(spec, kind, local_slots(spec), note)) as suggestions,
-        closing(MemoryGuard(spec, kind.estimates, local, objective)) as guard,
-        closing(make_leases(spec, kind, local=local)) as leases,
+        closing(plugins.make_queue(spec, kind, note)) as suggestions,
+        closing(MemoryGuard(spec, kind.estimates, local)) as guard,
+        closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
@@ -171,7 +165,6 @@ def _wired(
             on_change=on_change,
             brief=brief,
         )
-        probes = SpeedProbes(journal, assigner, guard, leases, kind)
         ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
         commands = SweepCommands(journal, suggestions, stopper)
         shutdown = Shutdown(journal, ending, signals)
@@ -184,28 +177,24 @@ def _wired(
             commands,
             ending,
             shutdown,
-            leases,
-            probes,
             starts_fast=kind.starts_fast,
         )
         agents = Agents(journal, scheduler, shutdown, assigner, ending)
         steering = Steering(journal, shutdown, stopper, respecify)
-        with closing(probes):
-            yield Controller(
-                journal,
-                scheduler,
-                shutdown,
-                stopper,
-                guard,
-                GpuShare(spec, leases, serial=kind.serial),
-                cleanup,
-                ending,
-                Requests(journal, commands, agents, steering),
-                probes,
-            )
+        yield Controller(
+            journal,
+            scheduler,
+            shutdown,
+            stopper,
+            guard,
+            GpuShare(spec, gpu_locks, serial=kind.serial),
+            cleanup,
+            ending,
+            Requests(journal, commands, agents, steering),
+        )
 
 
-def _seconds(recorder: SweepRecorder) -> float:
+def _seconds(recorder: Recorder) -> float:
     """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
     state = recorder.state
     if not state.trials:

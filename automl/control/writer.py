@@ -19,8 +19,6 @@ from automl.core import (
     Leased,
     Moved,
     Noted,
-    ProbeBegun,
-    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
@@ -32,8 +30,8 @@ from automl.core import (
 from automl.core.plain_data import json_data
 from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
-from automl.ledger import SweepLedger, SweepRecorder
-from workers.protocol import Ending, Outcome, Params, StopRequest
+from automl.ledger import Ledger, Recorder
+from workers.protocol import Ending, Outcome, Params, Report, StopRequest
 
 from .outcome_policy import OutcomePolicy
 
@@ -46,9 +44,10 @@ class SweepWriter:
         clock: returns the seconds of the sweep.
     """
 
-    def __init__(self, recorder: SweepRecorder, clock: Callable[[], float]) -> None:
+    def __init__(self, recorder: Recorder, clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._clock = clock
+        self._said_steps = False
 
     @property
     def state(self) -> SweepState:
@@ -72,7 +71,18 @@ class SweepWriter:
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes none."""
+        if isinstance(event, Report) and not self._said_steps:
+            self._check_step(event)
         return self._recorder.apply(event)
+
+    def _check_step(self, report: Report) -> None:
+        """Note the first step that is lower than the one before: stoppers expect that they grow."""
+        trial = self.trials[report.trial] if report.trial < len(self.trials) else None
+        last = trial.reports[-1] if trial is not None and trial.reports else None
+        if last is not None and last.attempt == report.attempt and report.step < last.step:
+            self._said_steps = True
+            words = f"trial {report.trial} reports step {report.step} after step {last.step}"
+            self.note("steps", f"{words}: count steps up, as curves and stoppers need it")
 
     def propose(
         self,
@@ -148,15 +158,6 @@ class SweepWriter:
         """Record a note, about a trial or the sweep."""
         self.apply(Noted(kind, message, trial, self.now))
 
-    def begin_probe(self, params: Params, slots: int) -> Trial:
-        """A probe of this configuration begins and takes this many slots."""
-        self.apply(ProbeBegun(len(self.state.probes), dict(params), slots, at=self.now))
-        return self.state.probes[-1]
-
-    def end_probe(self, number: int, **facts: Any) -> None:
-        """A probe is over; `facts` are fields of `ProbeEnded`."""
-        self.apply(ProbeEnded(number, **facts, at=self.now))
-
     def specify(self, spec: SweepSpec) -> None:
         """Go on with another specification."""
         if spec != self.spec:
@@ -179,7 +180,7 @@ class SweepWriter:
 
 
 @contextmanager
-def writing(ledger: SweepLedger, sweep: str) -> Iterator[SweepWriter]:
+def writing(ledger: Ledger, sweep: str) -> Iterator[SweepWriter]:
     """Hold a sweep that no controller runs; what is written inside is committed together.
 
     Raises:

@@ -24,7 +24,6 @@ class BudgetUse:
         self._worker_seconds = 0.0  # of attempts that have ended
         self._attempts: dict[int, tuple[float, int]] = {}  # begin and slots of running attempts
         self._begin_sum = 0.0  # over running attempts: begin times slots
-        self.probe_seconds = 0.0  # of the worker seconds
         self._num_ended = 0
         self._ended_seconds = 0.0
         self._reached: int | None = None  # the trial that has reached the target
@@ -50,7 +49,10 @@ class BudgetUse:
 
     def end(self, trial: Trial, seconds: float) -> None:
         """The attempt of a trial has ended after this many seconds."""
-        self._free(trial.number, seconds)
+        at, slots = self._attempts.pop(trial.number, (0.0, 0))
+        self._begin_sum -= at * slots
+        self.busy_slots -= slots
+        self._worker_seconds += seconds * slots
         if seconds > 0:  # it was not refused, and not imported
             self._num_ended += 1
             self._ended_seconds += seconds
@@ -59,18 +61,6 @@ class BudgetUse:
             elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
                 self._shortest_cut = min(self._shortest_cut, seconds)
         self.check_target(trial)
-
-    def end_probe(self, number: int, seconds: float) -> None:
-        """A probe has ended: it takes worker time, and teaches nothing about trials."""
-        self.probe_seconds += self._free(number, seconds)
-
-    def _free(self, number: int, seconds: float) -> float:
-        """Free the slots of an attempt; returns its worker seconds."""
-        at, slots = self._attempts.pop(number, (0.0, 0))
-        self._begin_sum -= at * slots
-        self.busy_slots -= slots
-        self._worker_seconds += seconds * slots
-        return seconds * slots
 
     def check_target(self, trial: Trial) -> None:
         """Check whether a trial that has reported or ended reaches the target."""

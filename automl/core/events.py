@@ -204,41 +204,6 @@ class Leased:
     held: bool = False
 
 
-@dataclass(frozen=True)
-class ProbeBegun:
-    """A probe of settings of speed is about to go to the dispatcher; it is no trial.
-
-    Args:
-        number: of the probe, from 0.
-        params: the whole configuration.
-        slots: that it takes; 0 if it is refused.
-    """
-
-    number: int
-    params: Params
-    slots: int = 1
-    trial: None = None
-    at: float = 0.0
-
-
-@dataclass(frozen=True)
-class ProbeEnded:
-    """A probe is over.
-
-    Args:
-        speed: items (or steps of a function) per second; None if it was not measured.
-        failure: its kind, such as "out_of_memory"; None if it has succeeded.
-    """
-
-    number: int
-    speed: float | None = None
-    peak_memory_bytes: int | None = None
-    failure: str | None = None
-    message: str = ""
-    trial: None = None
-    at: float = 0.0
-
-
 SweepEvent = (
     Created
     | SpecChanged
@@ -253,8 +218,6 @@ SweepEvent = (
     | Command
     | Answered
     | Leased
-    | ProbeBegun
-    | ProbeEnded
 )
 TrialEvent = Report | Proposed | Begun | Started | Ended | Moved | Leased  # they change a trial
 
@@ -401,6 +364,8 @@ def _end(trial: Trial, event: Ended) -> Trial:
         held=outcome.held,
         pruned=outcome.pruned,
         lease=None,
+        cause=outcome.cause,
+        exit_status=outcome.exit_status,
         exception=outcome.exception or trial.exception,
         raised_at=outcome.raised_at,
         node_kind=outcome.node_kind or trial.node_kind,

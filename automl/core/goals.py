@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from automl.errors import UsageError
-from search_spaces.other_tools import hint
 from search_spaces.validation import show
 from workers.protocol import Metric
 
@@ -16,7 +16,9 @@ from .arguments import listed
 from .durations import parse_duration
 from .metrics import guessed_aspects
 
-_METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
+_WORD = r"[^\s,;:<>='\"`]+"
+_METRIC = rf"(?!within\b|at\b){_WORD}(?: (?!within\b|at\b|end\b){_WORD})*"
+METRIC_RULE = "a METRIC has no line break, quote, comma, colon, semicolon, <, > or ="
 _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s+within\s+(\S+))?")
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
@@ -53,10 +55,12 @@ class Goal:
         if match is None:
             first = text.split()[0] if isinstance(text, str) and text.strip() else ""
             known = ("minimize", "maximize")
+            close = difflib.get_close_matches(first.lower(), known, 1, 0.5)
+            hint = f"; did you mean {close[0]!r}?" if close and first not in known else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
-                "then 'at the end', 'within 10m' or nothing; "
-                f"got {show(text)}{hint({}, first.lower(), () if first in known else known, 0.5)}"
+                f"then 'at the end', 'within 10m' or nothing; {METRIC_RULE}; "
+                f"got {show(text)}{hint}"
             )
         return cls(
             metric=match[2],
@@ -113,7 +117,7 @@ class Constraint:
         if match is None or not math.isfinite(bound):
             raise UsageError(
                 "a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER'; bytes may be "
-                f"like 300MB, got {show(text)}"
+                f"like 300MB; {METRIC_RULE}; got {show(text)}"
             )
         return cls(match[1], bound, match[2] == "<=")
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 
 from automl.errors import UsageError
-from search_spaces.other_tools import CONFIGURATION, SPACE
+from search_spaces.other_tools import WORDS
 from search_spaces.plugins import nearest
 from search_spaces.validation import show
 
@@ -91,7 +91,7 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        hint = (CONFIGURATION | SPACE).get(str(name)) or nearest(name, sorted(known))
+        hint = WORDS.get(str(name)) or nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
 

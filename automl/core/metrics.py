@@ -1,7 +1,7 @@
 """Metrics: those of the controller, and a guess about a metric that nobody has declared."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from workers.protocol import Metric
 
@@ -9,24 +9,12 @@ SECONDS: Final = Metric("seconds", "minimize", "speed")
 PEAK_MEMORY: Final = Metric("peak_memory_bytes", "minimize", "memory")
 ESTIMATED_MEMORY: Final = Metric("estimated_memory_bytes", "minimize", "memory")
 CONTROLLER_METRICS: Final = (SECONDS, PEAK_MEMORY, ESTIMATED_MEMORY)
-# Metric of the controller to the detail of an attempt that holds the cost of its imports.
-_WARMUP: Final = {SECONDS.name: "warmup_seconds", PEAK_MEMORY.name: "warmup_bytes"}
 _SPEED_WORDS: Final = ("second", "latency", "throughput", "step_time", "duration")
 
 
 def declared(name: str, metrics: Iterable[Metric]) -> Metric | None:
     """The declaration of a metric, by the workload or the controller; None if there is none."""
     return next((m for m in (*metrics, *CONTROLLER_METRICS) if m.name == name), None)
-
-
-def warmup(name: str, details: Mapping[str, Any]) -> float:
-    """The cost of a trial's imports, which its seconds and memory leave out; 0 for other metrics.
-
-    The first use of an imported module costs more than the second, and that is not left out. So a
-    difference between two trials that is smaller than this may have been caused by the warm-up.
-    """
-    found = details.get(_WARMUP.get(name, ""), 0.0)
-    return float(found) if isinstance(found, int | float) else 0.0
 
 
 def guessed_aspects(name: str) -> frozenset[str]:

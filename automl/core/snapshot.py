@@ -53,7 +53,6 @@ class Snapshot:
         share: of the budget that is used, from 0 to 1; None without a limit.
         events: that came since the snapshot before, for those who follow the sweep.
         spec: of the sweep; None if it is not known.
-        probes: of settings of speed, by number; they are no trials (`core.probes`).
         values: of finished trials for the first goal, by number, if they are known.
     """
 
@@ -78,7 +77,6 @@ class Snapshot:
     events: Sequence[SweepEvent] = ()
     spec: SweepSpec | None = None
     reason: str = ""
-    probes: Sequence[Trial] = ()
     values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
@@ -103,7 +101,6 @@ class Snapshot:
             reason=state.reason if shown == state.closed else "",  # else it is of an earlier end
             share=share,
             spec=spec,
-            probes=tuple(state.probes),
             values=state.values,
             **status,
         )

@@ -6,10 +6,10 @@ arguments and the reference page derive from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from search_spaces import Space
 from workers.artifacts.location import read_location
@@ -101,11 +101,7 @@ class SweepSpec:
         artifacts_folder: the sweep's own folder in `artifacts`.
         earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
-        value_rule: which value of a function or a command counts: "returned" if it has returned the
-            goal, else the best report; "best report" in sweeps of version 0.2, whatever it has
-            returned.
         dispatcher: that ran the sweep last; "" if it is not known.
-        spellings: how the command gets true and false, by parameter, if not as `true` and `false`.
         folder: in which it was started; a command means something else in another one. "" if that
             is not known.
         received: whether the spec was read from a ledger, which may be a stranger's: a run uses its
@@ -142,7 +138,7 @@ class SweepSpec:
     constraints: tuple[Constraint, ...] = key(
         listed(TEXT),
         "Bounds on metrics, and conditions on parameters. "
-        "See [constraints](../guides/constraints.md).",
+        "See [constraints](../guides/goals.md#constraints).",
         "constraints: [peak_memory_bytes <= 8e9, num_layers * width <= 512]",
         (),
     )
@@ -224,7 +220,7 @@ class SweepSpec:
     ranks: int | str = key(
         RANKS,
         "Processes of a trial of your own function or command, one slot each. "
-        "See [ranks](../guides/ranks.md).",
+        "See [ranks](../guides/gpus.md#several-ranks).",
         "ranks: 4",
         1,
     )
@@ -247,7 +243,7 @@ class SweepSpec:
     trackers: tuple[str, ...] = key(
         listed(TEXT),
         "Tools that the sweep is written to while it runs. "
-        "See [other tools](../guides/other-tools.md).",
+        "See [other tools](../guides/studio.md#other-tools).",
         "trackers: [mlflow, tensorboard]",
         (),
     )
@@ -256,7 +252,8 @@ class SweepSpec:
     reports: Mapping[str, str] = key(
         mapped(TEXT),
         "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
-        "`tensorboard` is a folder of event files. See [reports](../guides/script.md#reports).",
+        "`tensorboard` is a folder of event files, `file` a CSV of metrics. See "
+        "[reports](../guides/script.md#reports).",
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,
     )
@@ -283,20 +280,13 @@ class SweepSpec:
     )
     replicates: str | int = key(
         REPLICATES,
-        "Whether configurations run again, each time with another seed. `auto`: `bayes` repeats "
-        "one of the best if that teaches more than a new one. A number: each configuration runs "
-        "so many times. See [noise](../guides/noise.md#repeated-runs).",
+        "Whether configurations run again, each time with another seed. `auto`: in the last fifth "
+        "of the budget `bayes` runs the best again and, if runs differ, others that may be the "
+        "best. A number: each configuration runs so many times. "
+        "See [noise](../guides/noise.md#repeated-runs).",
         "replicates: none",
         "auto",
         flag="--replicates N",
-    )
-    probes: str = key(
-        one_of("auto", "none"),
-        "`auto`: if the budget or a goal has time in it, up to 5% of the worker time goes to short "
-        "runs that find the fastest settings; trials then train with them. "
-        "See [probes](../guides/speed.md#probes-in-a-sweep).",
-        "probes: none",
-        "auto",
     )
     transfer: tuple[str, ...] = key(
         Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
@@ -312,16 +302,15 @@ class SweepSpec:
     artifacts: str = key(
         Kind("text", _artifacts),
         "Folder or URL that every node reaches, such as s3://bucket/prefix, for the files of "
-        "trials; `none` for the store. See [artifacts](../guides/artifacts.md).",
+        "trials; `none` for the store. See "
+        "[artifacts](../guides/ray.md#checkpoints-where-every-machine-finds-them).",
         "artifacts: s3://bucket/sweeps",
         "",
         "in the store",
         "--artifacts URL",
     )
     artifacts_folder: str = ""
-    value_rule: Literal["returned", "best report"] = "returned"
     dispatcher: str = ""
-    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
     paired: bool = False
     received: bool = field(default=False, compare=False)
@@ -333,7 +322,7 @@ class SweepSpec:
                 for one in getattr(self, name)
             )
             object.__setattr__(self, name, tuple(known))
-        returned = self.workload is None and self.value_rule == "returned"
+        returned = self.workload is None
         goals = (replace(one, returned=returned and one.within is None) for one in self.goals)
         object.__setattr__(self, "goals", tuple(goals))
 
@@ -366,13 +355,6 @@ class SweepSpec:
         return self.explored or self.space
 
     @property
-    def timed(self) -> bool:
-        """Whether the budget or a goal has time in it, and no goal asks for little memory."""
-        aspects = {aspect for goal in self.goals for aspect in goal.aspects}
-        limited = self.budget.time is not None or self.budget.worker_time is not None
-        return (limited or "speed" in aspects) and "memory" not in aspects
-
-    @property
     def trained(self) -> str:
         """What the trials run, in words."""
         return self.workload or ("a command" if self.command else "an objective")
@@ -387,22 +369,17 @@ class SweepSpec:
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
         optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
-        absent = [name for name in (*optional, "spellings", "paired") if not stored[name]]
+        absent = [name for name in (*optional, "paired") if not stored[name]]
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
         """The inverse of `to_dict`; the spec counts as received."""
         data = dict(data)
-        goals = [Goal.parse(text) for text in data["goals"]]
-        if data.pop("last_report_counts", False):  # as ledgers said it before goals could
-            goals = [replace(goal, at_end=True) for goal in goals]
         explored = data.get("explored")
         parsed: dict[str, Any] = {
-            "value_rule": data.get("value_rule", "best report"),
-            "replicates": data.get("replicates", "none"),
             "space": Space.from_dict(data["space"]),
-            "goals": tuple(goals),
+            "goals": tuple(Goal.parse(text) for text in data["goals"]),
             "constraints": tuple(Constraint.parse(text) for text in data["constraints"]),
             "budget": Budget(**data["budget"]),
             "resources": Resources(**data["resources"]),
@@ -441,7 +418,8 @@ KEYS: Final = {
     **keys_of(SweepSpec),
     "store": Key(
         Kind("text", _store),
-        "Folder or database URL of the sweeps. See [PostgreSQL](../guides/postgresql.md).",
+        "Folder or database URL of the sweeps. See "
+        "[PostgreSQL](../guides/ray.md#a-teams-postgresql).",
         "store: postgresql://automl@db.example/automl",
         ".automl",
         flag="--store URL",

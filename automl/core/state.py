@@ -21,17 +21,13 @@ from .events import (
     Created,
     Ended,
     Moved,
-    ProbeBegun,
-    ProbeEnded,
     Proposed,
     SpecChanged,
     SweepEvent,
     TrialEvent,
     fold,
 )
-from .marks import MARK, Marks, add_marks
 from .plain_data import json_data
-from .probes import PROBE, begun, ended
 from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
 from .trial import AgentLease, Trial, TrialState, without_held
@@ -40,7 +36,7 @@ from .trial_index import TrialIndex
 STOP: Final = "stop"  # the kind of the command that ends the sweep
 LIMITS: Final = "limits"  # the kind of the command that narrows parameters
 ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
-_UNANSWERED: Final = (STOP, LIMITS, MARK)  # kinds of commands that get no answer
+_UNANSWERED: Final = (STOP, LIMITS)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
 _KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
 _APART: Final = (
@@ -65,14 +61,12 @@ class SweepState:
         number: of the last record that was applied.
         environment: where the sweep was created.
         trials: every trial by number; the list grows and its items are replaced.
-        probes: of settings of speed, likewise; they are no trials (`core.probes`).
         index: of the trials by state.
         seconds: of the sweep, at the latest event.
         closed: how the last controller ended its run: "finished", "interrupted" or "failed";
             "interrupted" before the first, and if the sweep has gone on since.
         reason: why it has ended.
         limits: of parameters that a person has narrowed, as JSON data (`suggesters.domain.Limit`).
-        marks: of the sweep (None) and of its trials.
         requests: commands that wait for an answer or a trial, by number of their record, in order.
         stop_number: number of the latest command to stop the sweep; 0 if there is none.
         values: of finished trials for the first goal, by number; None of those that have none.
@@ -84,14 +78,12 @@ class SweepState:
         self._spec: SweepSpec | None = None
         self.environment: Mapping[str, Any] = {}
         self.trials: list[Trial] = []
-        self.probes: list[Trial] = []
         self.index = TrialIndex()
         self._use: BudgetUse | None = None
         self.seconds = 0.0
         self.closed = "interrupted"
         self.reason = ""
         self.limits: dict[str, Any] = {}
-        self.marks: Marks = {}
         self.requests: dict[int, Command] = {}
         self.stop_number = 0
         self.values: dict[int, float | None] = {}
@@ -163,12 +155,6 @@ class SweepState:
             self._command(event, number)
         elif isinstance(event, Answered):
             self.requests.pop(event.command, None)
-        elif isinstance(event, ProbeBegun) and event.number == len(self.probes):
-            self.probes.append(begun(event))
-            self.use.begin(PROBE - event.number, event.at, event.slots)
-            self.closed, self.reason = "interrupted", ""
-        elif isinstance(event, ProbeEnded):
-            self._end_probe(event)
         return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,9 +171,7 @@ class SweepState:
             "spec": spec.to_dict(),
             "use": self.use.to_dict(),
             "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
-            "probes": list(map(_row, self.probes)),
             "values": list(self.values.items()),
-            "marks": list(self.marks.items()),
             "requests": [[number, vars(command)] for number, command in self.requests.items()],
         }
 
@@ -210,9 +194,7 @@ class SweepState:
             state.index.update(trial)
             if trial.state.finished:
                 state._rows[trial.number] = row
-        state.probes = list(map(_trial, data["probes"]))
         state.values = dict(data["values"])
-        state.marks = dict(map(tuple, data["marks"]))
         state.requests = {number: Command(**command) for number, command in data["requests"]}
         return state
 
@@ -266,12 +248,6 @@ class SweepState:
         ):
             self.closed, self.reason = "interrupted", ""
 
-    def _end_probe(self, event: ProbeEnded) -> None:
-        known = 0 <= event.number < len(self.probes)
-        if known and not self.probes[event.number].state.finished:
-            self.probes[event.number] = probe = ended(self.probes[event.number], event)
-            self.use.end_probe(PROBE - event.number, probe.seconds)
-
     def _command(self, command: Command, number: int) -> None:
         if command.kind == STOP:
             self.stop_number = number
@@ -280,8 +256,6 @@ class SweepState:
                 self.limits.pop(name, None)
                 if limit is not None:
                     self.limits[name] = limit
-        elif command.kind == MARK:
-            add_marks(self.marks, [command])
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
 

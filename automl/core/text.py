@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from workers.failures import NO_ROOM
+from workers.protocol import Cause
 
 from .events import Proposed
-from .mistakes import ended_from_outside, error_key, is_mistake, most_alike
 from .snapshot import Snapshot
 from .trial import Trial, TrialState
 
@@ -179,9 +178,9 @@ def why_no_best(snapshot: Snapshot) -> str:
 
 def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that may come again; "" if its message says so."""
-    if ended_from_outside(failed):
-        return _ROOM_HINT if NO_ROOM in failed.message else _KILL_HINT
-    if not is_mistake(failed) or most_alike(failed) == 1:
+    if failed.ended_from_outside:
+        return _ROOM_HINT if failed.cause == Cause.DISK else _KILL_HINT
+    if not failed.is_mistake or failed.is_certain:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
 
@@ -202,9 +201,9 @@ def why_early(snapshot: Snapshot) -> str:
 
 def commonest_failure(failed: Sequence[Trial]) -> tuple[int, Trial]:
     """How many trials failed by the commonest error, and the first of them."""
-    alike: dict[tuple[str, str], list[Trial]] = {}
+    alike: dict[tuple[str, ...], list[Trial]] = {}
     for trial in failed:
-        alike.setdefault(error_key(trial), []).append(trial)
+        alike.setdefault(trial.error, []).append(trial)
     most = max(alike.values(), key=len)
     return len(most), most[0]
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from automl.errors import AutomlError
-from workers.protocol import Metrics, Params, StopRequest
+from workers.protocol import Cause, Metrics, Params, StopRequest
 
 from .reports import ReportLog
 
@@ -47,9 +47,9 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
     _S.STOPPED: frozenset(),
     _S.FAILED: frozenset(),
 }
-FILES: Final = "files"  # key of a trial's details: see `workers.command.changes`
 ANEW: Final = "anew"  # key of an attempt's details: it used nothing of those before it
-BUFFERED: Final = "buffered"  # key of a trial's details: how many reports came at its end
+_LEARNED: Final = ("out_of_memory", "timeout", "non_finite")  # the first trials may all have them
+_CERTAIN: Final = ("WrongReturn", "UnknownAttribute")
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
 
 
@@ -96,8 +96,9 @@ class Trial:
         held: a person has paused it, so only a person resumes it.
         pruned: it has stopped by itself (TrialPruned), so it has no value.
         lease: of the agent that runs it; None if it does not run, or a worker runs it.
+        cause, exit_status: of its newest failure, see `Outcome`.
         exception: class of the exception that the objective raised; "" if it raised none.
-        raised_at: the line of the user's code that raised it, such as `train.py:12`; "" likewise.
+        raised_at: the line that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
         artifact_bytes: of its files at the location of the sweep's artifacts.
@@ -124,6 +125,8 @@ class Trial:
     held: bool = False
     pruned: bool = False
     lease: AgentLease | None = None
+    cause: Cause | None = None
+    exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
     node_kind: str = ""
@@ -141,16 +144,54 @@ class Trial:
             object.__setattr__(self, "reports", ReportLog(reports))
 
     @property
+    def error(self) -> tuple[str, ...]:
+        """Equal for trials that failed alike: at the same line, or with the same exit status."""
+        status = "" if self.exit_status is None else str(self.exit_status)
+        place = self.raised_at or status
+        return self.failure or "", self.cause or "", self.exception, place
+
+    @property
+    def died_by_itself(self) -> bool:
+        """Whether its attempt has ended its own worker, as by `os._exit` or a wrong address."""
+        own = self.cause in (Cause.EXITED, Cause.SIGNALLED)
+        return own and not self.exception and self.failure == "crashed"
+
+    @property
+    def ended_from_outside(self) -> bool:
+        """Whether it failed by its machine: its process was killed, or the disk is full."""
+        outside = self.cause in (Cause.KILLED, Cause.DISK)
+        return outside and self.failure in ("crashed", "preempted")
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether every trial would fail so: a result of the wrong kind, an unknown attribute."""
+        return self.exception in _CERTAIN
+
+    @property
+    def is_mistake(self) -> bool:
+        """Whether it failed by what is probably a mistake in the objective."""
+        if self.state is not TrialState.FAILED or self.failure == "preempted" or self.teaches:
+            return False
+        known = self.exception or self.failure == "missing_metric"
+        return bool(known) or self.died_by_itself
+
+    @property
+    def teaches(self) -> bool:
+        """Whether the suggester learns from its failure where not to go."""
+        arithmetic = self.failure == "non_finite" and self.exception not in ("", "TrialFailure")
+        return self.failure in _LEARNED and not arithmetic
+
+    @property
     def traceback(self) -> str:
         """The traceback of the objective's exception; "" if it raised none."""
         return str(self.details.get("traceback", ""))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The details but for what only `advice` reads, and who has run the trial, for a person."""
+        """The details but for what no person asks for, and who has run the trial, for a person."""
         names = ("worker", "node_kind", "exception", "retries", "estimated_memory_bytes")
         typed = {name: value for name in names if (value := getattr(self, name))}
-        return typed | {k: v for k, v in self.details.items() if k not in (ANEW, FILES, BUFFERED)}
+        return typed | {k: v for k, v in self.details.items() if k != ANEW}
 
     def summary(self) -> dict[str, Any]:
         """The object that `automl trials --json` prints."""

@@ -12,7 +12,7 @@ from automl.core.ranks import check_room
 from search_spaces.errors import UsageError, needs
 
 from .base import Dispatcher
-from .leases import MachineLeases
+from .gpu_locks import GpuLocks
 
 
 def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:
@@ -128,8 +128,8 @@ def local_slots(spec: SweepSpec) -> int:
     return min(max(spec.resources.local_slots(), spec.min_workers), spec.workers)
 
 
-def make_leases(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> MachineLeases:
-    """The leases of a sweep; they grant everything if its trials do not run on this machine.
+def make_gpu_locks(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> GpuLocks:
+    """The locks of a sweep's GPUs; there are none if its trials do not run on this machine.
 
     Args:
         kind: of its dispatcher.
@@ -137,4 +137,4 @@ def make_leases(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> Mach
     """
     ray = sys.modules.get("ray") if kind.name == "ray" else None
     here = local and kind.estimates and not (ray is not None and ray.is_initialized())
-    return MachineLeases(spec.name, spec.resources.cpus, local_slots(spec), enabled=here)
+    return GpuLocks(spec.name, enabled=here)

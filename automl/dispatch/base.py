@@ -36,7 +36,7 @@ class Dispatcher(ABC):
         estimates: attempts run for real, so that their memory is worth estimating first.
         serial: `poll` runs one whole attempt, which waits while `handle` runs. So one trial is
             proposed and begun at a time, and a decision has taken effect when `handle` returns.
-        suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions in advance.
+        suggests_ahead: attempts run while `poll` waits, so a thread makes suggestions meanwhile.
         starts_fast: it starts trial 0 sooner than a suggester could be imported.
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.

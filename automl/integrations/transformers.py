@@ -13,7 +13,7 @@ from search_spaces.knobs import Option
 from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import ACTIVATION_CHECKPOINTING, COMPILE, OPTIMIZER_IMPLEMENTATION
+from search_spaces.knobs.runtime import ACTIVATION_CHECKPOINTING, COMPILE
 
 from .training import is_over, knob_of, report
 
@@ -25,10 +25,6 @@ _ARGUMENTS: Final[Mapping[Option, Mapping[Any, dict[str, Any]]]] = {
         **{mode: {"torch_compile": True, "torch_compile_mode": mode} for mode in _MODES},
     },
     ACTIVATION_CHECKPOINTING: {"none": {}, "layers": {"gradient_checkpointing": True}},
-    OPTIMIZER_IMPLEMENTATION: {
-        "fused": {"optim": "adamw_torch_fused"},
-        "foreach": {"optim": "adamw_torch"},
-    },
     PARALLELISM: {"single": {}, "ddp": {}, "fsdp": {"fsdp": "full_shard auto_wrap"}},
 }
 

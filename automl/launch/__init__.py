@@ -1,1 +1,1 @@
-"""Starts sweeps on other systems: a batch job of Slurm, a RayJob of Kubernetes."""
+"""Starts sweeps on other systems: a batch job of Slurm."""

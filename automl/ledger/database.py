@@ -1,43 +1,28 @@
 """Opens and creates the database: a SQLite file in a folder, SQLite in memory, or a server.
 
 A file is created whole or not at all: it is written under another name, then renamed. A file that
-is empty, damaged or of a newer schema is refused, because it may hold somebody's results.
+is empty, damaged or of another schema is refused, because it may hold somebody's results.
 """
 
+import fcntl
 import os
 import re
 import sqlite3
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from automl.errors import StoreError, needs
 from workers.files.disk import flush
-from workers.files.folder import Folder
 
 from . import store_errors
-from .drafts import exclusive_draft
-from .head import HEAD
-from .records import check_seal
-from .schema import as_dict, create_tables, select, write_empty
-from .sqlite_files import (
-    BESIDE,
-    VERSION,
-    Connection,
-    check_files,
-    check_pages,
-    connect,
-    connect_own,
-    mode,
-    newer,
-)
-from .store_errors import ServerError, damaged, translated
+from .schema import VERSION, create_tables
+from .sqlite_files import BESIDE, Connection, connect, connect_memory, mode
+from .store_errors import DamageError, ServerError, damaged, translated
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
-OLDER: Final = ("1", "2", "3")  # schemas that `migrations` reads
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
 _MISTYPED: Final = re.compile(r"(postgres[\w+]*:|[a-z][\w+]+:/)(?!/)", re.IGNORECASE)  # a URL
 
@@ -65,9 +50,11 @@ class Database:
 
     def check_pages(self) -> None:
         """Read all of a SQLite file; raise StoreError if a page is damaged."""
-        with translated(self.name), closing(self.connect()) as connection:
-            if isinstance(connection, sqlite3.Connection):
-                check_pages(connection)
+        with translated(self.name), self.transaction() as connection:
+            if not connection.is_server:
+                (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+                if found != "ok":
+                    raise DamageError(found)
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
@@ -133,38 +120,20 @@ def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool
     """Open a database and check its schema.
 
     Raises:
-        StoreError: the store is missing, damaged, of a newer schema, or cannot be reached.
+        StoreError: the store is missing, damaged, of another schema, or cannot be reached.
     """
     url, file, _ = locate(store)
-    if file is not None:
-        return open_file(file, create=create, readonly=readonly)
     if url == IN_MEMORY:
-        return in_memory()
+        return _in_memory()
+    if file is not None:
+        return _open_file(file, create=create, readonly=readonly)
     name = shown(store)
     with translated(name):
         database = _server(url, name)
         if create:
             _make_tables(database)
-        if checked_version(database) < VERSION:
-            if readonly:
-                raise StoreError(
-                    f"{name}: its schema is older; the next `automl sweep` or `resume` in it "
-                    "brings it up to date"
-                )
-            from . import migrations
-
-            with database.transaction(write=True) as connection:
-                migrations.upgrade_server(connection, name)
-        return database
-
-
-def in_memory() -> Database:
-    """A new database in memory. It lasts until it is closed."""
-    place = f"file:automl-{uuid.uuid4().hex}?mode=memory&cache=shared"
-    first = connect_own(place)
-    with first.transaction(write=True):
-        create_tables(first)
-    return Database(IN_MEMORY, lambda: connect_own(place), first.close)
+        _check_version(database)
+    return database
 
 
 def is_ledger(store: str) -> bool:
@@ -178,79 +147,54 @@ def is_ledger(store: str) -> bool:
         return file.exists()
     name = shown(store)
     with translated(name), closing(_server(url, name)) as database:
-        return stored_version(database) is not None
+        return _stored_version(database) is not None
 
 
-def open_file(file: Path, *, create: bool = False, readonly: bool) -> Database:
-    """Open a SQLite file, which may come from a stranger, and check its schema.
+def _in_memory() -> Database:
+    """A new database in memory. It lasts until it is closed."""
+    only = connect_memory()
+    with only.transaction(write=True):
+        create_tables(only)
+    return Database(IN_MEMORY, lambda: only, lambda: sqlite3.Connection.close(only))
 
-    Raises:
-        StoreError: as `open_database`.
-    """
+
+def _open_file(file: Path, *, create: bool, readonly: bool) -> Database:
     name = str(file)
     with translated(name):
-        facts = check_files(file, written=not readonly)
-        if facts is None:
-            if not create:
-                raise StoreError(f"there is no store at {file}")
+        if create and not file.exists():
             _create_file(file)
-        elif facts.st_size == 0:
+        if not file.exists():
+            raise StoreError(f"there is no store at {file}")
+        if not file.is_file():
+            raise StoreError(f"{file} is no file: a ledger is one")
+        if file.stat().st_size == 0:
             raise damaged(name, "it is empty, it holds no ledger")
         options = mode(file, readonly=readonly)
         database = Database(
             name, lambda: connect(file, options, timeout=store_errors.MAX_BUSY_SECONDS)
         )
-        version = checked_version(database)
-        if version == VERSION:
-            return database
-        from . import migrations  # SQLite's files are seldom old
-
-        try:
-            if not readonly:
-                migrations.upgrade_file(file, version)
-                return database
-            memory = in_memory()
-            database.check_pages()
-            with memory.transaction(write=True) as new, database.transaction() as old:
-                migrations.copy_sweeps(old, new, name)
-            return memory
-        except sqlite3.Error as error:
-            raise StoreError(
-                f"{file}: it has schema version {version} and could not be migrated: {error}"
-            ) from error
+        _check_version(database)
+    return database
 
 
-def checked_version(database: Database) -> int:
-    """The version of the schema.
-
-    Raises:
-        StoreError: there is no version, or it is newer than this program knows.
-        DamageError: its row has another checksum.
-    """
-    text, name = stored_version(database), database.name
-    if text is None:
+def _check_version(database: Database) -> None:
+    """Raise StoreError if there is no ledger of our schema."""
+    version, name = _stored_version(database), database.name
+    if version is None:
         raise StoreError(
             f"{name} is no ledger of automl: it has no schema version. It was left as it is"
         )
-    if text.isdecimal() and int(text) > VERSION:
-        raise newer(name, text)
-    if text not in OLDER:
-        with database.transaction() as connection:
-            row = connection.execute(select("meta")).fetchone()
-        check_seal("meta", as_dict("meta", row), f"its schema version {text[:20]!r}")
-    if not text.isdecimal():
-        raise damaged(name, f"its schema version is {text[:20]!r}")
-    return int(text)
+    if version != str(VERSION):
+        raise StoreError(
+            f"{name} has schema version {version[:20]!r} and this automl reads only {VERSION}: "
+            "name another store with --store, or use the automl that wrote this one"
+        )
 
 
-def stored_version(database: Database) -> str | None:
-    """The version of the schema, unverified; None if there is no such table or row."""
+def _stored_version(database: Database) -> str | None:
+    """The version of the schema; None if there is no such table or row."""
     try:
-        with (
-            closing(database.connect()) as connection,
-            # on a server, see what a migration commits while this waits for it
-            connection.transaction(write=connection.is_server),
-        ):
+        with database.transaction() as connection:
             query = "SELECT value FROM meta WHERE key = 'schema_version'"
             row = connection.execute(query).fetchone()
     except (sqlite3.OperationalError, ServerError) as error:
@@ -276,18 +220,33 @@ def _make_tables(database: Database) -> None:
 
 
 def _create_file(file: Path) -> None:
-    """Make an empty ledger, unless there is one."""
+    """Make an empty ledger, unless another process has made one."""
     if not file.parent.exists():
         file.parent.parent.mkdir(parents=True, exist_ok=True)
         file.parent.mkdir(mode=0o700, exist_ok=True)
+    draft = file.with_name(f".{file.name}.draft")
+    with _alone_in(file.parent):
+        if file.exists():
+            return
+        draft.unlink(missing_ok=True)  # of a process that was killed
+        with closing(connect(draft, "mode=rwc")) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+            with connection.transaction(write=True):
+                create_tables(connection)
+        flush(draft)
+        for end in BESIDE:  # of a deleted ledger: SQLite would replay its log
+            file.with_name(file.name + end).unlink(missing_ok=True)
+        draft.replace(file)
+        flush(file.parent)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process makes a ledger in a folder."""
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        with exclusive_draft(file) as draft:
-            if file.exists():
-                return  # another process was faster
-            write_empty(draft)
-            for end in (*BESIDE, HEAD):  # of a deleted ledger: SQLite would replay its log
-                Folder(file.parent).unlink(f"{file.name}{end}")
-            draft.replace(file)
-            flush(file.parent)
-    except sqlite3.Error as error:
-        raise StoreError(f"{file}: the store cannot be made: {error}") from error
+        with suppress(OSError):  # some network disks lock no folders
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

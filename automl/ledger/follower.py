@@ -12,10 +12,9 @@ from automl.core.ranking import condensed
 from automl.errors import StoreError
 
 from .lease import LeaseRow, read_lease, shown_state
-from .reader import Reader, Sweep, last_place, read_state, records_after, sound_records
-from .records import BEGINNING, COMMAND, apply
+from .reader import Reader, Sweep, read_state, records_after, sound_records
+from .records import COMMAND, apply
 from .sqlite_files import Connection
-from .store_errors import DamageError
 
 MAX_COMMANDS: Final = 1000  # the newest ones, that are kept
 
@@ -32,15 +31,15 @@ class Follower:
         lease: of the process that holds the sweep or held it last; None if nobody has.
         created: seconds since 1970.
         events: that the latest `refresh` has read, if it did not read all of them.
-        epoch: grows if the sweep was replaced by another one of its name, or mended.
+        epoch: grows if the sweep was replaced by another one of its name.
     """
 
     def __init__(self, reader: Reader, name: str, *, whole: bool = False) -> None:
         self._reader = reader
         self._name = name
         self._whole = whole
-        self._sweep: int | None = None
-        self._place = BEGINNING
+        self._sweep: tuple[int, float] | None = None  # its id and when it was created
+        self._last = 0  # number of the newest record that was read
         self.state = SweepState()
         self.lease: LeaseRow | None = None
         self.created = 0.0
@@ -91,29 +90,26 @@ class Follower:
         self.created = sweep.created
         self.events = []
         self.lease = read_lease(connection, sweep.id)
-        last = last_place(connection, sweep)
-        if self._sweep == sweep.id:
-            if last == self._place:
+        if self._sweep == (sweep.id, sweep.created):
+            if self._last == sweep.last:
                 return ()
             try:
                 return self._read_new(connection, sweep)
-            except (DamageError, StoreError):  # mended, or with other goals: all is read again
+            except StoreError:  # with other goals: all is read again
                 pass
         self._read_all(connection, sweep)
-        self._sweep = sweep.id
+        self._sweep = (sweep.id, sweep.created)
         return range(len(self.state.trials))
 
     def _read_new(self, connection: Connection, sweep: Sweep) -> Sequence[int]:
         changed: set[Any] = set()
-        for records, place in records_after(connection, sweep, self._place):
+        for records, last in records_after(connection, sweep, self._last):
             self.events += (record.event for record in records)
             for record in records:
-                if isinstance(record.event, Command):
-                    if self._commands is not None:
-                        self._commands.append(record.event)
-                    changed |= {record.event.trial} - {None}  # its marks may be others
+                if isinstance(record.event, Command) and self._commands is not None:
+                    self._commands.append(record.event)
             changed |= apply(self.state, records)
-            self._place = place
+            self._last = last
         numbers = sorted(number for number in changed if number < len(self.state.trials))
         self._condense(numbers)
         return numbers
@@ -121,13 +117,13 @@ class Follower:
     def _read_all(self, connection: Connection, sweep: Sweep) -> None:
         self.epoch += 1
         self.events = []
-        self.state, self._place = read_state(connection, sweep, condensed=not self._whole)
+        self.state, self._last = read_state(connection, sweep, condensed=not self._whole)
         self._condense(range(len(self.state.trials)))
         self._commands = None
 
     def _read_commands(self, connection: Connection, sweep: Sweep) -> list[Command]:
         known = "kind = :kind AND number <= :number"
-        number = self._place.number
+        number = self._last
         found = sound_records(connection, sweep, known, kind=COMMAND, number=number)
         return [record.event for record in found]
 

@@ -16,19 +16,15 @@ from typing import Any, Final
 from automl.core.plain_data import compact_json
 from automl.errors import StoreError
 
-from .records import check_seal, seal
-from .schema import COLUMNS, as_dict, insert, select
+from .schema import as_dict, check_seal, insert, seal, select, update
 from .sqlite_files import Connection
-from .store_errors import DamageError, HeldError
+from .store_errors import HeldError
 
 STALE_SECONDS: Final = 60.0
 FUTURE_SECONDS: Final = 5.0
 WATCH_SECONDS: Final = 5.0
 LeaseRow = dict[str, Any]  # of `leases`, with `now`, the time on the clock of its `heartbeat`
-_RENEW: Final = (
-    f"UPDATE leases SET {', '.join(f'{name} = :{name}' for name in COLUMNS['leases'])} "
-    "WHERE sweep = :sweep AND fence = :fence AND held = 1"
-)
+_MINE: Final = "WHERE sweep = :sweep AND fence = :fence AND held = 1"
 
 
 def process_started(pid: int) -> float | None:
@@ -78,7 +74,7 @@ def read_leases(connection: Connection) -> dict[int, LeaseRow]:
     """The lease of each sweep that somebody has held, by its id.
 
     Raises:
-        DamageError: one has another checksum, or a value of another type.
+        DamageError: one has another checksum.
     """
     now = connection.clock()
     rows = connection.execute(select("leases"))
@@ -109,7 +105,7 @@ def new_lease(sweep: int, **values: Any) -> LeaseRow:
         "status": "{}",
         **values,
     }
-    return seal("lease", row)
+    return seal("leases", row)
 
 
 class Lease:
@@ -147,7 +143,7 @@ class Lease:
             "status": compact_json(status),
         }
         row["fence"] += 1
-        row = _sealed(row)
+        row = seal("leases", row)
         connection.execute("DELETE FROM leases WHERE sweep = :sweep", {"sweep": sweep})
         insert(connection, "leases", [row])
         return cls(store, row)
@@ -167,8 +163,8 @@ class Lease:
             StoreError: another process holds the sweep.
         """
         changed = {"heartbeat": now, "commits": self._row["commits"] + 1, **values}
-        row = _sealed(self._row | changed)
-        if not connection.execute(_RENEW, row).rowcount:
+        row = seal("leases", self._row | changed)
+        if not update(connection, "leases", row, _MINE):
             raise StoreError(
                 f"{self._store}: another controller has taken the sweep over; this one ends"
             )
@@ -233,16 +229,7 @@ def is_same(one: LeaseRow | None, other: LeaseRow | None) -> bool:
     return (one and one["sum"]) == (other and other["sum"])
 
 
-def _sealed(row: LeaseRow) -> LeaseRow:
-    return seal("lease", {name: row[name] for name in COLUMNS["leases"] if name != "sum"})
-
-
 def _checked(values: Iterable[Any], now: float) -> LeaseRow:
     row = as_dict("leases", values)
-    check_seal("lease", row, f"the lease of sweep {row['sweep']!r:.40}")
-    texts = all(isinstance(row[name], str) for name in ("host", "closed", "status"))
-    numbers = [row[name] for name in ("pid", "heartbeat", "fence", "held", "commits", "seconds")]
-    numbers += [row["num_trials"], row["process_started"] or 0.0]
-    if not texts or not all(isinstance(value, int | float) for value in numbers):
-        raise DamageError(f"the lease of sweep {row['sweep']!r:.40} has a value of another type")
+    check_seal("leases", row, f"the lease of sweep {row['sweep']!r:.40}")
     return {**row, "now": now}

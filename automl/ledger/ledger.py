@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
@@ -29,10 +30,8 @@ from automl.errors import UsageError
 from workers.files.folder import Folder
 from workers.protocol import Report
 
-from .backup import Backups
 from .database import Database, locate, open_database
 from .follower import Follower
-from .head import Head, check_place
 from .lease import (
     Lease,
     LeaseRow,
@@ -44,26 +43,28 @@ from .lease import (
     wait_until_free,
 )
 from .limits import limited
-from .lock import lock_of
+from .lock import FileLock
 from .reader import (
     Reader,
     Sweep,
     SweepHead,
     SweepInfo,
+    append,
     catch_up,
-    last_place,
     lock_sweep,
     read_state,
     records_after,
     sound_records,
 )
 from .recorder import Recorder
-from .records import BEGINNING, COMMAND, LogRecord, chained, seal
-from .schema import COLUMNS, insert
+from .records import LogRecord, rows_of
+from .schema import COLUMNS, insert, seal
 from .sqlite_files import Connection
 from .store_errors import HeldError, damaged, translated
 
 T = TypeVar("T")
+E = TypeVar("E")
+LOCK: Final = "controller.lock"  # in the folder of a sweep
 MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
 
@@ -75,11 +76,12 @@ class Ledger:
 
     def __init__(self, database: Database, file: Path | None, folder: Path | None) -> None:
         self._database = database
-        self._folder = folder
+        # In memory only the workers of a sweep make it.
+        self._folder = folder or Path(tempfile.gettempdir(), f"automl-{uuid.uuid4().hex}")
         self._lockable = file is not None
+        self._is_server = file is None and folder is not None
         self.name = database.name
-        self._head = Head(file)
-        self._reader = Reader(database, self._head)
+        self._reader = Reader(database)
         self._held: dict[str, Recorder] = {}
         self._view_lock = Lock()
         self._view: tuple[str, Follower] | None = None  # of the sweep that was looked at last
@@ -101,7 +103,7 @@ class Ledger:
             readonly: refuse to write.
 
         Raises:
-            StoreError: the store is missing, empty, damaged, of a newer schema, or cannot be read
+            StoreError: the store is missing, empty, damaged, of another schema, or cannot be read
                 or written.
         """
         _, file, folder = locate(location)
@@ -111,7 +113,6 @@ class Ledger:
         """Release every held sweep and close the connections."""
         for name in list(self._held):
             self.release(name)
-        self._head.close()
         self._database.close()
 
     @contextmanager
@@ -191,16 +192,20 @@ class Ledger:
         """Every recorded event, in order."""
 
         def read(connection: Connection, found: Sweep) -> list[SweepEvent]:
-            chunks = records_after(connection, found, BEGINNING)
+            chunks = records_after(connection, found, 0)
             return [record.event for records, _ in chunks for record in records]
 
         yield from self._reader.of_sweep(sweep, read)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
+        return self.of_kind(sweep, Command)
 
-        def read(connection: Connection, found: Sweep) -> list[Command]:
-            records = sound_records(connection, found, "kind = :kind", kind=COMMAND)
+    def of_kind(self, sweep: str, kind: type[E]) -> list[E]:
+        """Every event of a kind, in order."""
+
+        def read(connection: Connection, found: Sweep) -> list[E]:
+            records = sound_records(connection, found, "kind = :kind", kind=kind.__name__)
             return [record.event for record in records]
 
         return self._reader.of_sweep(sweep, read)
@@ -219,9 +224,13 @@ class Ledger:
 
     def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs; it may not exist yet."""
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="automl-"))
         return Folder(self._folder, "sweeps", sweep)
+
+    def check(self) -> None:
+        """Read everything; raise StoreError if a page or a record is damaged or missing."""
+        self._database.check_pages()
+        for info in self.sweeps():
+            self.state(info.name)
 
     # writing
 
@@ -290,7 +299,6 @@ class Ledger:
         self.acquire(sweep)
         try:
             with translated(self.name), self._database.transaction(write=True) as connection:
-                self._head.write(found.id, BEGINNING)
                 for table in ("records", "leases", "snapshots", "sweeps"):
                     key = COLUMNS[table][0]
                     statement = f"DELETE FROM {table} WHERE {key} = :sweep"
@@ -323,30 +331,23 @@ class Ledger:
     def _acquire(self, sweep: str, *, brief: bool) -> Recorder:
         found = self._reader.of_sweep(sweep, _itself)
         with translated(self.name):
-            lock = lock_of(self.files(sweep)) if self._lockable else None
+            lock = FileLock(self.files(sweep), LOCK) if self._lockable else None
         try:
             if lock and not lock.acquire():
                 raise refusal(sweep, self._lease(sweep))
-            if lock:
-                self._database.check_pages()
-            is_server = not lock and self._folder is not None
-            seen = wait_until_free(lambda: self._lease(sweep), sweep) if is_server else None
-            state, place = self._reader.of_sweep(sweep, read_state)
+            seen = wait_until_free(lambda: self._lease(sweep), sweep) if self._is_server else None
+            state, number = self._reader.of_sweep(sweep, read_state)
             status = {"brief": True} if brief else {}
             with translated(self.name), self._database.transaction(write=True) as connection:
                 # The second of two that come at once waits here, and finds the first's lease.
-                lock_sweep(connection, found)
-                last = read_lease(connection, found.id)
-                if is_server and not is_same(last, seen):
-                    raise refusal(sweep, last)
-                place = catch_up(connection, found, state, place)
-                lease = Lease.take(connection, self.name, found.id, last, status)
-            backups = Backups(Path(self.name), brief=brief) if lock else None
+                found = lock_sweep(connection, found)
+                before = read_lease(connection, found.id)
+                if self._is_server and not is_same(before, seen):
+                    raise refusal(sweep, before)
+                catch_up(connection, found, state, number)
+                lease = Lease.take(connection, self.name, found.id, before, status)
             with translated(self.name):
-                recorder = Recorder(
-                    self._database, self._head, found, lease, state, place, last,
-                    lock=lock, backups=backups,
-                )  # fmt: skip
+                recorder = Recorder(self._database, found, lease, state, before, lock)
         except BaseException:
             if lock:
                 lock.release()
@@ -357,17 +358,12 @@ class Ledger:
     def _append(self, sweep: str, events: Iterable[SweepEvent]) -> list[int]:
         """Add events to the log of a sweep that another process may hold; their numbers."""
         found = self._reader.of_sweep(sweep, _itself)
-        known = self._head.read().get(found.id)
         events = [limited(event) for event in events]
         with translated(self.name), self._database.transaction(write=True) as connection:
-            lock_sweep(connection, found)
-            last = last_place(connection, found)
-            check_place(known, last, sweep)
-            sound_records(connection, found, "number = :number", number=last.number)
-            added = chained(found.id, last, events, connection.clock())
-            insert(connection, "records", [row._asdict() for row in added])
-        if added:
-            self._head.write(found.id, added[-1].place)
+            found = lock_sweep(connection, found)
+            sound_records(connection, found, "number = :number", number=found.last)
+            added = rows_of(found.id, found.last, events, connection.clock())
+            append(connection, found, added)
         return [row.number for row in added]
 
     def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
@@ -380,11 +376,10 @@ class Ledger:
                 return False
             (newest,) = connection.execute("SELECT max(id) FROM sweeps").fetchone()
             number = int(newest or 0) + 1
-            row = {"id": number, "name": spec.name, "created": time.time()}
-            insert(connection, "sweeps", [seal("sweep", row)])
-            (first,) = chained(number, BEGINNING, [created], connection.clock())
-            insert(connection, "records", [first._asdict()])
-        self._head.write(number, first.place)
+            rows = rows_of(number, 0, [created], connection.clock())
+            row = {"id": number, "name": spec.name, "created": time.time(), "last": len(rows)}
+            insert(connection, "sweeps", [seal("sweeps", row)])
+            insert(connection, "records", [row._asdict() for row in rows])
         return True
 
 

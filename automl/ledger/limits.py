@@ -1,16 +1,11 @@
-"""How long texts in the log may be, whoever writes them. A text that is too long is cut.
-
-Notes and tags of people are refused if they are too long, so that nobody loses what they wrote.
-"""
+"""How long texts in the log may be, whoever writes them. A text that is too long is cut."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from automl.core import SweepEvent
-from automl.core.events import Command, Ended
-from automl.core.marks import MARK, MAX_NOTE
-from automl.errors import UsageError
+from automl.core.events import Ended
 from workers.failures import MAX_MESSAGE, MAX_NAME, MAX_TRACEBACK, bounded
 from workers.protocol import Report
 
@@ -31,19 +26,9 @@ _PRINTED: Final = ("message", "reason", "source")
 
 
 def limited(event: SweepEvent) -> SweepEvent:
-    """The event with each text at most as long as it may be.
-
-    Raises:
-        UsageError: a note or a tag of a person is too long.
-    """
+    """The event with each text at most as long as it may be."""
     if isinstance(event, Report):
         return event
-    if isinstance(event, Command) and event.kind == MARK:
-        for text in (event.content.get("note", ""), *event.content.get("add_tags", ())):
-            if len(str(text)) > MAX_NOTE:
-                raise UsageError(
-                    f"a note or a tag has at most {MAX_NOTE:,} characters, got {len(str(text)):,}"
-                )
     found = _cut(event)
     if isinstance(found, Ended):
         outcome = _cut(found.outcome)

@@ -5,8 +5,8 @@ The functions with a `connection` run in its transaction, which shows one state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
@@ -19,36 +19,26 @@ from search_spaces.plugins import nearest
 
 from . import snapshots
 from .database import Database
-from .head import Head, check_place
 from .lease import LeaseRow, new_lease, read_leases, shown_state
 from .limits import storable
-from .records import (
-    BEGINNING,
-    LogRecord,
-    Place,
-    Row,
-    apply,
-    check_seal,
-    decoded,
-    is_sound,
-    verified,
-)
-from .schema import as_dict, select
+from .records import LogRecord, Row, apply, decoded, unbroken, verified
+from .schema import as_dict, check_seal, insert, seal, select, update
 from .sqlite_files import Connection
 from .store_errors import DamageError, retry, translated
 
 T = TypeVar("T")
 _MAX_CHUNK: Final = 1000  # records that are decoded at once
 _AFTER: Final = select("records", "WHERE sweep = :sweep AND number > :number ORDER BY number")
-_LAST: Final = "SELECT number, sum FROM records WHERE sweep = :sweep ORDER BY number DESC LIMIT 1"
+_USED: Final = "SELECT sweep FROM leases UNION SELECT max(sweep) FROM records"
 
 
 class Sweep(NamedTuple):
-    """A row of the catalogue."""
+    """A row of the catalogue; `last` is the number of the sweep's newest record."""
 
     id: int
     name: str
     created: float
+    last: int
 
 
 @dataclass(frozen=True)
@@ -72,7 +62,7 @@ class SweepHead:
     """
 
     info: SweepInfo
-    version: tuple[int, ...]
+    version: tuple[float, ...]
     host: str
     pid: int
 
@@ -82,43 +72,29 @@ class Reader:
 
     Every method raises StoreError if what it reads is damaged, and UsageError if there is no sweep
     of the name.
-
-    Args:
-        database: to read; head: of a SQLite file, known before the file itself is read.
     """
 
-    def __init__(self, database: Database, head: Head) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._head = head
 
     def heads(self) -> list[SweepHead]:
         """Every sweep without its trials, the newest one last."""
-        known = self._head.read()
 
         def read(connection: Connection) -> list[SweepHead]:
             leases = read_leases(connection)
-            found = list(sweeps(connection))
-            if missing := known.keys() - {sweep.id for sweep in found}:
-                raise DamageError(f"sweep {min(missing)} is missing")
-            heads = []
-            for sweep in found:
-                last = last_place(connection, sweep)
-                check_place(known.get(sweep.id), last, sweep.name)
-                heads.append(_sweep_head(sweep, last, leases.get(sweep.id)))
-            return heads
+            found = sweeps(connection)
+            used = {row[0] for row in connection.execute(_USED)} - {None}
+            if missing := used - {sweep.id for sweep in found}:
+                raise DamageError(f"the row of sweep {min(missing)} is missing")
+            return [_sweep_head(sweep, leases.get(sweep.id)) for sweep in found]
 
         return self._read(read)
 
     def of_sweep(self, name: str, read: Callable[[Connection, Sweep], T]) -> T:
         """What a function reads of a sweep, in one transaction."""
-        known = self._head.read()
 
         def both(connection: Connection) -> list[T]:
-            results = []
-            for sweep in sweeps(connection, storable(name)):
-                check_place(known.get(sweep.id), last_place(connection, sweep), name)
-                results.append(read(connection, sweep))
-            return results
+            return [read(connection, sweep) for sweep in sweeps(connection, storable(name))]
 
         if found := self._read(both):
             return found[0]
@@ -138,80 +114,77 @@ class Reader:
             return retry(once)
 
 
-def sweeps(connection: Connection, name: str | None = None) -> Iterator[Sweep]:
+def sweeps(connection: Connection, name: str | None = None) -> list[Sweep]:
     """The catalogue, or the sweep of one name."""
     query = select("sweeps", "ORDER BY id" if name is None else "WHERE name = :name")
-    last = None
-    for values in connection.execute(query, {} if name is None else {"name": name}):
-        row = as_dict("sweeps", values)
-        if last is not None and row["id"] <= last:  # pages that refer to each other are endless
-            raise DamageError("the catalogue of sweeps is out of order")
-        last = row["id"]
-        check_seal("sweep", row, f"the name of sweep {row['name']!r:.80}")
-        check_name(row["name"])  # it names a folder
-        yield Sweep(row["id"], row["name"], float(row["created"]))
+    found = connection.execute(query, {} if name is None else {"name": name})
+    return [_sweep(values) for values in found.fetchall()]
 
 
-def lock_sweep(connection: Connection, sweep: Sweep) -> None:
-    """Make other writers of a sweep wait; its row may be gone."""
-    query = "SELECT id FROM sweeps WHERE id = :sweep"
-    query += " FOR UPDATE" if connection.is_server else ""
-    if connection.execute(query, {"sweep": sweep.id}).fetchone() is None:
+def lock_sweep(connection: Connection, sweep: Sweep) -> Sweep:
+    """Make other writers of a sweep wait; its row as it is now."""
+    return find_sweep(connection, sweep, " FOR UPDATE" if connection.is_server else "")
+
+
+def find_sweep(connection: Connection, sweep: Sweep, lock: str = "") -> Sweep:
+    """The row of a sweep as it is now."""
+    query = select("sweeps", f"WHERE id = :sweep{lock}")
+    row = connection.execute(query, {"sweep": sweep.id}).fetchone()
+    if row is None:
         raise DamageError(f"the row of sweep {sweep.name!r} is missing, or it was deleted")
+    return _sweep(row)
 
 
-def last_place(connection: Connection, sweep: Sweep) -> Place:
-    """The newest record of a log, by the database's order; its row is not verified."""
-    row = connection.execute(_LAST, {"sweep": sweep.id}).fetchone()
-    return Place(*row) if row else BEGINNING
+def append(connection: Connection, sweep: Sweep, rows: Sequence[Row]) -> None:
+    """Add rows to the log of a sweep that is locked."""
+    if rows:
+        insert(connection, "records", [row._asdict() for row in rows])
+        row = seal("sweeps", {**sweep._asdict(), "last": rows[-1].number})
+        update(connection, "sweeps", row, "WHERE id = :id")
 
 
-def rows_after(connection: Connection, sweep: Sweep, place: Place) -> Iterator[Row]:
-    """The rows of a log after a place, verified.
+def rows_after(connection: Connection, sweep: Sweep, number: int) -> Iterator[Row]:
+    """The rows of a log after a number, verified.
 
     Raises:
-        DamageError: a row has another sum, or is missing; a damaged page may hide all after it.
+        DamageError: a row has another sum, or is missing.
     """
-    found = connection.execute(_AFTER, {"sweep": sweep.id, "number": place.number})
-    row = None
-    for row in verified(map(Row._make, found), place, sweep.name):
-        yield row
-    if last_place(connection, sweep) != (row.place if row else place):
-        raise DamageError(f"the last records of sweep {sweep.name!r} are missing")
+    with closing(connection.execute(_AFTER, {"sweep": sweep.id, "number": number})) as found:
+        yield from unbroken(map(Row._make, found), sweep.name, number, sweep.last)
 
 
 def records_after(
-    connection: Connection, sweep: Sweep, place: Place
-) -> Iterator[tuple[list[LogRecord], Place]]:
-    """The records of a log after a place, in chunks, each with the place of its last record."""
-    rows = rows_after(connection, sweep, place)
+    connection: Connection, sweep: Sweep, number: int
+) -> Iterator[tuple[list[LogRecord], int]]:
+    """The records of a log after a number, in chunks, each with the number of its last record."""
+    rows = rows_after(connection, sweep, number)
     while chunk := list(islice(rows, _MAX_CHUNK)):
-        yield decoded(chunk), chunk[-1].place
+        yield decoded(chunk), chunk[-1].number
 
 
-def catch_up(connection: Connection, sweep: Sweep, state: SweepState, place: Place) -> Place:
-    """Apply the records after a place to a state; the place of the last one."""
-    for records, newest in records_after(connection, sweep, place):
+def catch_up(connection: Connection, sweep: Sweep, state: SweepState, number: int) -> int:
+    """Apply the records after a number to a state; the number of the last one."""
+    for records, newest in records_after(connection, sweep, number):
         apply(state, records)
-        place = newest
-    return place
+        number = newest
+    return number
 
 
 def read_state(
     connection: Connection, sweep: Sweep, *, condensed: bool = False
-) -> tuple[SweepState, Place]:
-    """The state of a sweep and the place of its last record.
+) -> tuple[SweepState, int]:
+    """The state of a sweep and the number of its last record.
 
     Args:
         condensed: finished trials may lack reports that their values do not need. Then only what
             is newer than the cached snapshot is read.
     """
     if condensed and (cached := snapshots.read(connection, sweep.id)):
-        state, place = cached
+        state, number = cached
         with suppress(StoreError):  # its reports were kept for other goals
-            return state, catch_up(connection, sweep, state, place)
+            return state, catch_up(connection, sweep, state, number)
     state = SweepState()
-    return state, catch_up(connection, sweep, state, BEGINNING)
+    return state, catch_up(connection, sweep, state, 0)
 
 
 def sound_records(connection: Connection, sweep: Sweep, condition: str, **values: Any) -> list[Any]:
@@ -219,19 +192,25 @@ def sound_records(connection: Connection, sweep: Sweep, condition: str, **values
 
     Each is verified, but not that none is missing.
     """
-    query = select("records", f"WHERE sweep = :sweep AND {condition}")
-    rows = list(map(Row._make, connection.execute(query, {"sweep": sweep.id, **values})))
-    for row in rows:
-        if not is_sound(row):
-            raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
-    return decoded(sorted(rows, key=lambda row: row.number))
+    query = select("records", f"WHERE sweep = :sweep AND {condition} ORDER BY number")
+    found = connection.execute(query, {"sweep": sweep.id, **values}).fetchall()
+    rows = map(Row._make, found)
+    return decoded(list(verified(rows, sweep.name)))
 
 
-def _sweep_head(sweep: Sweep, last: Place, lease: LeaseRow | None) -> SweepHead:
+def _sweep(values: Any) -> Sweep:
+    row = as_dict("sweeps", values)
+    check_seal("sweeps", row, f"the name of sweep {row['name']!r:.80}")
+    check_name(row["name"])  # it names a folder
+    return Sweep(row["id"], row["name"], float(row["created"]), row["last"])
+
+
+def _sweep_head(sweep: Sweep, lease: LeaseRow | None) -> SweepHead:
     lease = lease or new_lease(sweep.id) | {"now": 0.0}
     state = shown_state(lease, lease["closed"])
     info = SweepInfo(sweep.name, state, sweep.created, lease["seconds"], lease["num_trials"])
-    version = (sweep.id, *last, lease["fence"], lease["commits"], lease["held"])
-    if state != "running":
-        return SweepHead(info, version, "", 0)
-    return SweepHead(info, version, lease["host"], lease["pid"])
+    version = (sweep.id, sweep.created, sweep.last, lease["fence"], lease["commits"], lease["held"])
+    running = state == "running"
+    return SweepHead(
+        info, version, lease["host"] if running else "", lease["pid"] if running else 0
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -12,30 +13,61 @@ from automl.core.plain_data import compact_json
 from automl.errors import StoreError
 
 from . import snapshots
-from .backup import Backups
 from .database import Database
-from .head import Head
 from .lease import Lease, LeaseRow, shown_state
 from .limits import limited
 from .lock import FileLock
-from .reader import Sweep, lock_sweep, rows_after
-from .records import Place, Row, apply, chained, decoded
-from .schema import insert
+from .reader import Sweep, append, find_sweep, lock_sweep, rows_after
+from .records import Row, apply, decoded, rows_of
 from .store_errors import retry, translated
 
 _LOG = logging.getLogger(__name__)
 
 
-class PendingEvents:
-    """The state of a sweep, and the events on it that wait for a commit.
+class Recorder:
+    """Holds a sweep; `commit` appends all events to its log in one transaction.
+
+    Args:
+        database: of the store.
+        sweep: that is held; lease: the proof.
+        state: of the sweep when it was taken.
+        before: the lease before this one; None if nobody has held the sweep.
+        lock: of a SQLite file; None for a server and in memory.
 
     Attributes:
         state: with the events that were applied and those that others have recorded.
+        taken: number of the last record when the sweep was taken.
+        seconds: wall-clock seconds of the sweep, as they were last committed.
+        earlier_state: of the sweep before it was taken, as people saw it.
     """
 
-    def __init__(self, state: SweepState) -> None:
+    def __init__(
+        self,
+        database: Database,
+        sweep: Sweep,
+        lease: Lease,
+        state: SweepState,
+        before: LeaseRow | None,
+        lock: FileLock | None,
+    ) -> None:
         self.state = state
-        self._events: list[SweepEvent] = []
+        self.taken = self._last = sweep.last
+        self.seconds: float = before["seconds"] if before else state.seconds
+        self.earlier_state = shown_state(before, state.closed)
+        self._events: list[SweepEvent] = []  # that wait for a commit
+        self._process = os.getpid()
+        self._store = database.name
+        self._sweep = sweep
+        self._lease = lease
+        self._tried: list[Row] = []  # by a commit whose answer did not come
+        self._is_deleted = False
+        self._lock = lock
+        self._taken_at = time.time()
+        self._heartbeat = before["heartbeat"] if before else self._taken_at
+        self._clock_ahead = lease.heartbeat - self._taken_at  # of the store's clock, before ours
+        # One connection stays open: closing SQLite's last connection takes longer than a commit.
+        self._connection = database.connect()
+        self._cached = sweep.last  # number of the record of the last snapshot, or nearly
 
     @property
     def uncommitted(self) -> int:
@@ -47,62 +79,16 @@ class PendingEvents:
 
         An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"sweep {self._sweep.name!r} is held by the process {self._process}, and this is "
+                "another that was forked from it: write there"
+            )
         event = limited(event)
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
             self._events.append(event)
         return after
-
-
-class Recorder(PendingEvents):
-    """Holds a sweep; `commit` appends all events to its log in one transaction.
-
-    Args:
-        database: of the store; head: of its file.
-        sweep: that is held; lease: the proof.
-        state, place: of the sweep when it was taken.
-        last: the lease before this one; None if nobody has held the sweep.
-        lock, backups: of a SQLite file; None for a server.
-
-    Attributes:
-        taken: number of the last record when the sweep was taken.
-        seconds: wall-clock seconds of the sweep, as they were last committed.
-        earlier_state: of the sweep before it was taken, as people saw it.
-    """
-
-    def __init__(
-        self,
-        database: Database,
-        head: Head,
-        sweep: Sweep,
-        lease: Lease,
-        state: SweepState,
-        place: Place,
-        last: LeaseRow | None,
-        *,
-        lock: FileLock | None,
-        backups: Backups | None,
-    ) -> None:
-        super().__init__(state)
-        self.taken = place.number
-        self.seconds: float = last["seconds"] if last else state.seconds
-        self.earlier_state = shown_state(last, state.closed)
-        self._store = database.name
-        self._sweep = sweep
-        self._lease = lease
-        self._place = place
-        self._tried: list[Row] = []  # by a commit whose answer did not come
-        self._is_deleted = False
-        self._lock = lock
-        self._backups = backups
-        self._head = head
-        self._taken_at = time.time()
-        self._heartbeat = last["heartbeat"] if last else self._taken_at
-        self._clock_ahead = lease.heartbeat - self._taken_at  # of the store's clock, before ours
-        # One connection stays open: closing SQLite's last connection takes longer than a commit.
-        self._connection = database.connect()
-        self._cached = place.number  # number of the record of the last snapshot, or nearly
-        self._head.write(sweep.id, place)
 
     def commit(
         self, seconds: float | None = None, *, status: Mapping[str, Any] | None = None
@@ -128,10 +114,8 @@ class Recorder(PendingEvents):
         if self._events:  # they came after a commit whose answer was lost
             self._write(values)
         self.seconds = self.seconds if seconds is None else seconds
-        if self._place.number > 2 * self._cached + 2000:
+        if self._last > 2 * self._cached + 2000:
             self._cache()
-        if self._backups:
-            self._backups.tick()
 
     def look(self) -> None:
         """Take in what others have recorded since. It takes no lock."""
@@ -140,7 +124,8 @@ class Recorder(PendingEvents):
 
         def read() -> list[Row]:
             with self._connection.transaction():
-                return list(rows_after(self._connection, self._sweep, self._place))
+                sweep = find_sweep(self._connection, self._sweep)
+                return list(rows_after(self._connection, sweep, self._last))
 
         with translated(self._store):
             self._take_in(retry(read))
@@ -159,7 +144,7 @@ class Recorder(PendingEvents):
 
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the lease runs out."""
-        if not self._is_deleted and self._place.number > 1.05 * self._cached + 200:
+        if not self._is_deleted and self._last > 1.05 * self._cached + 200:
             self._cache()
         try:
             if not self._is_deleted:
@@ -171,9 +156,6 @@ class Recorder(PendingEvents):
             self._connection.close()
             if self._lock:
                 self._lock.release()
-        self._head.flush()
-        if self._backups:
-            self._backups.close()
 
     def _write(self, values: Mapping[str, Any]) -> None:
         with translated(self._store):
@@ -182,9 +164,8 @@ class Recorder(PendingEvents):
             del self._events[: len(mine)]
             self._take_in(others)
             if mine:
-                self._place = max(self._place, mine[-1].place)
-            self.state.number = self._place.number
-        self._head.write(self._sweep.id, self._place)
+                self._last = max(self._last, mine[-1].number)
+            self.state.number = self._last
 
     def _write_once(self, values: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
         """One try at a commit.
@@ -192,36 +173,33 @@ class Recorder(PendingEvents):
         Returns:
             The new rows of others; the rows of queued events that are stored now.
         """
-        connection, sweep = self._connection, self._sweep
+        connection = self._connection
         with connection.transaction(write=True):
-            lock_sweep(connection, sweep)
+            sweep = lock_sweep(connection, self._sweep)
             now = connection.clock()
             self._clock_ahead = now - time.time()
             self._lease.renew(connection, now, **values)
-            unseen = list(rows_after(connection, sweep, self._place))
-            tried = {row.sum for row in self._tried}
-            if any(row.sum in tried for row in unseen):
-                mine = self._tried  # stored, and only the answer was lost
-            else:
-                place = unseen[-1].place if unseen else self._place
-                mine = self._tried = chained(sweep.id, place, self._events, now)
-                insert(connection, "records", [row._asdict() for row in mine])
-            stored = {row.sum for row in mine}
-            return [row for row in unseen if row.sum not in stored], mine
+            unseen = list(rows_after(connection, sweep, self._last))
+            if set(unseen).isdisjoint(self._tried):
+                self._tried = rows_of(sweep.id, sweep.last, self._events, now)
+                append(connection, sweep, self._tried)
+                return unseen, self._tried
+            # they are stored, and only the answer was lost
+            return [row for row in unseen if row not in self._tried], self._tried
 
     def _take_in(self, rows: list[Row]) -> None:
         """Apply what others have recorded."""
         if rows:
             apply(self.state, decoded(rows))
-            self._place = max(self._place, rows[-1].place)
+            self._last = max(self._last, rows[-1].number)
 
     def _cache(self) -> None:
         """Keep the state for readers. If this fails, they read the whole log."""
         if self._events:
             return
-        self._cached = self._place.number
+        self._cached = self._last
         try:
             with translated(self._store), self._connection.transaction(write=True):
-                snapshots.write(self._connection, self._sweep.id, self.state, self._place)
+                snapshots.write(self._connection, self._sweep.id, self.state, self._last)
         except StoreError as error:
             _LOG.warning("%s", error)

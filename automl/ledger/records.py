@@ -1,8 +1,4 @@
-"""The rows of a sweep's log: events as text, checksums, and the chain that they form.
-
-The sum of a row is the BLAKE2b hash (RFC 7693) of 8 bytes of its other values, as a signed 64-bit
-number. Values are written by `ascii`, whose text is the same in every Python version. One of the
-values is the sum of the row before, so a row that is missing, changed or moved is noticed.
+"""The rows of a sweep's log: numbers without a gap, and a CRC32 of each (`schema.checksum`).
 
 A metric that is not finite is stored as the text "nan", "inf" or "-inf".
 """
@@ -14,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import lru_cache, partial
-from hashlib import blake2b
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -24,6 +19,7 @@ from automl.core.plain_data import compact_json
 from search_spaces.validation import plain_params
 from workers.protocol import Metrics, Params, Report
 
+from .schema import checksum
 from .store_errors import DamageError
 
 REPORT: Final = "Report"
@@ -45,7 +41,7 @@ class LogRecord(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of `records`."""
+    """A row of `records`; `sum` is of all its other values."""
 
     sweep: int
     number: int
@@ -53,83 +49,44 @@ class Row(NamedTuple):
     kind: str
     recorded: float
     payload: str
-    previous: int
-    sum: int
-
-    @property
-    def place(self) -> Place:
-        """The place after it."""
-        return Place(self.number, self.sum)
-
-
-class Place(NamedTuple):
-    """A place in a log: after the record of this number and sum."""
-
-    number: int
     sum: int
 
 
-BEGINNING: Final = Place(0, 0)
-
-
-def checksum(label: str, *values: Any) -> int:
-    """The sum of some values; `label`, of at most 16 bytes, tells different tables apart."""
-    found = _empty(label).copy()  # in half the time of a new one
-    found.update(ascii(values).encode())
-    return int.from_bytes(found.digest(), "big", signed=True)
-
-
-@lru_cache
-def _empty(label: str) -> blake2b:
-    return blake2b(digest_size=8, person=label.encode())
-
-
-def seal(label: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of another table with its sum, over its values in the order of their names."""
-    return {**row, "sum": _sum_of(label, row)}
-
-
-def check_seal(label: str, row: Mapping[str, Any], what: str) -> None:
-    """Raise DamageError if a row of another table has not its sum."""
-    if row["sum"] != _sum_of(label, row):
-        raise DamageError(f"{what} has another checksum")
-
-
-def _sum_of(label: str, row: Mapping[str, Any]) -> int:
-    return checksum(label, *(row[name] for name in sorted(row) if name != "sum"))
-
-
-def chained(sweep: int, place: Place, events: Iterable[SweepEvent], recorded: float) -> list[Row]:
-    """The rows that record events after a place of a log."""
+def rows_of(sweep: int, last: int, events: Iterable[SweepEvent], recorded: float) -> list[Row]:
+    """The rows that record events after the record of the number `last`."""
     found = []
-    for event in events:
-        values = (sweep, place.number + 1, event.trial, *encoded(event, recorded), place.sum)
-        place = Place(place.number + 1, checksum("record", *values))
-        found.append(Row(*values, place.sum))
+    for number, event in enumerate(events, last + 1):
+        values = (sweep, number, event.trial, *encoded(event, recorded))
+        found.append(Row(*values, checksum(*values)))
     return found
 
 
-def verified(rows: Iterable[Row], place: Place, name: str) -> Iterator[Row]:
-    """The rows of a log that follow a place, each verified as it comes.
+def verified(rows: Iterable[Row], sweep: str) -> Iterator[Row]:
+    """The rows of a sweep, each verified as it comes.
+
+    Raises:
+        DamageError: a row was changed.
+    """
+    for row in rows:
+        if checksum(*row[:-1]) != row.sum:
+            raise DamageError(f"record {row.number} of sweep {sweep!r} has another checksum")
+        yield row
+
+
+def unbroken(rows: Iterable[Row], sweep: str, after: int, last: int) -> Iterator[Row]:
+    """The rows of a log from the number `after` (excluded) to `last`, each verified as it comes.
 
     Raises:
         DamageError: a row is missing or was changed.
     """
-    number, total = place
+    number = after
     for row in rows:
         if row.number != number + 1:
-            raise DamageError(f"record {number + 1} of sweep {name!r} is missing")
-        if not is_sound(row):
-            raise DamageError(f"record {row.number} of sweep {name!r} has another checksum")
-        if row.previous != total:
-            raise DamageError(f"record {row.number} of sweep {name!r} is of another log")
-        number, total = row.number, row.sum
-        yield row
-
-
-def is_sound(row: Row) -> bool:
-    """Whether a row has its sum."""
-    return checksum("record", *row[:-1]) == row.sum
+            break
+        yield from verified([row], sweep)
+        number += 1
+    if number != last:
+        raise DamageError(f"record {number + 1} of sweep {sweep!r} is missing or out of order")
 
 
 def encoded(event: SweepEvent, recorded: float) -> tuple[str, float, str]:

@@ -1,30 +1,27 @@
-"""The tables. The truth about a sweep is its records; every row has a checksum (`records`).
+"""The tables. The truth about a sweep is its records; every row that is read has a CRC32.
 
-If you change a table, raise VERSION, add a step to `migrations`, and add a file to
-`tests/automl/ledger/released`.
+If you change a table, raise VERSION: a store of another schema is refused.
 """
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import closing
-from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
-from workers.files.disk import flush
+from .sqlite_files import Connection
+from .store_errors import DamageError
 
-from .records import seal
-from .sqlite_files import VERSION, Connection, connect_own
-
+VERSION: Final = 5  # of the schema
 _TABLES: Final = """
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
-    value TEXT NOT NULL,
-    sum BIGINT NOT NULL
+    value TEXT NOT NULL
 );
 CREATE TABLE sweeps (
     id {key} NOT NULL PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
     created {double} NOT NULL,
+    last BIGINT NOT NULL,
     sum BIGINT NOT NULL
 );
 CREATE TABLE records (
@@ -34,7 +31,6 @@ CREATE TABLE records (
     kind TEXT NOT NULL,
     recorded {double} NOT NULL,
     payload TEXT NOT NULL,
-    previous BIGINT NOT NULL,
     sum BIGINT NOT NULL,
     PRIMARY KEY (sweep, number)
 ) {clustered};
@@ -61,7 +57,8 @@ CREATE TABLE snapshots (
     sum BIGINT NOT NULL
 )
 """
-# `sweeps` is the catalogue: a name is a sweep's name for people, `id` that in the other tables.
+# `sweeps` is the catalogue: a name is a sweep's name for people, `id` that in the other tables, and
+# `last` the number of its newest record.
 # `records` has the log of every sweep: rows are only added.
 # `leases` says who holds a sweep or held it last: `held` and `fence` decide, the rest is for those
 # who watch. `snapshots` is a cache of states, which anybody may delete.
@@ -77,26 +74,22 @@ def create_tables(connection: Connection) -> None:
     server = {"key": "BIGINT", "double": "DOUBLE PRECISION", "bytes": "BYTEA", "clustered": ""}
     for statement in _TABLES.format(**server if connection.is_server else sqlite).split(";"):
         connection.execute(statement)
-    insert(connection, "meta", [seal("meta", {"key": "schema_version", "value": str(VERSION)})])
-
-
-def write_empty(draft: Path) -> None:
-    """Write a ledger without sweeps to a file that nobody else uses, and flush it."""
-    with closing(connect_own(draft)) as connection:
-        connection.execute("PRAGMA synchronous=OFF")  # nobody reads a draft before it is flushed
-        connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-        with connection.transaction(write=True):
-            create_tables(connection)
-    flush(draft)
+    insert(connection, "meta", [{"key": "schema_version", "value": str(VERSION)}])
 
 
 def insert(connection: Connection, table: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Add rows to a table."""
     names = COLUMNS[table]
     values = ", ".join(f":{name}" for name in names)
-    statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})"
     if found := list(rows):
-        connection.executemany(statement, found)
+        connection.executemany(f"INSERT INTO {table} ({', '.join(names)}) VALUES ({values})", found)
+
+
+def update(connection: Connection, table: str, row: Mapping[str, Any], rest: str) -> int:
+    """Set every column of the rows that `rest` selects; returns how many there are."""
+    changes = ", ".join(f"{name} = :{name}" for name in COLUMNS[table])
+    found: int = connection.execute(f"UPDATE {table} SET {changes} {rest}", row).rowcount
+    return found
 
 
 def select(table: str, rest: str = "") -> str:
@@ -107,3 +100,23 @@ def select(table: str, rest: str = "") -> str:
 def as_dict(table: str, row: Iterable[Any]) -> dict[str, Any]:
     """A row that `select` has found."""
     return dict(zip(COLUMNS[table], row, strict=True))
+
+
+def checksum(*values: Any) -> int:
+    """The CRC32 of some values as `ascii` writes them, which is alike in every Python version."""
+    return crc32(ascii(values).encode())
+
+
+def seal(table: str, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table with its sum, which is of all its other values."""
+    return {**row, "sum": _sum_of(table, row)}
+
+
+def check_seal(table: str, row: Mapping[str, Any], what: str) -> None:
+    """Raise DamageError if a row of a table has not its sum."""
+    if row["sum"] != _sum_of(table, row):
+        raise DamageError(f"{what} has another checksum")
+
+
+def _sum_of(table: str, row: Mapping[str, Any]) -> int:
+    return checksum(*(row[name] for name in COLUMNS[table] if name != "sum"))

@@ -4,13 +4,10 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, TypeVar
 
 from automl.errors import AutomlError, StoreError
-from workers.files.folder import Folder
 
-BACKUP: Final = "backup"  # folder beside a file
 MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
@@ -20,8 +17,7 @@ _DAMAGED: Final = (
     "decode to UTF-8",
     "unsupported file format",
     "no such column",
-    "interrupted",  # a query takes longer than a sound file of its size can cause
-    "too big",  # a record is larger than any of ours
+    "too big",
 )
 # A part of the database's message, and the words for a person.
 _EXPLANATIONS: Final = {
@@ -93,37 +89,11 @@ def damaged(name: str, reason: str) -> StoreError:
     Args:
         name: the SQLite file, or the URL of a server.
     """
-    file = Path(name).absolute()
-    if "://" in name:
-        return StoreError(
-            f"{name}: a record is damaged ({reason}). Restore the server's own backup"
-        )
-    message = f"{name}: the file is damaged ({reason}). It was left as it is"
-    try:
-        backup = next(iter(existing_backups(file)), None)
-    except StoreError:  # a link
-        backup = None
-    rest = f"`automl repair {file.parent}` keeps every record that is sound"
-    if backup is None:
-        return StoreError(f"{message}; there is no backup. {rest}")
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(backup.stat().st_mtime))
-    return StoreError(f"{message}. {rest}; its newest backup is of {when}")
-
-
-def backups_of(file: Path) -> list[Path]:
-    """The paths of a SQLite file's backups, the newest first. `FILE*` does not match them."""
-    folder = file.parent / BACKUP
-    return [folder / f"{file.name}{suffix}" for suffix in ("", ".1", ".2")]
-
-
-def existing_backups(file: Path) -> list[Path]:
-    """Those that exist.
-
-    Raises:
-        StoreError: their folder is a link.
-    """
-    folder = Folder(file.parent, BACKUP)
-    return [path for path in backups_of(file) if folder.is_file(path.name)]
+    kind = "backup of the server" if "://" in name else "copy of the file"
+    return StoreError(
+        f"{name} is damaged ({reason}). It was left as it is: put back a {kind}, "
+        "or name another store with --store"
+    )
 
 
 def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:

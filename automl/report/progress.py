@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, text
-from automl.core.advice import advice
 
 if TYPE_CHECKING:
     from automl.ledger.reader import SweepInfo
@@ -19,31 +18,6 @@ if TYPE_CHECKING:
 EVERY_SECONDS: Final = 1.0
 GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
 MIN_TRIALS: Final = 4  # that are new, too
-
-
-class Adviser:
-    """Says on standard error, once, what a person should know about an objective.
-
-    Args:
-        own_files: paths of files that this process writes.
-    """
-
-    def __init__(self, own_files: Callable[[], Collection[str]] = list) -> None:
-        self._own_files = own_files
-        self._said: set[str] = set()
-        self._ended: set[int] = set()  # trials: an earlier process had other files of its own
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Look at a snapshot, if more of the trials of this process have ended."""
-        ended = {trial.number for trial, state in snapshot.transitions if state.finished}
-        if ended <= self._ended:
-            return
-        self._ended |= ended
-        trials = [snapshot.trials[number] for number in sorted(self._ended)]
-        for line in advice(trials, self._own_files(), snapshot.goals):
-            if line not in self._said:
-                self._said.add(line)
-                say([text.printable(line)])
 
 
 @contextmanager
@@ -57,7 +31,7 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
     if wanted is False:
         yield None
     elif in_notebook():
-        yield _advised(NotebookOutput())
+        yield NotebookOutput()
     elif sys.stderr is None:  # a program without a console
         yield None
     elif sys.stderr.isatty():
@@ -66,22 +40,11 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         from .terminal_view import view
 
         with view(Console(stderr=True, highlight=False)) as show:
-            yield _advised(show)
+            yield show
     else:
         from .plain_lines import PlainLines, Stream
 
-        yield _advised(PlainLines(Stream(sys.stderr), starts=False))
-
-
-def _advised(show: Show) -> Show:
-    """A function that shows each snapshot, and then what a person should know."""
-    adviser = Adviser()
-
-    def shown(snapshot: Snapshot) -> None:
-        show(snapshot)
-        adviser(snapshot)
-
-    return shown
+        yield PlainLines(Stream(sys.stderr), starts=False)
 
 
 def say(lines: Iterable[str]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from automl.core import Constraint, Goal, SweepSpec, text
 from automl.core.durations import duration
 from automl.core.keys import DURATION, keys_of
-from automl.core.probes import ProbeAccount
 from search_spaces import Choice, Float, Int, Parameter
 
 from .record import Record
@@ -32,7 +31,6 @@ def settings(record: Record) -> Rows:
         ),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
-        ("probes of speed", _probes(record)),
         ("usual values", _usual(record)),
         ("learned from", record.spec.learned_from),
     ]
@@ -119,12 +117,6 @@ def _usual(record: Record) -> str:
 
     known = record.spec.knowledge == "auto"
     return usual_values(record.space, record.spec.beliefs) if known else ""
-
-
-def _probes(record: Record) -> str:
-    snapshot = record.snapshot
-    found = ProbeAccount.of(snapshot.probes, snapshot.trials, record.spec)
-    return str(found) if found.count else ""
 
 
 def _given(record: Record) -> str:

@@ -16,51 +16,34 @@ from starlette.routing import Route
 
 from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
+from automl.report.page import curves
 
 from . import stream, trial_page
-from .actions import RefusedError, StudioActions
-from .analysis import analysis_routes
-from .child import ChildProcess
-from .guard import LOOPBACK, Guard
-from .openapi import document
+from .actions import action_routes
+from .guard import Guard
 from .static_files import StaticFiles
-from .tokens import Tokens
 from .watcher import Watcher
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
-
-    from .followed_sweep import FollowedSweep
+    from automl.report.sweep_data import SweepData
 
 PAGES: Final = (
     "/",
-    "/compare",
     "/sweeps/{sweep}",
     "/sweeps/{sweep}/trials",
     "/sweeps/{sweep}/trials/{trial:int}",
-    "/sweeps/{sweep}/understand",
-    "/openapi",
 )
 
 
-def create_app(
-    watcher: Watcher,
-    surrogates: ChildProcess,
-    actions: StudioActions,
-    tokens: Tokens,
-    *,
-    store: str = "",
-    hosts: frozenset[str] = LOOPBACK,
-) -> Guard:
+def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") -> Guard:
     """The web application.
 
     Args:
         watcher: follows the store; the caller starts and closes it.
-        surrogates: the process that the page Understand asks; the caller ends it.
-        actions: act; the caller ends them.
-        tokens: what the API asks for.
-        store: as the user wrote it, for the shell lines that pages show.
-        hosts: names under which the server may be called.
+        store: its location; actions open it for writing.
+        token: that the API asks for.
+        option: the store as the user wrote it, for the shell lines that pages show.
     """
     ledger, static = watcher.ledger, StaticFiles()
 
@@ -72,10 +55,7 @@ def create_app(
             return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
         return static.file("index.html", status=404)
 
-    def exists(sweep: str) -> bool:
-        return any(entry.info.name == sweep for entry in watcher.heads())
-
-    def about(answer: Callable[[FollowedSweep, Request], Any]) -> Callable[[Request], Any]:
+    def about(answer: Callable[[SweepData, Request], Any]) -> Callable[[Request], Any]:
         """Answers about the sweep of the path."""
         return _json(lambda request: answer(watcher.view(request.path_params["sweep"]), request))
 
@@ -92,43 +72,40 @@ def create_app(
         return StreamingResponse(found, media_type="text/event-stream")
 
     sweep, trial = "/api/sweeps/{sweep}", "/api/sweeps/{sweep}/trials/{trial:int}"
-    everywhere = {"store": ledger.name, "option": store}
+    everywhere = {"store": ledger.name, "option": option}
     routes = [
         *(Route(path, page) for path in PAGES),
         Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
-        Route(sweep, about(lambda view, _: view.page(store))),
+        Route(sweep, about(lambda view, _: view.page(option))),
         Route(f"{sweep}/trials", about(lambda view, _: [one.summary() for one in view.trials()])),
         Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
         Route(trial, about(partial(_trial, ledger))),
         Route(f"{trial}/log", about(partial(_log, ledger))),
         Route(f"{trial}/files/{{path:path}}", file),
-        *analysis_routes(surrogates.ask),
-        *actions.routes(exists),
-        Route("/api/role", _json(lambda request: {"role": request.state.role})),
+        *action_routes(store),
         Route("/api/events", events),
-        Route("/openapi.json", _json(lambda _: document())),
         Route("/static/{path:path}", static.answer),
     ]
-    handlers: Any = {AutomlError: _refused, RefusedError: _refused, 404: missing}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), tokens, hosts)
+    handlers: Any = {AutomlError: _refused, 404: missing}
+    return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
 
-def _curves(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _curves(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The curves of some trials: `?trials=1,2&metric=loss`."""
     metrics = request.query_params.getlist("metric") or None
     numbers = request.query_params.get("trials", "").split(",")[:24]
     trials = [ledger.trial(view.name, int(one)) for one in numbers if one.isdecimal()]
-    return {trial.number: trial_page.curves(trial, metrics) for trial in trials if trial}
+    return {trial.number: curves(trial, metrics, 120) for trial in trials if trial}
 
 
-def _trial(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _trial(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The page of a trial."""
     return trial_page.describe(ledger, view, request.path_params["trial"])
 
 
-def _log(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _log(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """A part of the log of a rank: `?attempt=1&rank=0&offset=0`; without an offset, its end."""
     offset = _whole(request, "offset", -1)
     attempt, rank = _whole(request, "attempt", 1), _whole(request, "rank", 0)
@@ -138,7 +115,7 @@ def _log(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
     )
 
 
-def _opened(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _opened(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The file of a trial that the path names, open."""
     trial, path = request.path_params["trial"], request.path_params["path"]
     *folders, name = path.split("/")
@@ -167,8 +144,7 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """An error of ours becomes a message: 503 if the store cannot be read, else 404."""
-    status = 503 if isinstance(error, StoreError) else getattr(error, "status", 404)
-    return JSONResponse({"error": str(error)}, status)
+    return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
 
 
 async def _chunks(file: Any) -> AsyncIterator[bytes]:

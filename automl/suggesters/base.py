@@ -5,12 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from automl.core import Budget, Constraint, Goal, Trial
+from automl.core.replicates import best_mean
 from search_spaces import Space
 from workers.protocol import Params
 
 from ._new_points import TrialKeys
 from .domain import Domain
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -55,13 +61,44 @@ class Prospect:
         gain: how much worse the recommended configuration is than the best one, on average: what
             going on can gain. In the goal's unit.
         error: standard error of the recommendation's expected value, likewise.
-        repeat: number of the trial whose configuration should rather run again than a new one be
-            tried; None if the new one teaches more.
+        repeat: number of a trial, one of the five of which the model expects most, whose
+            configuration should rather run again than a new one be tried; None if none should.
     """
 
     gain: float
     error: float
     repeat: int | None = None
+
+
+class Belief(ABC):
+    """What a model of the first goal believes of configurations, after some trials.
+
+    Attributes:
+        trustworthy: whether it predicts trials that it has not seen.
+    """
+
+    trustworthy: bool
+
+    @abstractmethod
+    def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
+        """Draws of the goal's mean over runs of `m` configurations, together: `draws x m`.
+
+        Args:
+            doubted: a configuration whose own run may have been luck. If no configuration has run
+                twice, noise and a rough surface look alike: half of the draws then leave it out.
+        """
+
+    @abstractmethod
+    def expected(self, params: Sequence[Params]) -> Array:
+        """The expected value of the goal for each of `m` configurations."""
+
+    @abstractmethod
+    def noise(self, params: Params) -> float:
+        """Standard deviation of the goal between runs of one configuration."""
+
+    @abstractmethod
+    def success(self, params: Sequence[Params]) -> Array:
+        """The probability that a trial succeeds, for each of `m` configurations."""
 
 
 class Suggester(ABC):
@@ -139,6 +176,10 @@ class Suggester(ABC):
         """
         return None
 
+    def belief(self, history: Sequence[Trial]) -> Belief | None:
+        """What it believes of the first goal; None if it has no model, or too few whole trials."""
+        return None
+
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
@@ -152,3 +193,10 @@ class Suggester(ABC):
             None if the suggester cannot tell, as in `expected_gain`.
         """
         return None
+
+    def leader(self, history: Sequence[Trial]) -> Trial | None:
+        """The first trial of the configuration that is expected to be best; None without values.
+
+        By default it is the one with the best mean of its runs.
+        """
+        return best_mean(history, self.goals[0], self.constraints)

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.plugin_choice import PluginChoice, choose
-from automl.core.replicates import deterministic, due, original
+from automl.core.replicates import deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from search_spaces.validation import show
 from workers.protocol import Params
@@ -19,7 +19,6 @@ from .base import Prospect, SearchContext, Suggester
 from .domain import Domain
 
 MAX_FAILURES: Final = 3
-MAX_JUDGED: Final = 8  # proposals at once that may give way to repeated runs; of more, one may
 FALLBACK: Final = "random"  # imports nothing, so it never waits for an import of torch in a thread
 
 
@@ -92,8 +91,8 @@ class ProposalBatch:
         seconds: how long it took.
         note: why the suggester could not be used, "" if it could.
         exhausted: the space has no more configurations.
-        gain: expected gain of the first proposal, None if it is unknown.
-        prospect: what the first proposal promises, None if it is unknown.
+        gain: expected gain of the first new configuration, None if it is unknown.
+        prospect: what it promises, None if it is unknown.
     """
 
     proposals: list[Proposal] = field(default_factory=list)
@@ -113,6 +112,7 @@ class Proposer:
         name: of the suggester.
         domain: what may be proposed.
         gains: whether batches should have the expected gain.
+        prospects: whether they should have the prospect, which takes as long as a suggestion.
         replicates: which configurations run again: "auto", "none", or the runs of each.
     """
 
@@ -123,23 +123,32 @@ class Proposer:
         domain: Domain,
         *,
         gains: bool = False,
+        prospects: bool = False,
         replicates: str | int = "none",
     ) -> None:
         self.name = name
         self._replicates = replicates
         self._make = make
-        self._gains = gains
+        self._gains, self._prospects = gains, prospects
         self._domain = domain
         self._made: dict[str, Suggester] = {}
         self._pending_keys = TrialKeys(domain.space)
         self._known: dict[int, tuple[Trial, Trial]] = {}  # as recorded, and fitted, by number
         self._failures = 0
-        self._fallback: Proposer | None = None
 
     def propose(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
+        self,
+        history: Sequence[Trial],
+        pending: Sequence[Trial],
+        count: int,
+        *,
+        last_part: bool = False,
     ) -> ProposalBatch:
         """Up to `count` proposals.
+
+        Args:
+            history, pending: as in `Suggester.suggest`.
+            last_part: whether only the last part of the budget is left, in which trials may repeat.
 
         Raises:
             AutomlError: the suggester has failed three times in a row; the message quotes the
@@ -151,13 +160,20 @@ class Proposer:
         try:
             suggester = self._suggester(self.name)
             proposals = self._due(suggester, history, pending)[:count]
-            if len(proposals) < count:
-                wanted = count - len(proposals)
+            if (wanted := count - len(proposals)) > 0:
                 params = self._ask(suggester, history, pending, wanted)
-                if self._gains and params:
-                    gain = suggester.expected_gain(history, params[0])
-                found, prospect = self._judged(suggester, history, pending, params)
-                proposals += found
+                first = params[0] if params else None
+                if self._gains and first is not None:
+                    gain = suggester.expected_gain(history, first)
+                ends = self._replicates == "auto" and (last_part or first is None)
+                repeats = ends and self._may_repeat(history, pending, suggester.goals[0])
+                if repeats or self._prospects:
+                    prospect = suggester.prospect(history, pending, first)
+                if repeats and prospect is not None:
+                    again = self._again(suggester, history, pending, prospect)
+                    proposals += [Proposal(t.params, self.name, original(t)) for t in again]
+                new = [Proposal(item, self.name) for item in params]
+                proposals += new[: count - len(proposals)]
         except Exception as error:  # no error of a suggester may end the sweep
             return self._fall_back(error, history, pending, count, begun)
         self._failures = 0
@@ -174,21 +190,11 @@ class Proposer:
         """Propose within this domain from the next call on; may be called from any thread."""
         self._domain = domain
         self._made = {}
-        self._fallback = None
 
     def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
         """Make the suggesters anew by this function; may be called from any thread."""
         self._make = make
         self.restrict(self._domain)
-
-    def propose_fallback(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
-    ) -> list[Proposal]:
-        """Up to `count` proposals of the fallback; safe beside a `propose` in another thread."""
-        if self._fallback is None:
-            each = self._replicates if isinstance(self._replicates, int) else "none"
-            self._fallback = Proposer(self._make, FALLBACK, self._domain, replicates=each)
-        return self._fallback.propose(history, pending, count).proposals
 
     def _due(
         self, suggester: Suggester, history: Sequence[Trial], pending: Sequence[Trial]
@@ -203,41 +209,39 @@ class Proposer:
             if self._domain.legal(trial.params)
         ]
 
-    def _judged(
+    def _may_repeat(self, history: Sequence[Trial], pending: Sequence[Trial], goal: Goal) -> bool:
+        """Whether a configuration may run again: not if runs are equal, or too many have."""
+        if not may_repeat([*history, *pending]):
+            return False
+        # Values of trials that were stopped early look like noise to the model.
+        stopped = any(trial.state is TrialState.STOPPED for trial in history)
+        seen = differ(history, goal)
+        # What a first repeated run teaches is known once it has ended.
+        waits = seen is None and any(trial.replicate_of is not None for trial in pending)
+        return not (stopped or waits or seen is False)
+
+    def _again(
         self,
         suggester: Suggester,
         history: Sequence[Trial],
         pending: Sequence[Trial],
-        params: Sequence[Params],
-    ) -> tuple[list[Proposal], Prospect | None]:
-        """The proposals, some of them replaced by another run of a known configuration.
+        prospect: Prospect,
+    ) -> list[Trial]:
+        """A trial that runs again, because it teaches more than a new one; none if none does.
 
-        Returns:
-            They, and what the first one promises.
+        The best is the first to run again: that shows whether runs differ.
         """
-        first = suggester.prospect(history, pending, params[0] if params else None)
-        # Values of trials that were stopped early look like noise to the model.
-        stopped = any(trial.state is TrialState.STOPPED for trial in history)
-        if self._replicates != "auto" or stopped or deterministic(history, suggester.goals[0]):
-            return [Proposal(item, self.name) for item in params], first
-        trials = {trial.number: trial for trial in history}
-        ahead, found = list(pending), list[Proposal]()
-        judged = len(params) if len(params) <= MAX_JUDGED else 1
-        new: list[Params | None] = list(params[:judged]) or [None]
-        for item in new:
-            prospect = suggester.prospect(history, ahead, item) if found else first
-            again = trials.get(
-                -1 if prospect is None or prospect.repeat is None else prospect.repeat
-            )
-            # What a second run teaches beside one that is on its way is known once that has ended.
-            running = again is not None and any(one.params == again.params for one in ahead)
-            waits = running and item is not None
-            if again is not None and not waits and self._domain.legal(again.params):
-                found.append(Proposal(again.params, self.name, original(again)))
-            elif item is not None:
-                found.append(Proposal(item, self.name))
-            ahead += [Trial(2**31 + len(ahead), one.params) for one in found[-1:]]
-        return found + [Proposal(item, self.name) for item in params[judged:]], first
+        first = all(trial.replicate_of is None for trial in history)
+        leader = suggester.leader(history) if first else None
+        number = leader.number if leader is not None else prospect.repeat
+        running = [trial.params for trial in pending]
+        return [
+            trial
+            for trial in history
+            if trial.number == number
+            and trial.params not in running
+            and self._domain.legal(trial.params)
+        ]
 
     def _fall_back(
         self,
@@ -289,11 +293,11 @@ class Proposer:
         taken = self._pending_keys(pending)
         fresh: list[Params] = []
         for params in answer:
-            space.check(params)
+            params = space.accept(params, whole=True)
             key = space.key(params)
             if key not in taken:
                 taken.add(key)
-                fresh.append(dict(params))
+                fresh.append(params)
         if answer and not fresh:
             raise SpaceError("it proposed only configurations that are being tried already")
         return fresh

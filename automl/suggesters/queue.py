@@ -1,33 +1,29 @@
-"""Queues of proposals for the controller: made when they are taken, or ahead in a thread."""
+"""Proposals for the controller: one is made if a slot is free, at once or in a thread."""
 
-import math
 import sys
 import threading
-import time
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from automl.core import Trial, TrialIndex, TrialState
-from search_spaces import Space
+from automl.core import TrialIndex
 
-from ._new_points import TrialKeys
 from .base import Prospect, Suggester
 from .domain import Domain
-from .proposer import FALLBACK, Proposal, ProposalBatch, Proposer
+from .proposer import Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 THREAD: Final = "automl-suggester"
-EXIT_SECONDS: Final = 60.0  # that the end of the program waits for a suggestion
-AT_ONCE: Final = 16  # if trials are quicker than suggestions: `bayes` makes them in the time of one
 NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
+NUM_TIMED: Final = 20  # suggestions whose mean duration counts
+FREE_SLOTS: Final = 8  # of so many free slots one gets a proposal at a time
 
 
 def wait_for_threads(seconds: float) -> None:
     """Wait for the suggestions that closed queues still make, at most so long for each."""
     for thread in threading.enumerate():
-        if thread.name == THREAD:
+        if thread.name.startswith(THREAD):
             thread.join(seconds)
 
 
@@ -38,10 +34,10 @@ class SuggestionQueue:
 
     Args:
         proposer: makes the proposals.
-        num_slots: of the sweep. With very many, trials are proposed in batches, which costs less.
         note: called with a message when another suggester had to propose.
 
     Attributes:
+        ready: proposals that were made and not yet taken.
         seconds: how long each of the latest suggestions took.
         num_made: how many there were.
         state: current activity, in words.
@@ -49,16 +45,12 @@ class SuggestionQueue:
         prospects: what the latest suggestions promised, likewise.
     """
 
-    def __init__(
-        self, proposer: Proposer, num_slots: int = 1, *, note: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, proposer: Proposer, *, note: Callable[[str], None] | None = None) -> None:
         self._proposer = proposer
-        self._num_slots = num_slots
         self._note = note
-        self._ready: deque[Proposal] = deque()
+        self.ready: list[Proposal] = []
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
-        self._batches: deque[float] = deque(maxlen=20)  # seconds of a suggestion, by batch
         self.num_made = 0
         self.state = "idle"
         self.gains: deque[float] = deque(maxlen=NUM_GAINS)
@@ -67,44 +59,41 @@ class SuggestionQueue:
     @property
     def exhausted(self) -> bool:
         """Whether the space has no more configurations and none is ready."""
-        return self._exhausted and not self._ready
+        return self._exhausted and not self.ready
 
-    @property
-    def ready(self) -> Sequence[Proposal]:
-        """Proposals made ahead, the next one first; newer ones may still replace them."""
-        return self._ready
+    def take(self, history: TrialIndex, count: int, *, last_part: bool = False) -> list[Proposal]:
+        """At most `count` proposals for slots that are free now.
 
-    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
-        """At most `count` proposals that are ready now.
+        Args:
+            history: all trials.
+            last_part: whether only the last part of the budget is left, in which trials may repeat.
 
         Raises:
             AutomlError: the suggester has failed too often.
         """
-        if len(self._ready) < count and not self._exhausted:
-            pending = history.pending
-            batch_size = self._batch_size(len(history.known) + len(pending))
-            wanted = max(count - len(self._ready), batch_size)
-            ahead = [Trial(2**31 + i, p.params, source=p.source) for i, p in enumerate(self._ready)]
-            batch = self._proposer.propose(history.known, pending + ahead, wanted)
-            self._account(batch)
-            self._ready.extend(batch.proposals)
-        return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
+        if not self.exhausted:
+            self._account(
+                self._proposer.propose(history.known, history.pending, count, last_part=last_part)
+            )
+        found, self.ready = self.ready, []
+        return found
 
     def prepare(
-        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, trial_seconds: float = 0.0, *, last_part: bool = False
     ) -> None:
-        """Make proposals ahead, if this queue does.
+        """While every slot is busy: import what is needed, and make the next proposal ahead.
+
+        Only a queue with a thread does so.
 
         Args:
-            wanted: how many will still be taken, at most.
-            period: seconds between two of them, about.
-            patience: seconds that a worker may wait before it gets a proposal of the fallback.
+            trial_seconds: how long a trial takes. One proposal is made ahead if it takes less time
+                than that; 0 for none.
         """
 
     def restrict(self, domain: Domain) -> None:
         """Propose only within the domain, from the next proposal on."""
         self._proposer.restrict(domain)
-        self._ready = deque(proposal for proposal in self._ready if domain.legal(proposal.params))
+        self.ready.clear()
         self._exhausted = False
 
     def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
@@ -114,17 +103,12 @@ class SuggestionQueue:
     def close(self) -> None:
         """End the background work."""
 
-    def _batch_size(self, num_trials: int) -> int:
-        """A part of the slots and of the trials, so that a trial costs the same however many."""
-        return max(1, self._num_slots // 64, min(num_trials // 50, self._num_slots // 8))
-
     def _account(self, batch: ProposalBatch) -> None:
+        self.ready = batch.proposals
         self._exhausted = batch.exhausted
         self.num_made += len(batch.proposals)
         if batch.proposals:
-            each = batch.seconds / len(batch.proposals)
-            self.seconds.extend([each] * len(batch.proposals))
-            self._batches.append(each)
+            self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.gain is not None:
             self.gains.append(batch.gain)
         if batch.prospect is not None:
@@ -150,101 +134,52 @@ class SuggestionQueue:
 
 
 class BackgroundSuggestionQueue(SuggestionQueue):
-    """Keeps proposals ready, made by a thread while the workers train.
+    """Makes proposals in a thread, so that the controller can serve its workers meanwhile.
 
-    New results replace the proposals that are ready by newer ones. If trials are so short that
-    several end while one batch is made, ready proposals count as pending and newer ones go first.
+    A proposal is begun once a slot is free, so that it knows every outcome before it. With a single
+    slot the proposals are those of `SuggestionQueue`.
 
     Args:
-        proposer: makes the proposals; used only in the thread, except for its fallback.
-        space: tells whether a ready proposal has become a trial meanwhile.
-        depth: how many proposals are kept ready if trials are long.
+        proposer: makes the proposals; used only in the thread.
         note: called with a message when another suggester had to propose.
     """
 
-    def __init__(
-        self,
-        proposer: Proposer,
-        space: Space,
-        depth: int,
-        *,
-        note: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, proposer: Proposer, *, note: Callable[[str], None] | None = None) -> None:
         super().__init__(proposer, note=note)
-        self._keys = TrialKeys(space)
-        self._space = space
-        self._depth = depth
-        self._unseen = 0  # number of the first trial that is newer than the request
-        self._seen: tuple[int, int] | None = None
-        self._condition = threading.Condition()
-        self._request: tuple[list[Trial], list[Trial], int] | None = None
-        self._answer: ProposalBatch | Exception | None = None
-        self._keep = False  # ready proposals stay when newer ones come
-        self._slow = False  # the note about a slow suggester was written
-        self._stale = False  # the limits have changed since the request
-        self._patience = math.inf
-        self._waiting_since: float | None = None
-        self._busy = False
-        self._closed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=THREAD)
+        self._answer: Future[ProposalBatch] | None = None  # that is being made
+        self._seen: tuple[int, int] | None = None  # numbers of trials that the latest one knows
+        self._stale = False  # the limits have changed since it was begun
+        self._warm = False
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
-        self._thread = threading.Thread(target=self._work, name=THREAD, daemon=True)
-        self._thread.start()
 
-    def take(self, history: TrialIndex, count: int) -> list[Proposal]:
-        """Ready proposals, the newest first; one of the fallback after too long a wait."""
-        self._collect(history)
-        if self._ready or self._exhausted:
-            self._waiting_since = None
-            return [self._ready.popleft() for _ in range(min(count, len(self._ready)))]
-        if self._waiting_since is None:
-            self._waiting_since = time.monotonic()
-        if time.monotonic() - self._waiting_since <= self._patience:
-            return []
-        self._waiting_since = None
-        return self._fall_back(history)
+    def take(self, history: TrialIndex, count: int, *, last_part: bool = False) -> list[Proposal]:
+        """Those that are ready; if there are none, they are begun."""
+        self._collect()
+        if not self.ready and not self.exhausted:
+            self._begin(history, max(1, count // FREE_SLOTS), last_part)
+        found, self.ready = self.ready[:count], self.ready[count:]
+        return found
 
     def prepare(
-        self, history: TrialIndex, wanted: int, period: float, patience: float = math.inf
+        self, history: TrialIndex, trial_seconds: float = 0.0, *, last_part: bool = False
     ) -> None:
-        """Ask an idle thread for more if there are new results or too few proposals."""
-        self._collect(history)
-        self._patience = patience
-        if self._busy:
-            self.state = "suggesting"
-        else:
-            self.state = f"{len(self._ready)} ready" if self._ready else "idle"
-        later = list(self._batches)[1:]  # the first may have imported torch
-        each = sum(later) / len(later) if later else 0.0
-        hurried = each > period / 4
-        version = (len(history.known), len(history.pending))
-        depth = min(wanted, self._depth if not hurried else self._depth * 4)
-        if version == (0, 0):
-            depth = min(depth, 1)  # alone it takes no time, and a worker waits for it
-        if (
-            self._busy
-            or self._exhausted
-            or depth <= 0
-            or (version == self._seen and len(self._ready) >= depth)
-        ):
-            return
-        count = depth
-        if hurried:
-            count = max(min(depth - len(self._ready), math.ceil(depth / 2)), 0)
-            if count and 2 * each > period:  # one by one they would be made just in time
-                count = min(wanted, AT_ONCE)
-        if count == 0:
-            return
-        self._seen = version
-        self._unseen = version[0] + version[1]
-        self._keep = hurried
-        self._ask(list(history.known), self._pending(history), count)
+        """See `SuggestionQueue.prepare`. New results replace a proposal by a newer one."""
+        self._collect()
+        if not self._warm:
+            self._warm = True
+            self._thread.submit(self._proposer.warm)
+        latest = list(self.seconds)[-NUM_TIMED:]
+        quick = bool(latest) and sum(latest) / len(latest) < trial_seconds
+        if quick and not self.exhausted and self._version(history) != self._seen:
+            self._begin(history, 1, last_part)
 
     def restrict(self, domain: Domain) -> None:
         """See `SuggestionQueue.restrict`; the answer that the thread is making now is dropped."""
         super().restrict(domain)
         self._seen = None
-        self._stale = self._busy
+        self._stale = self._answer is not None
 
     def close(self) -> None:
         """Let the thread end, after the suggestion that it is making.
@@ -254,75 +189,27 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         would print tracebacks.
         """
         sys.setswitchinterval(self._switch_interval)
-        with self._condition:
-            self._closed = True
-            self._condition.notify()
-        if self._thread.is_alive():
-            threading.Thread(target=self._thread.join, args=(EXIT_SECONDS,)).start()
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _fall_back(self, history: TrialIndex) -> list[Proposal]:
-        """A proposal that takes no time, because a worker has waited too long."""
-        if not self._slow and self._note is not None:
-            self._slow = True
-            self._note(
-                f"used a {FALLBACK} point: {self._proposer.name!r} is slower than the trials"
-            )
-        return self._proposer.propose_fallback(history.known, history.pending, 1)
+    @staticmethod
+    def _version(history: TrialIndex) -> tuple[int, int]:
+        return len(history.known), len(history.pending)
 
-    def _pending(self, history: TrialIndex) -> list[Trial]:
-        """Pending trials, and ready proposals if they are kept, under the numbers they may get."""
-        pending = history.pending
-        if not self._keep:
-            return pending
-        first = 1 + max(
-            [t.number for t in pending[-1:]] + [t.number for t in history.known[-1:]], default=-1
-        )
-        waiting = [
-            Trial(first + i, p.params, TrialState.WAITING, source=p.source)
-            for i, p in enumerate(self._ready)
-        ]
-        return pending + waiting
+    def _begin(self, history: TrialIndex, count: int, last_part: bool) -> None:
+        """Begin a proposal unless one is being made."""
+        if self._answer is not None:
+            return
+        self.state = "suggesting"
+        self._seen = self._version(history)
+        known, pending = list(history.known), history.pending
+        propose = self._proposer.propose
+        self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
 
-    def _collect(self, history: TrialIndex) -> None:
-        with self._condition:
+    def _collect(self) -> None:
+        """Take in what the thread has made."""
+        if self._answer is not None and self._answer.done():
             answer, self._answer = self._answer, None
-        if answer is None:
-            return
-        self._busy = False
-        if self._stale:
-            self._stale = False
-            return
-        if isinstance(answer, Exception):
-            raise answer
-        pending = self._keys(history.pending)
-        begun = pending | self._keys(history.known[bisect_left(history.numbers, self._unseen) :])
-        self._account(answer)
-        self._ready = deque(
-            proposal
-            for proposal in [*answer.proposals, *(self._ready if self._keep else ())]
-            if self._space.key(proposal.params)
-            not in (begun if proposal.replicate_of is None else pending)
-        )
-
-    def _ask(self, known: list[Trial], pending: Sequence[Trial], count: int) -> None:
-        with self._condition:
-            self._busy = True
-            self._request = (known, list(pending), count)
-            self._condition.notify()
-
-    def _work(self) -> None:
-        while True:
-            with self._condition:
-                self._condition.wait_for(lambda: self._request is not None or self._closed)
-                if self._closed or self._request is None:
-                    return
-                request, self._request = self._request, None
-            answer: ProposalBatch | Exception
-            try:
-                answer = self._proposer.propose(*request)
-            except Exception as error:  # raised again in the controller's thread
-                answer = error
-            with self._condition:
-                self._answer = answer
-            if request[1]:  # trials run
-                self._proposer.warm()
+            stale, self._stale = self._stale, False
+            if not stale:
+                self._account(answer.result())
+            self.state = "1 ready" if self.ready else "idle"

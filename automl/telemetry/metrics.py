@@ -1,4 +1,4 @@
-"""The metrics of a sweep, for whatever system collects them; docs/grafana.json draws them."""
+"""The metrics of a sweep, for whatever system collects them."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
@@ -10,7 +10,7 @@ from workers.protocol import Report
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 TRIAL_SECONDS: Final = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
-# The kinds of metrics, as Prometheus and Ray both name them, and the method that updates one.
+# The kinds of metrics, as Ray names them, and the method that updates one.
 UPDATES: Final[Mapping[str, str]] = {"Gauge": "set", "Counter": "inc", "Histogram": "observe"}
 
 # Takes a value, and the metric's labels by name.

@@ -1,4 +1,4 @@
-"""Trackers write a sweep to another tool while it runs, or afterwards (`automl publish`)."""
+"""Trackers write a sweep to another tool while it runs."""
 
 from __future__ import annotations
 

@@ -76,8 +76,7 @@ class LiveTracker:
                 self._thread.join(0.1)
         if self._waiting or self._thread.is_alive():
             _LOG.warning(
-                "%s lacks trials of the sweep %s; to write them: automl publish %s %s",
-                *(name, self._sweep.name, self._sweep.name, name),
+                "%s lacks trials of the sweep %s; they are in its store", name, self._sweep.name
             )
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Compares two programs or two configurations by pairs of runs: is B better than A?
+"""Compares two programs by pairs of runs: is B better than A?
 
 The runs are the trials of an ordinary sweep, so they are kept like any others. Trials 0 and 1 are
 the first pair, 2 and 3 the second one. Both runs of a pair have the same seed. Every other pair
@@ -19,15 +19,13 @@ from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ra
 from automl.core.environment import code_of, difference
 from automl.core.resuming import present_folder
 from automl.core.text import number
-from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.stopping.base import CONTINUE, Decision, Stopper
 from search_spaces import Choice, Space
 from workers.command.either import SIDE
 from workers.protocol import Params
 
 from .paired_test import Answer, PairedTest
-from .retrain import derived, enqueue
+from .retrain import enqueue
 
 KIND: Final = "ab"
 A, B = "A", "B"
@@ -45,33 +43,10 @@ class Pair:
     b: Trial
 
     def difference(self, goal: Goal) -> float | None:
-        """By how much B is better than A; None if one of them has no value.
-
-        If B was stopped early, both are taken at B's last step.
-        """
-        if TrialState.STOPPED in (self.a.state, self.b.state):
-            return self.difference_at(goal, self.last_step)
+        """By how much B is better than A; None if one of them has no value."""
         values = [ranking.value(trial, goal) for trial in (self.a, self.b)]
         found = [goal.loss(value) for value in values if value is not None]
         return found[0] - found[1] if len(found) == len(values) else None
-
-    def difference_at(self, goal: Goal, step: int) -> float | None:
-        """By how much B was better than A at a step; None if one of them has not reached it."""
-        losses = [_loss_at(trial, goal, step) for trial in (self.a, self.b)]
-        found = losses[0] - losses[1]
-        return found if math.isfinite(found) else None
-
-    @property
-    def last_step(self) -> int:
-        """The last step that both have reached; 0 if there is none."""
-        return min(trial.reports[-1].step if trial.reports else 0 for trial in (self.a, self.b))
-
-
-def _loss_at(trial: Trial, goal: Goal, step: int) -> float:
-    """What a trial's goal was worth at a step; NaN if it has not reached that."""
-    curve, count = trial.reports.curve(goal), len(trial.reports)
-    place = curve.first(count, step, timed=False)
-    return curve[place].best if place < count else math.nan
 
 
 def side_of(trial: int) -> str:
@@ -200,25 +175,6 @@ def of_commands(
     return spec, {side: {SIDE: side} for side in (A, B)}
 
 
-def of_trials(ledger: Ledger, sweep: str, a: int, b: int) -> tuple[SweepSpec, Sides]:
-    """The sweep that compares the configurations of two trials, and its sides.
-
-    Raises:
-        UsageError: there is no such trial, or both have the same configuration.
-    """
-    source, trials = ledger.spec(sweep), ledger.trials(sweep)
-    for wanted in (a, b):
-        if not 0 <= wanted < len(trials):
-            raise UsageError(
-                f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {wanted}"
-            )
-    space = source.known_space
-    sides = {A: space.complete(trials[a].params), B: space.complete(trials[b].params)}
-    if space.key(sides[A]) == space.key(sides[B]):
-        raise UsageError(f"trials {a} and {b} of {sweep} have the same configuration")
-    return derived(source, f"{KIND}-{a}-{b}", 2, paired=True), sides
-
-
 def code_of_commands(programs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """What is recorded of each side: its command, and commit and diff of the code that it runs."""
     folders = {side: _code_folder(words) for side, words in programs.items()}
@@ -284,43 +240,6 @@ def _fails(trials: Sequence[Trial]) -> bool:
     return any(len(failed_runs(trials, side)) >= MAX_FAILURES for side in (A, B))
 
 
-def begin(
-    ledger: Ledger, spec: SweepSpec, facts: Mapping[str, Any] | None = None, *, rename: bool
-) -> SweepSpec:
-    """Create the sweep of a comparison; one of that name goes on unless it is renamed."""
-    if not rename and ledger.exists(spec.name):
-        return spec
-    return create(ledger, spec, rename=rename, facts=facts)
-
-
-class HopelessRuns(Stopper):
-    """Stops a run of B if, at its step, the pairs so far say that B is worse.
-
-    It looks from half of A's steps on. A run of A is never stopped, and what a stopped run of B
-    counts for is never in favour of B, so the probability of "better" without a difference does
-    not grow.
-
-    Args:
-        test: says when B is worse.
-    """
-
-    name = "hopeless-runs"
-
-    def __init__(self, goals: Sequence[Goal], test: PairedTest) -> None:
-        super().__init__(goals)
-        self._test = test
-
-    def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Stop a run of B that cannot help it."""
-        if side_of(trial.number) == A or not trial.reports:
-            return CONTINUE
-        goal, step = self.goals[0], trial.reports[-1].step
-        pairs = pairs_of(trials)
-        whole = [pair.a.reports[-1].step for pair in pairs if pair.a.reports]
-        if not whole or step < max(whole) / 2:
-            return CONTINUE
-        found = {one.b.number: one.difference_at(goal, step) for one in pairs}
-        known = [value for value in found.values() if value is not None]
-        if found.get(trial.number) is None or self._test.answer(known) != "worse":
-            return CONTINUE
-        return Decision("stop", f"B is worse at step {step} of {len(known)} pairs")
+def begin(ledger: Ledger, spec: SweepSpec, facts: Mapping[str, Any]) -> SweepSpec:
+    """Create the sweep of a comparison; a name that is in use gets a number."""
+    return create(ledger, spec, rename=True, facts=facts)

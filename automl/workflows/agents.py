@@ -1,14 +1,12 @@
 """What an agent does: ask for a trial, report its steps, tell its result. Plain data in and out.
 
 An agent is any program that runs trials of a sweep without being started by it: in another
-language, on another machine. Each function answers as `automl.actions.agents` declares.
+language, on another machine.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
-from automl.actions import ACTIONS
-from automl.actions.action import documented
 from automl.core import Command, arguments
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
@@ -17,7 +15,6 @@ from search_spaces.validation import show
 from .requests import WAIT_SECONDS, request, whoami
 
 
-@documented(ACTIONS["ask"])
 def ask(
     ledger: Ledger,
     sweep: str,
@@ -27,6 +24,12 @@ def ask(
     wait: float = WAIT_SECONDS,
 ) -> Mapping[str, Any]:
     """A trial to run, with a lease on it.
+
+    Args:
+        agent: who runs the trial; "" for the user and host of this process.
+        lease: seconds without a report after which the trial is given to another; None for the
+            timeout of the sweep, else 60.
+        wait: seconds to wait for an answer.
 
     Returns:
         `trial` (its number), `attempt`, `params`, `seed`, `lease_seconds`, and `resumed`: whether
@@ -42,100 +45,59 @@ def ask(
     return request(ledger, sweep, Command("ask", content, by=agent or whoami()), wait)
 
 
-@documented(ACTIONS["report-step"])
-def report_step(
-    ledger: Ledger,
-    sweep: str,
-    trial: int,
-    step: int,
-    metrics: Mapping[str, Any] | float,
-    *,
-    attempt: int | None = None,
-    agent: str = "",
-) -> Mapping[str, Any]:
-    """Report metrics at a step, and renew the lease; a number is the value of the only goal.
-
-    Returns:
-        `trial`, `attempt`, `stop` (whether the trial should end; `tell` then ends it) and `reason`.
-
-    Raises:
-        UsageError: there is no such trial, or the step is below an earlier one.
-        AutomlError: the lease is over: end the training.
-    """
-    content = {
-        "attempt": _attempt(attempt),
-        "step": arguments.whole("a step", step),
-        "metrics": _metrics(ledger, sweep, metrics),
-    }
-    return _send(ledger, sweep, "report", content, trial, agent)
-
-
-@documented(ACTIONS["tell"])
 def tell(
     ledger: Ledger,
     sweep: str,
     trial: int,
-    metrics: Mapping[str, Any] | float,
+    metrics: Mapping[str, Any] | float | None = None,
     *,
+    step: int | None = None,
+    failed: str | None = None,
+    message: str = "",
     attempt: int | None = None,
     agent: str = "",
 ) -> Mapping[str, Any]:
-    """End a trial with its metrics, which are added to the reported ones.
+    """End a trial with its metrics, which are added to the reported ones, or report a step of it.
 
-    With one goal its value is enough.
+    The same result once more is accepted, so an agent that got no answer may repeat it.
 
-    The same once more is accepted, so an agent that got no answer may repeat it.
+    Args:
+        metrics: numbers by name, or the value of the only goal.
+        step: of a report, which renews the lease; None if the trial ends.
+        failed: kind of the failure that ends the trial. If it was preempted, it is tried again.
+        message: describes the failure to a person.
+        attempt: that `ask` has given; refused if another one runs.
+        agent: who runs the trial; "" for the user and host of this process.
 
     Returns:
-        `trial`, `attempt`, `state`, `failure`, `message`, and `same`: whether it was told before.
+        Of a report: `trial`, `attempt`, `stop` (whether the trial should end; tell what there is)
+        and `reason`. Of an end: `trial`, `attempt`, `state`, `failure`, `message`, and `same`:
+        whether it was told before.
 
     Raises:
-        UsageError: there is no such trial, or a goal has no value.
+        UsageError: there is no such trial or kind of failure, the step is below an earlier one, or
+            a goal has no value.
         AutomlError: the lease is over, or the trial has ended with other values.
     """
-    content = {"attempt": _attempt(attempt), "metrics": _metrics(ledger, sweep, metrics)}
-    return _send(ledger, sweep, "tell", content, trial, agent)
-
-
-@documented(ACTIONS["fail"])
-def fail(
-    ledger: Ledger,
-    sweep: str,
-    trial: int,
-    failure: str,
-    message: str = "",
-    *,
-    attempt: int | None = None,
-    agent: str = "",
-) -> Mapping[str, Any]:
-    """End a trial with a failure; a trial that was preempted is tried again.
-
-    Returns:
-        What `tell` returns.
-
-    Raises:
-        UsageError: there is no such trial or kind of failure.
-        AutomlError: the lease is over.
-    """
-    if failure not in FAILURE_KINDS:
-        raise UsageError(f"a failure is one of {', '.join(FAILURE_KINDS)}, got {show(failure)}")
-    content = {
-        "attempt": _attempt(attempt),
-        "failure": failure,
-        "message": arguments.text("message", message),
+    content: dict[str, Any] = {
+        "attempt": arguments.optional(arguments.whole, "attempt", attempt, least=1)
     }
-    return _send(ledger, sweep, "fail", content, trial, agent)
-
-
-def _send(
-    ledger: Ledger, sweep: str, kind: str, content: Mapping[str, Any], trial: int, agent: str
-) -> Mapping[str, Any]:
+    given = _metrics(ledger, sweep, {} if metrics is None else metrics)
+    kind = "tell" if step is None else "report"
+    if failed is not None:
+        if step is not None or given:
+            raise UsageError("a trial that failed has neither a step nor metrics")
+        if failed not in FAILURE_KINDS:
+            kinds = ", ".join(FAILURE_KINDS)
+            raise UsageError(f"a failure is one of {kinds}, got {show(failed)}")
+        kind = "fail"
+        content |= {"failure": failed, "message": arguments.text("message", message)}
+    else:
+        content["metrics"] = given
+        if step is not None:
+            content["step"] = arguments.whole("a step", step)
     number = arguments.whole("trial", trial, least=0)
     return request(ledger, sweep, Command(kind, content, number, by=agent or whoami()))
-
-
-def _attempt(attempt: int | None) -> int | None:
-    return arguments.optional(arguments.whole, "attempt", attempt, least=1)
 
 
 def _metrics(ledger: Ledger, sweep: str, given: Any) -> dict[str, float]:

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from automl import __version__
 from automl.core.text import memory
+from automl.dispatch.gpu_locks import Holder, holders
 from automl.dispatch.gpus import SharedGpu, shared_gpus
-from automl.dispatch.leases import Holder, current_holders
 from automl.report.console import table
-from search_spaces.hardware import PRECISIONS, Hardware, count_cpus, detect
+from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS
 
 REQUIRED_RAY = (2, 52)
@@ -54,7 +54,7 @@ class Findings:
     packages: dict[str, str]
     abilities: tuple[Ability, ...]
     free_disk_bytes: int
-    leases: tuple[Holder, ...] = ()
+    holders: tuple[Holder, ...] = ()
     shared_gpus: tuple[SharedGpu, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class Findings:
             "packages": self.packages,
             "abilities": [vars(ability) for ability in self.abilities],
             "free_disk_bytes": self.free_disk_bytes,
-            "leases": [asdict(holder) for holder in self.leases],
+            "holders": [asdict(holder) for holder in self.holders],
             "shared_gpus": [asdict(gpu) for gpu in self.shared_gpus],
         }
 
@@ -73,7 +73,7 @@ class Findings:
         """The findings as tables."""
         hardware = self.hardware
         gpus = ", ".join(f"{gpu.name} ({memory(gpu.memory_bytes)})" for gpu in hardware.gpus)
-        leased = {gpu for holder in self.leases for gpu in holder.gpus}
+        leased = {gpu for holder in self.holders for gpu in holder.gpus}
         others = (gpu for gpu in self.shared_gpus if gpu.users and gpu.uuid not in leased)
         foreign = "; ".join(f"{gpu.uuid} by {', '.join(gpu.users)}" for gpu in others)
         facts = [
@@ -81,7 +81,7 @@ class Findings:
             ["CPU cores", str(hardware.num_cpus)],
             ["memory", f"{memory(hardware.memory_bytes)}, the limit of a trial's ranks together"],
             ["GPUs", gpus or "none"],
-            ["in use by", "; ".join(map(_holding, self.leases)) or "no sweep"],
+            ["GPUs in use by", "; ".join(map(_holding, self.holders)) or "no sweep"],
             ["GPUs of others", foreign or "none"],
             ["disk free", memory(self.free_disk_bytes)],
             ["Python", platform.python_version()],
@@ -115,15 +115,11 @@ def examine(store: str) -> Findings:
         _ray(),
         _store(store),
     )
-    leases = tuple(current_holders())
-    return Findings(hardware, _versions(), abilities, free, leases, tuple(shared_gpus()))
+    return Findings(hardware, _versions(), abilities, free, tuple(holders()), tuple(shared_gpus()))
 
 
 def _holding(holder: Holder) -> str:
-    gpus = f" and {len(holder.gpus)} GPUs ({', '.join(holder.gpus)})" if holder.gpus else ""
-    waits = f", waits for {holder.waits} more" if holder.waits else ""
-    waits += f", waits for {holder.waits_gpus} more GPUs" if holder.waits_gpus else ""
-    return f"{holder}: {holder.cores} of {count_cpus()} cores{gpus}{waits}"
+    return f"{holder}: {', '.join(holder.gpus)}"
 
 
 def _versions() -> dict[str, str]:
@@ -235,7 +231,7 @@ def _store(store: str) -> Ability:
     from automl.errors import StoreError
 
     try:
-        check_store(store)
+        check_store(store, whole=True)
     except StoreError as error:
         return Ability("store", store, "", str(error))
     return Ability("store", store, "can be written to")

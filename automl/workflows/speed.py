@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from automl.control.speed_probes import probing
-from automl.core import Budget, Snapshot, SweepSpec, Trial
-from automl.core.probes import SPEED, settings, speed_names
+from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params
@@ -22,7 +20,11 @@ if TYPE_CHECKING:
     from search_spaces import Space
 
 
-AGAIN = 2  # probes of a setting, in the mean, if all settings were tried before the time is up
+AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried in time
+SPEED: Final = "items_per_second"
+UPDATES: Final = 20  # measured of a workload, after those that warm up
+REPORTS: Final = 4  # timed of a function or a program, after the first
+ENDLESS: Final = 10**9  # updates; the trial ends before
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,88 @@ class Measured:
         return {name: value for name, value in vars(self).items() if name != "noise"}
 
 
+def settings(params: Params, names: Sequence[str]) -> Mapping[str, Any]:
+    """The part of a configuration that cannot change the result."""
+    return {name: params[name] for name in names if name in params}
+
+
 def settings_to_try(space: Space) -> list[str]:
     """The parameters that cannot change the result, only speed or memory.
 
     Raises:
         UsageError: there are none.
     """
-    found = speed_names(space)
+    found = [p.name for p in space.parameters.values() if "quality" not in p.affects]
     if not found:
         raise UsageError(
             "every parameter of the space may affect the quality, so there is nothing to try: add "
             "knobs of speed, or declare affects: [speed, memory]; `automl space CONFIG` shows them"
         )
     return found
+
+
+def probing(spec: SweepSpec, seconds: float, updates: int | None = None) -> SweepSpec:
+    """The sweep of short trials that measure the speed of another one's settings.
+
+    Args:
+        spec: of the other sweep.
+        seconds: of the wall clock, for all trials.
+        updates: measured in a trial of a workload.
+
+    Raises:
+        UsageError: the workload has a trainer of its own, which does not measure speed.
+    """
+    return replace(
+        spec,
+        name="speed",
+        goals=(Goal(SPEED, maximize=True, at_end=True),),
+        constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
+        fixed=_fixed(spec, updates or UPDATES),
+        budget=Budget(time=seconds),
+        suggester="bayes",
+        suggester_options={},
+        stopper="none",
+        stopper_options={},
+        max_steps=None,
+        resumable=False,
+        beliefs={},
+        trackers=(),
+        transfer=(),
+        earlier={},
+        knowledge="none",
+        replicates="none",
+        artifacts="",
+        explored=None,
+    )
+
+
+def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
+    """The fixed options of a short trial: no evaluation, no checkpoint, no end but its own."""
+    if spec.workload is None:
+        return spec.fixed
+    if not any(metric.name == SPEED for metric in spec.metrics):
+        raise UsageError(
+            f"the workload {spec.workload} has a trainer of its own, which does not report {SPEED}"
+        )
+    from workers.training.settings import SPEED_WINDOWS
+
+    never = dict.fromkeys(
+        (
+            "train_seconds",
+            "max_epochs",
+            "evaluate_seconds",
+            "evaluate_updates",
+            "checkpoint_seconds",
+            "checkpoint_updates",
+        )
+    )
+    window = max(1, round(updates / SPEED_WINDOWS))
+    return {
+        **spec.fixed,
+        **never,
+        "max_updates": ENDLESS,
+        "speed_updates": window,
+    }
 
 
 def prepare(

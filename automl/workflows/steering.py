@@ -1,41 +1,41 @@
 """What people do with a sweep while it runs, in plain data. The ledger keeps who did it and when.
 
-Each function sends one command. Requests are obeyed by the running controller within a second, or
-by this process if there is none. Marks (a star, tags, a note) need nobody to obey them. Functions
-that return a text say what happens. They raise UsageError if there is no such sweep or trial, and
+Requests are obeyed by the running controller within a second, or by this process if there is none.
+The functions raise UsageError if there is no such sweep or trial or a value is wrong, and
 AutomlError if the state of the trial or the sweep does not allow it.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from automl.actions import ACTIONS
-from automl.actions.action import documented
-from automl.actions.steering import LIMITS_OF_BUDGET
-from automl.config.limits import known_parameter, limit_of
+from automl.config.limits import known_parameter, limit_of, read_changes
 from automl.control.wiring import attend
-from automl.core import Command, arguments
-from automl.core.marks import MARK, NO_MARKS, Marks
-from automl.core.worker_range import WorkerRange
-from automl.errors import UsageError
+from automl.control.writer import writing
+from automl.core import Command, Trial, arguments
+from automl.core.replicates import original
+from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.suggesters.domain import Limit
-from search_spaces import Choice, Float, Int, Space
-from search_spaces.validation import plain, plain_params
+from automl.ledger.store_errors import HeldError
+from automl.suggesters.domain import Domain, updated_limits
 
-from . import next_trials
 from .requests import request, whoami
 
 _PAUSE_SECONDS: Final = 0.05
+AUTO: Final = "auto"  # the whole range of a parameter
 
 
-@documented(ACTIONS["stop"])
-def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
-    """End a sweep; its trials stop at their next report, and their results count.
+def stop(ledger: Ledger, sweep: str, trial: int | None = None, by: str = "") -> str:
+    """End a sweep, or one trial, at the next report; results count. Returns what happens.
 
-    Its controller ends it; without one, this process ends a sweep that agents serve.
+    The controller ends a sweep; without one, this process ends a sweep that agents serve.
+
+    Args:
+        trial: its number; None for the whole sweep.
+        by: who wants it; "" for the user and host of this process.
     """
+    if trial is not None:
+        return _of_trial(ledger, sweep, "stop_trial", trial, by)
     who = by or whoami()
     while True:
         snapshot = ledger.snapshot(sweep, condensed=True)
@@ -53,155 +53,115 @@ def stop_sweep(ledger: Ledger, sweep: str, by: str = "") -> str:
         time.sleep(_PAUSE_SECONDS)  # somebody else holds the sweep for a moment
 
 
-@documented(ACTIONS["stop"])
-def stop_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """End a trial for good; a running one stops at its next report."""
-    return _of_trial(ledger, sweep, "stop_trial", trial, by)
-
-
-@documented(ACTIONS["pause"])
-def pause_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
+def pause(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
     """Pause a running trial that can go on from a checkpoint, until `resume_trial`."""
     return _of_trial(ledger, sweep, "pause_trial", trial, by)
 
 
-@documented(ACTIONS["resume"])
 def resume_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
     """Let a paused trial go on before any new one."""
     return _of_trial(ledger, sweep, "resume_trial", trial, by)
 
 
-@documented(ACTIONS["retry"])
-def retry_trial(ledger: Ledger, sweep: str, trial: int, by: str = "") -> str:
-    """Try the configuration of a finished trial again, as a new trial."""
-    return _of_trial(ledger, sweep, "retry_trial", trial, by)
+def change(ledger: Ledger, sweep: str, changes: Mapping[str, Any], by: str = "") -> str:
+    """Change a sweep, also while it runs. Returns what holds from now on, in words.
 
-
-@documented(ACTIONS["budget"])
-def set_budget(ledger: Ledger, sweep: str, by: str = "", **limits: float | None) -> str:
-    """Change the limits of the budget that are named; None removes one. Times are in seconds.
-
-    Raises:
-        UsageError: a limit is unknown or malformed.
-        AutomlError: the sweep is ending already.
-    """
-    known = [one.name for one in LIMITS_OF_BUDGET]
-    if not limits or set(limits) - set(known):
-        raise UsageError(f"a budget has {', '.join(known)}, got {', '.join(limits) or 'nothing'}")
-    return _done(ledger, sweep, Command("budget", limits, by=by or whoami()))
-
-
-@documented(ACTIONS["scale"])
-def scale(ledger: Ledger, sweep: str, workers: int, least: int | None = None, by: str = "") -> str:
-    """Change the number of workers, also while the sweep runs on a cluster.
-
-    Workers that are too many end after their trials.
+    Args:
+        changes: by key: `budget.NAME` (None removes the limit), `workers` (a number, or a mapping
+            of min and max), `space.NAME` (a value, a list of low and high or of choices, or "auto"
+            for the whole range again).
+        by: who wants it; "" for the user and host of this process.
 
     Raises:
-        UsageError: a number is wrong, or too low for the ranks of a trial.
-        AutomlError: the sweep runs, and not on Ray.
+        UsageError: a key or a value is wrong, or no configuration is left. Then nothing changes.
+        AutomlError: the sweep is ending already, or its dispatcher cannot change the workers.
     """
-    wanted = WorkerRange(workers if least is None else least, workers)
-    content = {"min": wanted.min, "max": wanted.max}
-    return _done(ledger, sweep, Command("scale", content, by=by or whoami()))
+    wanted = read_changes(arguments.mapping("changes", changes))
+    if not changes:
+        raise UsageError("name what to set, such as budget.trials, workers or space.NAME")
+    limits = _limits(ledger, sweep, wanted.space)
+    who, done = by or whoami(), []
+    if wanted.budget:
+        done.append(_done(ledger, sweep, Command("budget", wanted.budget, by=who)))
+    if wanted.workers:
+        content = {"min": wanted.workers.min, "max": wanted.workers.max}
+        done.append(_done(ledger, sweep, Command("scale", content, by=who)))
+    if limits:
+        at = ledger.snapshot(sweep, condensed=True).seconds
+        ledger.send(sweep, Command("limits", limits, at=at, by=who))
+        shown = (f"{name}: {one}" for name, one in updated_limits([limits]).items())
+        free = (f"{name}: its whole range" for name, one in limits.items() if one is None)
+        done.append(f"from the next suggestion on: {'; '.join([*shown, *free])}")
+    return "; ".join(done)
 
 
-@documented(ACTIONS["pin"])
-def pin(
+def _limits(ledger: Ledger, sweep: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits that changes of the space mean, as a command has them; None for no limit."""
+    spec, limits = ledger.spec(sweep), dict[str, Any]()
+    for name, value in changes.items():
+        is_auto = value == AUTO and not known_parameter(spec.space, name).legal(value)
+        limits[name] = None if is_auto else limit_of(spec.space, name, value).to_dict()
+    if limits:
+        after = updated_limits([limits], updated_limits([ledger.state(sweep).limits]))
+        Domain.of(spec).within(after)  # raises if no configuration is left
+    return limits
+
+
+def enqueue(
     ledger: Ledger,
     sweep: str,
-    limits: Mapping[str, Any] | None = None,
-    release: Iterable[str] = (),
+    params: Mapping[str, Any] | None = None,
+    trial: int | None = None,
     by: str = "",
 ) -> Mapping[str, Any]:
-    """Pin or narrow parameters, or release them, from the next suggestion on.
+    """Give the sweep a configuration to try next: now if it runs, otherwise after a resume.
 
-    A limit is a value, `{"low": ..., "high": ...}`, or `{"choices": [...]}`.
-
-    Returns:
-        What happens, in words (`done`), and the `limits` that hold now.
-    """
-    space = ledger.spec(sweep).space
-    given = {name: _limit(space, name, value) for name, value in (limits or {}).items()}
-    if not given and not release:
-        raise UsageError("name a parameter in limits or in release")
-    after = next_trials.pin(ledger, sweep, given, release, by)
-    shown = "; ".join(f"{name}: {limit}" for name, limit in after.items())
-    return {
-        "done": f"from the next suggestion on: {shown}" if shown else "nothing is limited",
-        "limits": {name: limit.to_dict() for name, limit in after.items()},
-    }
-
-
-@documented(ACTIONS["enqueue"])
-def enqueue(
-    ledger: Ledger, sweep: str, params: Mapping[str, Any], by: str = ""
-) -> Mapping[str, Any]:
-    """Give the sweep a configuration to try next.
+    Args:
+        params: values by parameter; one that is not named has its value of the best trial so far,
+            or its default.
+        trial: number of a finished trial whose configuration is tried again, instead.
+        by: who wants it; "" for the user and host of this process.
 
     Returns:
         What happens, in words (`done`), the whole configuration (`params`), and the number of the
         `trial` that waits; None if the sweep runs.
+
+    Raises:
+        SpaceError: a value or the configuration is not legal.
     """
-    whole, number = next_trials.try_next(ledger, sweep, plain_params(params), by)
+    if (params is None) == (trial is None):
+        raise UsageError("give values of parameters, or the number of a trial to try again")
+    spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
+    if trial is not None:
+        again = _finished(snapshot.trials, arguments.whole("trial", trial, least=0))
+        whole, first = spec.space.accept(again.params), original(again)
+    else:
+        best = snapshot.best.params if snapshot.best else {}
+        whole = spec.space.accept(arguments.mapping("params", params), rest=best)
+        first = None
+    command = Command("enqueue", whole, first, at=snapshot.seconds, by=by or whoami())
+    (identity,) = ledger.send(sweep, command)
+    number = None
+    if snapshot.state != "running":
+        try:
+            with writing(ledger, sweep) as writer:
+                if identity in writer.state.requests:
+                    number = writer.propose(whole, "enqueued", identity, first).number
+        except HeldError:  # a controller has begun meanwhile, and obeys
+            pass
     done = f"{sweep} tries it next" if number is None else f"trial {number} waits for a resume"
     return {"done": done, "params": dict(whole), "trial": number}
 
 
-@documented(ACTIONS["mark"])
-def mark(
-    ledger: Ledger,
-    sweep: str,
-    trial: int | None = None,
-    *,
-    star: bool | None = None,
-    add_tags: Iterable[str] = (),
-    remove_tags: Iterable[str] = (),
-    note: str | None = None,
-    archived: bool | None = None,
-    by: str = "",
-) -> Mapping[str, Any]:
-    """Star, tag or annotate a trial, or the sweep itself; archive the sweep.
-
-    What is None stays as it is.
-
-    Returns:
-        The marks that it has now, see `marks`.
-
-    Raises:
-        UsageError: there is no such sweep or trial, or a text is too long.
-    """
-    content: dict[str, Any] = {}
-    if star is not None:
-        content["star"] = arguments.flag("star", star)
-    for name, given in (("add_tags", add_tags), ("remove_tags", remove_tags)):
-        tags = arguments.listed("a tag", given, str, "a word")
-        if tags:
-            content[name] = [arguments.text("a tag", tag) for tag in tags]
-    if note is not None:
-        content["note"] = arguments.text("a note", note)
-    if archived is not None:
-        content["archived"] = arguments.flag("archived", archived)
-        if trial is not None:
-            raise UsageError("only a sweep can be archived, not a trial")
-    if trial is not None:
-        number = arguments.whole("trial", trial, least=0)
-        count = len(ledger.trials(sweep))
-        if number >= count:
-            raise UsageError(f"there is no trial {number}: there are {count}")
-    if content:
-        ledger.send(sweep, Command(MARK, content, trial, by=by or whoami()))
-    return marks(ledger, sweep).get(trial, NO_MARKS)
-
-
-def marks(ledger: Ledger, sweep: str) -> Marks:
-    """The marks of a sweep (None) and of its trials, by number, of those that have any.
-
-    Returns:
-        `star`, `tags`, `note` and `archived` of each, with `by` and `when` of the last change
-        (seconds since 1970).
-    """
-    return ledger.state(sweep).marks
+def _finished(trials: Any, number: int) -> Trial:
+    if number >= len(trials):
+        raise UsageError(f"there is no trial {number}: there are {len(trials)}")
+    trial: Trial = trials[number]
+    if not trial.state.finished:
+        raise AutomlError(
+            f"trial {number} is {trial.state}: only a finished one can be tried again"
+        )
+    return trial
 
 
 def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str:
@@ -212,23 +172,3 @@ def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str
 def _done(ledger: Ledger, sweep: str, command: Command) -> str:
     """What happens, in words."""
     return str(request(ledger, sweep, command)["done"])
-
-
-def _limit(space: Space, name: str, value: Any) -> Limit:
-    if not isinstance(value, dict):
-        return limit_of(space, name, plain(value))
-    parameter = known_parameter(space, name)
-    if "choices" in value:
-        if not isinstance(parameter, Choice):
-            raise UsageError(f"{name} is a number: its limit is a value, or low and high")
-        return limit_of(space, name, tuple(map(plain, value["choices"])))
-    if not isinstance(parameter, Float | Int):
-        raise UsageError(f"{name} has choices: its limit is a value, or choices")
-    ends = ((value.get(key), getattr(parameter, key)) for key in ("low", "high"))
-    wanted = (end if given is None else _of_kind(given, end) for given, end in ends)
-    return limit_of(space, name, tuple(wanted))
-
-
-def _of_kind(value: float, end: float | int) -> float | int:
-    """A whole number if the parameter's are, such as 8.0 of JSON."""
-    return int(value) if isinstance(end, int) and float(value).is_integer() else value

@@ -8,7 +8,7 @@
     python benchmarks/noise/noise.py --judge                           the same searches judged anew
 
 Parts: `shared` (recorded trainings of others, if the shared data are there), `develop` (four tables
-of `make_tables.py`), `exact` (the same without noise), `live` (the live trainings of `held_out.py`
+of small trainings), `exact` (the same without noise), `live` (the live trainings of `held_out.py`
 whose scale was measured, without noise too), `sealed` (six of other models on other data).
 `bayes+R` is `bayes` with `replicates: R`. Each run of a configuration is another recorded seed, and
 a configuration is judged by the mean over all seeds. A table is a grid of recorded values; with
@@ -49,6 +49,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, parse_goals
+from automl.core.replicates import MAX_SHARE
 from automl.report.recommendation import Recommendation, recommended
 from automl.report.record import Record
 from automl.suggesters import SUGGESTERS
@@ -202,14 +203,15 @@ def run(name: str, table: Table, seed: int, num_trials: int = AT[-1]) -> Row:
     def make(asked: str, domain: Domain) -> Suggester:
         return suggester if asked == kind else suggester_of(asked, table, seed)
 
-    proposer = Proposer(make, kind, Domain(table.space), replicates=many)
+    proposer = Proposer(make, kind, Domain(table.space), prospects=True, replicates=many)
     runs = SeededRuns(table, seed)
     trials: list[Trial] = []
     prospects: list[list[float] | None] = []
     advice: list[Params] = []
     began = cpu_seconds(suggester)
     while len(trials) < num_trials:
-        batch = proposer.propose(trials, [], 1)
+        last_part = len(trials) >= (1 - MAX_SHARE) * num_trials
+        batch = proposer.propose(trials, [], 1, last_part=last_part)
         if not batch.proposals:
             break
         (one,) = batch.proposals

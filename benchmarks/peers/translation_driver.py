@@ -145,19 +145,7 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
     with Path(options["source"]).open() as file:
         lines = file.read().splitlines()
     model = Path(options["model"])
-    load = options.get("load", {})
-    if load.get("engine") == "ctranslate2":
-        from workers.workloads.translation import ct2
-
-        short = load.get("shortlist")
-        converted = model.with_name(f"ctranslate2-{short}")
-        if not converted.exists():
-            ct2.convert(model, converted, shortlist=short)
-        translate = ct2.Engine(converted, options["threads"]).translate
-    else:
-        translate = Translator.load(
-            model, load.get("quantisation"), load.get("shortlist")
-        ).translate
+    translate = Translator.load(model).translate
     rows: Rows = [(time.process_time(), time.time(), 0)]
     found = translate(lines, search)
     rows.append((time.process_time(), time.time(), len(lines)))

@@ -12,8 +12,8 @@ ours are measured again if the code has changed; those of peers stay. If the cod
 renamed and computes the same (`tests/stress/same_numbers.py` proves it), `--declare-same OLD` keeps
 the rows of fingerprint OLD valid, in results/same_code.json.
 
-Regret is normalised: 0 is the best known value (`best_known.py`), 1 the best of five random trials
-(mean). Seconds are CPU time.
+Regret is normalised: 0 is the best known value (`problems/best.json`), 1 the best of five random
+trials (mean). Seconds are CPU time.
 """
 
 from __future__ import annotations

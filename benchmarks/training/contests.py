@@ -138,7 +138,7 @@ def vgg(updates: int, root: Path | None) -> Contest:
         y = torch.randint(10, (640,))
         return plain_loops.seconds_per_update(plain_loops.PlainVgg, x, y, updates)
 
-    knobs = ("precision", "memory_format", "matmul_precision", "optimizer_implementation")
+    knobs = ("precision", "memory_format", "matmul_precision")
     return Contest(
         "VGG-style network, 64 images a batch",
         "seconds of an update",
@@ -174,7 +174,7 @@ def gru(updates: int, root: Path | None) -> Contest:
         train, test = words()
         return plain_loops.accuracy(plain_loops.PlainGru, (train, test), epochs)
 
-    knobs = ("precision", "matmul_precision", "kernel", "layout", "optimizer_implementation")
+    knobs = ("precision", "matmul_precision", "kernel", "layout")
     return Contest(
         "GRU, 64 reviews of 150 words a batch",
         "seconds of an update",

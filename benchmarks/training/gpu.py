@@ -1,82 +1,36 @@
 """Is everything for CUDA right on this GPU? Run it on a machine with one.
 
-    python benchmarks/training/gpu.py                   every stage, what is missing
-    python benchmarks/training/gpu.py knobs failures    these stages
-    python benchmarks/training/gpu.py --quick           some cases of each stage; nothing is stored
-    python benchmarks/training/gpu.py --table [--check] the stored rows
-    python benchmarks/training/gpu.py --rehearse        on the CPU, in tiny sizes; nothing is stored
+    python3 benchmarks/training/gpu.py --ten-minutes --rows DIR    the most proof in `--seconds`
+    python3 benchmarks/training/gpu.py knobs failures              these stages
+    python3 benchmarks/training/gpu.py --quick                     some cases; nothing is stored
+    python3 benchmarks/training/gpu.py --table [--check]           the stored rows
+    python3 benchmarks/training/gpu.py --rehearse                  on the CPU, in tiny sizes
 
-By estimate it takes half an hour on an H100; it has not run on one yet. Each stage ends within
-`--minutes` (9). Every row is stored at once, in `--rows FILE`. So an interrupted run goes on with
-the same command; cases that have failed run again. The last line is the verdict. Without a GPU and
-without rows nothing is measured: it says "NOT RUN" and ends with status 0. It needs torch and the
-packages that the workloads import, but no Ray and no SQLAlchemy.
+Correctness is measured in four processes side by side; failures, the cost of an attempt, knobs and
+the busy share then have the GPU alone. What comes first matters most. A case that fails is a row,
+and the rest goes on. Every row is stored at once, in `--rows`, a folder or a file. So an
+interrupted run goes on with the same command; cases that have failed run again. Without
+`--ten-minutes` there are 30 of them. The last line is the verdict. Without a GPU and without rows
+nothing is measured: it says "NOT RUN" and ends with status 0. It needs torch and the packages that
+the workloads import, but no Ray and no SQLAlchemy.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).parents[2])  # the checkout need not be installed
 
 from benchmarks.common import store  # noqa: E402
-from benchmarks.common.bounds import Claim, complete, conclude  # noqa: E402
 from benchmarks.common.options import benchmark_parser  # noqa: E402
-from benchmarks.training.gpu_stages._case import Case, Target  # noqa: E402
-from benchmarks.training.gpu_stages._child import stage_of  # noqa: E402
-from benchmarks.training.gpu_stages._runner import Book, run_stage  # noqa: E402
+from benchmarks.training.gpu_stages._case import Target  # noqa: E402
+from benchmarks.training.gpu_stages._runner import Book  # noqa: E402
+from benchmarks.training.gpu_stages._ten_minutes import STAGES, run  # noqa: E402
 
 ROWS = store.RESULTS / "gpu.jsonl"
-STAGES = (
-    "machine",
-    "knobs",
-    "failures",
-    "waits",
-    "memory_estimates",
-    "losses",
-    "named_knobs",
-    "process_groups",
-    "busy_share",
-    "published",
-)
-
-
-def asked(stage: str, target: Target, book: Book, quick: bool) -> list[Case]:
-    """The cases of a stage."""
-    known = {name: book.rows(name) for name in STAGES}
-    found = stage_of(stage).cases(target, known)
-    return [case for case in found if case.quick or not quick]
-
-
-def judged(stages: Sequence[str], target: Target, book: Book, quick: bool) -> list[Claim]:
-    """Every case has a row without failure, and the claims of each stage.
-
-    A rehearsal has no figures to judge. With `quick`, claims on what was not asked for are left
-    out.
-    """
-    found = []
-    for name in stages:
-        rows = {key: row for key, row in book.rows(name).items() if "failure" not in row}
-        missing = [case.name for case in asked(name, target, book, quick) if case.name not in rows]
-        found.append(complete(f"{name}: every case without failure", missing))
-        claims = [] if target.tiny else stage_of(name).claims(rows)
-        found += [claim for claim in claims if claim.holds is not None or not quick]
-    return found
-
-
-def table(stages: Sequence[str], book: Book) -> str:
-    """A line for each row."""
-    lines = []
-    for name in stages:
-        stage = stage_of(name)
-        lines.append(f"\n{name}: {stage.summary}")
-        for case, row in book.rows(name).items():
-            lines.append(f"  {case:60} {row.get('failure') or stage.line(row)}")
-    return "\n".join(lines)
 
 
 def here(target: Target) -> Mapping[str, str] | None:
@@ -100,12 +54,16 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = benchmark_parser(__doc__, "some cases of each stage, at most five minutes")
     parser.add_argument("stages", nargs="*", metavar="STAGE", help=f"of {', '.join(STAGES)}")
-    parser.add_argument("--minutes", type=float, default=9.0, help="of a stage, at most")
-    parser.add_argument("--rows", type=Path, default=None, help="file of the rows")
+    parser.add_argument("--rows", type=Path, default=None, help="file of the rows, or its folder")
+    parser.add_argument("--ten-minutes", action="store_true", help="the most proof in ten minutes")
+    parser.add_argument("--seconds", type=float, default=None, help="for all of it")
     parser.add_argument("--rehearse", action="store_true", help="tiny sizes on the CPU")
     found = parser.parse_args(given)
     if wrong := [name for name in found.stages if name not in STAGES]:
         parser.error(f"a stage is one of {', '.join(STAGES)}; got {wrong[0]!r}")
+    if found.rows and not found.rows.suffix:
+        found.rows.mkdir(parents=True, exist_ok=True)
+        found.rows /= ROWS.name
     return found
 
 
@@ -118,19 +76,10 @@ def main(given: Sequence[str] | None = None) -> int:
         print("NOT RUN: there is no GPU here, and no row of one in", stored or ROWS)
         return 0
     book = Book(ROWS if options.table and stored is None else stored, machine)
-    stages = options.stages or STAGES
     print(f"{machine['gpu']}, torch {machine['torch']}")
-    for name in () if options.table else stages:
-        begun = time.monotonic()
-        print(f"{name}: {stage_of(name).summary}", flush=True)
-        cases = asked(name, target, book, options.quick)
-        left = run_stage(name, cases, target, book, 60 * options.minutes)
-        print(f"  {time.monotonic() - begun:.0f} s")
-        if left:
-            print(f"  {len(left)} cases are left: run the same command again", flush=True)
-    print(table(stages, book))
-    status = conclude(judged(stages, target, book, options.quick))
-    return status if options.check else 0
+    seconds = 0.0 if options.table else options.seconds or (595.0 if options.ten_minutes else 1800)
+    status = run(target, book, seconds, options.stages or STAGES, quick=options.quick)
+    return status if options.check or options.ten_minutes else 0
 
 
 if __name__ == "__main__":

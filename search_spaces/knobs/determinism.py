@@ -36,7 +36,7 @@ class DeterminismKnob(Knob):
             return
         import torch
 
-        # cuBLAS reads it with its first product in a thread; without it torch warns there.
+        # cuBLAS reads it with the first product of a process; workers set it when they start.
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         before = torch.are_deterministic_algorithms_enabled()
         warned = torch.is_deterministic_algorithms_warn_only_enabled()

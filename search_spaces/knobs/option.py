@@ -33,7 +33,7 @@ class Option:
     """One option: the only statement of its domain, its default and its help.
 
     A knob builds a parameter from it. The code that reads the option takes its default from here.
-    `docs/internals/knobs.md` is tested against it.
+    `make docs` lists it in docs/internals/knobs.md.
 
     Args:
         name: the key in `space:` and `fixed:`.

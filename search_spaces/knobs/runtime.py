@@ -39,13 +39,6 @@ COMPILE = Option(
     on_request=("max-autotune", "cudagraphs"),
 )
 RECORDS_GRAPHS: Final = ("reduce-overhead", "max-autotune", "cudagraphs")  # modes of `compile`
-OPTIMIZER_IMPLEMENTATION = Option(
-    "optimizer_implementation",
-    "kernels of the optimizer's step; on a GPU only fused waits for no number in each update",
-    "fused",
-    ("for-loop", "foreach", "fused"),
-    affects=COMPUTES_THE_SAME,
-)
 MEMORY_FORMAT = Option(
     "memory_format",
     "order of the dimensions of images in memory",
@@ -68,13 +61,6 @@ PREFETCH = Option(
     2,
     (2, 4, 8),
     ordered=True,
-    affects=COMPUTES_THE_SAME,
-)
-CUDNN_AUTOTUNE = Option(
-    "cudnn_autotune",
-    "let cuDNN try its convolution kernels",
-    False,
-    (False, True),
     affects=COMPUTES_THE_SAME,
 )
 COMPACT_MEMORY = Option(
@@ -113,16 +99,14 @@ class RuntimeKnob(Knob):
         MATMUL_PRECISION,
         ACTIVATION_CHECKPOINTING,
         COMPILE,
-        OPTIMIZER_IMPLEMENTATION,
         MEMORY_FORMAT,
         LOADER_WORKERS,
         PREFETCH,
-        CUDNN_AUTOTUNE,
         COMPACT_MEMORY,
         THREADS,
     )
     keys = ("tune", "cpus")
-    on_request = (COMPILE, OPTIMIZER_IMPLEMENTATION, LOADER_WORKERS, PREFETCH, CUDNN_AUTOTUNE)
+    on_request = (COMPILE, LOADER_WORKERS, PREFETCH)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """See `Knob.declare`."""
@@ -195,8 +179,6 @@ def _reasons(
         if lacks := _lacks_compiler(hardware):
             reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), lacks)
         return reasons
-    if option is CUDNN_AUTOTUNE and not hardware.gpus:
-        return {True: "cuDNN needs a CUDA GPU"}
     if option is COMPACT_MEMORY and hardware.gpus:
         return {True: "is about main memory, trials run on a GPU"}
     if option is THREADS:

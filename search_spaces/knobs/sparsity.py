@@ -23,7 +23,7 @@ class SparsityKnob(Knob):
     summary = "gradients of the rows of embeddings that were looked up"
     options = (SPARSE_GRADIENTS,)
     across = (
-        "not sparse_gradients or parallelism in ('single', 'ddp')",
+        "not sparse_gradients or parallelism == 'single'",  # NCCL sums no sparse gradients
         "not sparse_gradients or optimizer in ('adamw', 'adam')",
         "not sparse_gradients or not optimizer_sharding",
     )

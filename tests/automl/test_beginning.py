@@ -146,7 +146,7 @@ def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
         ({"pin": {"x": 3}}, "the sweep does not tune 'x'"),
-        ({"pin": {"m.x": (0.4, 0.2)}}, "the range of a number is m.x=LOW..HIGH"),
+        ({"pin": {"m.x": (0.4, 0.2)}}, "the range of m.x is "),
         ({"pin": {"kind": "b"}}, "kind must be one of"),
     ],
 )

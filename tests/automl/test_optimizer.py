@@ -78,17 +78,6 @@ def test_a_misspelt_metric_is_refused_and_the_trial_can_still_be_told() -> None:
     assert optimizer.tell(trial, {"loss": 1.0}).state is TrialState.COMPLETED
 
 
-def test_a_goal_that_was_reported_is_not_told_by_a_misspelt_name() -> None:
-    optimizer = make()
-    trial = optimizer.ask()
-    optimizer.report(trial, 1, loss=0.5, los_std=0.1)
-    words = "reported loss, los_std, and is told 'los', which is no goal: did you mean 'loss'"
-    with pytest.raises(UsageError, match=words):
-        optimizer.tell(trial, {"los": 0.3, "size": 2.0})
-    told = optimizer.tell(trial, {"size": 2.0, "los_std": 0.2})  # further metrics are legal
-    assert (told.state, told.metrics["loss"]) == (TrialState.COMPLETED, 0.5)
-
-
 def test_failures_are_kept() -> None:
     optimizer = make()
     failed = optimizer.fail(optimizer.ask(), "out_of_memory", "9 GB")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import pytest
 import torch
 
 import automl
-from automl.core import Goal, SweepSpec, ranking
-from automl.ledger import Ledger
-from search_spaces.plain import read_space
+from automl.core import ranking
 
 SPACE = {"x": (0.0, 1.0)}
 
@@ -124,30 +121,6 @@ def test_a_trial_that_prunes_itself_is_never_the_best(tmp_path: Path) -> None:
     none = automl.sweep(pruning, SPACE, "minimize loss", trials=2, **options)
     with pytest.raises(automl.AutomlError, match="2 of 2 trials stopped themselves"):
         none.best  # noqa: B018
-
-
-def test_an_older_sweep_keeps_its_rule(tmp_path: Path) -> None:
-    """Its specification lacks the rule, also after somebody has gone on with it."""
-    options: Any = {
-        "goals": "maximize accuracy",
-        "dispatcher": "inline",
-        "suggester": "sobol",
-        "store": tmp_path,
-        "name": "old",
-    }
-    spec = SweepSpec(
-        "old", read_space(SPACE), (Goal("accuracy", maximize=True),), suggester="sobol"
-    )
-    assert spec.goals[0].returned
-    older = SweepSpec.from_dict({k: v for k, v in spec.to_dict().items() if k != "value_rule"})
-    assert not older.goals[0].returned
-    with closing(Ledger.open(tmp_path, create=True)) as ledger:
-        ledger.create_sweep(older)
-    found = automl.sweep(lambda trial: peaks(trial, 0.82), SPACE, trials=2, resume=True, **options)
-    assert found.best.value == 0.845
-    more = automl.sweep(lambda trial: peaks(trial, 0.82), SPACE, trials=3, resume=True, **options)
-    assert (len(more.trials), more.best.value) == (3, 0.845)
-    assert automl.load("old", tmp_path).best.value == 0.845
 
 
 def test_what_is_told_counts_as_returned() -> None:

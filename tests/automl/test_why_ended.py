@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,8 @@ from typing import Any
 import pytest
 
 import automl
-from automl.cli.program import Program, load_trained
 from automl.config import load
-from automl.core import SweepSpec
 from search_spaces.plain import ambiguous
-from workers.command import CommandObjective
-from workers.command.arguments import Braces
 
 
 def sweep(objective: Any, space: Any, tmp_path: Path, **options: Any) -> automl.Result:
@@ -75,35 +70,12 @@ def test_everything_that_reads_a_space_says_how_it_understood_it(
     )
 
 
-def test_booleans_reach_a_command_as_they_are_spelled(tmp_path: Path) -> None:
-    config = tmp_path / "c.yaml"
-    config.write_text(
-        "space: {amp: [True, False], on: [true, false], word: ['True', 'False']}\n"
-        "goals: minimize loss\n"
-    )
-    loaded = load(config, command="python train.py --amp {amp} --on {on?1:0} --word {word}")
-    assert loaded.notes == ()
-    stored = SweepSpec.from_dict(json.loads(json.dumps(loaded.spec.to_dict())))
-    command = load_trained(
-        stored, None, Program(("true", "--amp={amp}", "{on}", "{word}", "{params}"))
-    )
-    assert isinstance(command, CommandObjective)
-    for amp, text in ((True, "True"), (False, "False")):
-        params = {"amp": amp, "on": amp, "word": "True"}
-        filled = Braces(params, spellings=command.spellings).fill(command.arguments)
-        on = str(amp).lower()
-        assert filled == [
-            "true", f"--amp={text}", on, "True", f"--amp={text}", f"--on={on}", "--word=True"
-        ]  # fmt: skip
-    assert load(config, objective=True).spec.spellings == {}
-
-
 def test_parameters_that_a_command_does_not_get_are_named(tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text("space: {lr: [0.1, 0.2, 0.3], amp: [true, false]}\ngoals: minimize loss\n")
     (note,) = load(config, command="python train.py --lr {lr}").notes
     assert note.startswith("the command does not name amp: unless the program reads AUTOML_PARAMS")
-    for command in ("run {params}", "run {config.yaml}", "run --lr={lr} {amp?--amp:}"):
+    for command in ("run {params}", "run {config.yaml}", "run --lr={lr} {amp}"):
         assert load(config, command=command).notes == ()
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,41 +24,25 @@ STYLES: Final = {
     "--key value": ("--{}", "{}"),
     "key=value": ("{}={}",),
 }
-RESUME: Final = "resume"
 FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", *CONFIGS)
-NO: Final = frozenset({"", "0", "false", "no", "off"})  # texts that choose B of `{x?A:B}`
-VALUE: Final = "AUTOML_VALUE_"  # begins the variables that a shell gets values in
-_EITHER: Final = re.compile(r"([^?]*)\?([^:]*):(.*)", re.DOTALL)
-_PART: Final = re.compile(r"\{\{|\}\}|\{([^{}?]*\?(?:[^{}]|\{[^{}]*\})*|[^{}]*)\}|[{}]")
+_PART: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][^={}]*")
-# A word of a shell that holds a placeholder, with the flag before it.
-_SHELL_WORD: Final = re.compile(
-    r"(?P<flag>(?<!\S)--?[A-Za-z][^\s={}]*[ \t]+)?"
-    r"(?P<word>(?:[^\s;|&<>(){}]|\{\{|\}\}|\{(?!\{)(?:[^{}]|\{[^{}]*\})*\})+)"
-)
 
 
-def check(arguments: Sequence[str], names: Collection[str], *, shell: bool = False) -> None:
+def check(arguments: Sequence[str], names: Collection[str]) -> None:
     """Check the braces of a command.
 
     Args:
         arguments: of the command.
         names: of the parameters.
-        shell: whether they are a line of a shell.
 
     Raises:
-        UsageError: braces hold a word that is neither a parameter nor a fact of an attempt, or are
-            inside quotes of a shell.
+        UsageError: braces hold a word that is neither a parameter nor a fact of an attempt.
     """
     for argument in arguments:
         for found in _PART.finditer(argument):
             if found[0] not in ("{{", "}}"):
                 _check_part(argument, found, names)
-    if shell and (place := _quoted_part(" ".join(arguments))):
-        raise UsageError(
-            f"{place} is inside quotes, where a shell may run a value: "
-            "take it out of the quotes, as in --name=run-{x}; a value needs no quotes"
-        )
 
 
 def _check_part(argument: str, found: re.Match[str], names: Collection[str]) -> None:
@@ -69,36 +54,11 @@ def _check_part(argument: str, found: re.Match[str], names: Collection[str]) -> 
         )
     if name in names or name in FACTS or name in STYLES:
         return
-    if "?" in name:
-        if (either := _EITHER.fullmatch(name)) is None:
-            raise UsageError(
-                f"the argument {argument!r}: write {{NAME?A:B}}, such as {{resume?last:none}}"
-            )
-        if either[1] not in names and either[1] != RESUME:
-            hint = nearest(either[1], [*names, RESUME])
-            raise UsageError(f"the argument {argument!r} names no parameter before ?: {hint}")
-        check([either[2], either[3]], names)
-        return
     hint = nearest(name, [*names, *FACTS, *STYLES])
     raise UsageError(
         f"the argument {argument!r} names no parameter: {hint} "
         f"(write {{{{{name}}}}} for braces of your own)"
     )
-
-
-def _quoted_part(line: str) -> str:
-    """The first placeholder inside quotes of a shell; "" if there is none."""
-    places = {m.start(): m[0] for m in _PART.finditer(line) if m[1] is not None}
-    quote, place = "", 0
-    while place < len(line):
-        if quote and place in places:
-            return places[place]
-        if line[place] == "\\" and quote != "'":
-            place += 1
-        elif line[place] in "'\"" and quote in ("", line[place]):
-            quote = "" if quote else line[place]
-        place += 1
-    return ""
 
 
 def flags_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
@@ -121,16 +81,12 @@ class Braces:
     Args:
         params: the active parameters; they win over facts of the same name.
         facts: by name, see `FACTS`.
-        resumed: whether the attempt goes on from a checkpoint.
         flags: see `flags_of`.
-        spellings: the texts of true and false, by parameter; the others have `true` and `false`.
     """
 
     params: Mapping[str, Any]
     facts: Mapping[str, str] = field(default_factory=dict)
-    resumed: bool = False
     flags: frozenset[str] = frozenset()
-    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def fill(self, arguments: Sequence[str]) -> list[str]:
         """The arguments of the attempt.
@@ -152,33 +108,6 @@ class Braces:
             before = argument
         return filled
 
-    def fill_shell(self, line: str) -> tuple[str, dict[str, str]]:
-        """The line of a shell, and the variables that hold the values in it.
-
-        The shell never reads a value as a part of the line. A word that holds a parameter that is
-        inactive or None is left out, with the flag before it.
-        """
-        variables: dict[str, str] = {}
-
-        def quoted(value: str) -> str:
-            name = f"{VALUE}{len(variables)}"
-            variables[name] = value
-            return f'"${name}"'
-
-        def part(found: re.Match[str]) -> str:
-            return found[0][0] if found[1] is None else quoted(self._value(found[1]) or "")
-
-        def word(found: re.Match[str]) -> str:
-            flag, text = found["flag"] or "", found["word"]
-            style = self._style(text)
-            if style is not None:
-                return flag + " ".join(map(quoted, style))
-            if (value := self.replaced(text)) is None or not value:
-                return flag if self._is_own_flag(text) else ""
-            return flag + _PART.sub(part, text)
-
-        return _SHELL_WORD.sub(word, line), variables
-
     def replaced(self, text: str) -> str | None:
         """A text with its braces replaced; None if it holds a parameter without a value."""
         values = [self._value(m[1]) for m in _PART.finditer(text) if m[1] is not None]
@@ -197,49 +126,31 @@ class Braces:
     def _pairs(self, forms: tuple[str, ...]) -> Iterator[str]:
         for name, value in self.params.items():
             if value is not None and len(forms) == 1:
-                yield forms[0].format(name, self._text(name))
+                yield forms[0].format(name, text_of(value))
             elif value is not None:
                 yield forms[0].format(name)
-                yield self._text(name)
+                yield text_of(value)
 
     def _value(self, name: str) -> str | None:
         if name in self.params:
-            return None if self.params[name] is None else self._text(name)
+            return None if self.params[name] is None else text_of(self.params[name])
         if name in self.facts:
             return self.facts[name]
         if name in STYLES:
             return " ".join(self._pairs(STYLES[name]))
-        either = _EITHER.fullmatch(name)
-        if either is None or (either[1] not in self.params and either[1] != RESUME):
-            return None
-        value = self.params.get(either[1], self.resumed)
-        holds = value.lower() not in NO if isinstance(value, str) else value
-        return self.replaced(either[2] if holds else either[3])
-
-    def _text(self, name: str) -> str:
-        value = self.params[name]
-        if isinstance(value, bool) and name in self.spellings:
-            return self.spellings[name][0 if value else 1]
-        return text_of(value)
+        return None
 
     def _is_own_flag(self, argument: str) -> bool:
         """Whether an argument that is left out would have been a flag itself."""
         names = [m[1] for m in _PART.finditer(argument) if m[1] is not None]
-        sides = [
-            side for name in names if (m := _EITHER.fullmatch(name)) for side in m.groups()[1:]
-        ]
-        return (
-            argument.startswith("-")
-            or any(map(_is_flag, sides))
-            or any(name in self.flags for name in names)
-        )
+        return argument.startswith("-") or any(name in self.flags for name in names)
 
 
 def unnamed(command: str, names: Collection[str]) -> list[str]:
     """The parameters that no placeholder of a command stands for; none if one stands for all."""
     if any(f"{{{name}}}" in command for name in (*STYLES, *CONFIGS)):
         return []
-    return [name for name in names if not re.search(rf"\{{{re.escape(name)}[?}}]", command)]
+    return [name for name in names if f"{{{name}}}" not in command]
 
 
 def with_absolute_path(argument: str, folder: str) -> str:
@@ -255,9 +166,14 @@ def with_absolute_path(argument: str, folder: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as the text of an argument: true and false for booleans, JSON for lists."""
+    """A value as the text of an argument: true and false for booleans, JSON for lists.
+
+    A number below zero has no exponent: argparse takes -1e-05 for an option.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
         return json.dumps(value)
+    if isinstance(value, float) and value < 0:
+        return f"{Decimal(repr(value)):f}"
     return str(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import selectors
 import shlex
@@ -13,23 +12,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-import psutil
-
 from search_spaces.errors import StoreError, TrialFailure
 from workers.device.peak_memory import ChildProcesses
-from workers.failures import DISK_WORDS, MEMORY_WORDS, PRINTED
-from workers.protocol import StopRequest
+from workers.failures import DISK_WORDS, MEMORY_WORDS, NO_ROOM
+from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
 
 from .arguments import Braces, with_absolute_path
-from .changes import changed_files
+from .csv_file import CSV_FILE
 from .formats import CONFIGS
 from .metrics import Collector
 from .output import Tail, TrialLog
 from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
-from .tensorboard import TENSORBOARD, event_folder
+from .tensorboard import TENSORBOARD, place_of
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -40,9 +37,8 @@ if TYPE_CHECKING:
 FOLDER: Final = "command"  # in the trial's folder
 REPORTS: Final = "reports.jsonl"
 STOP: Final = "stop"
-BUFFERED_STEPS: Final = 3  # so many that come at the end of a program were kept back
-LATE_SHARE: Final = 0.95  # of its time
 LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
+EXIT_SECONDS: Final = 0.002  # between two looks whether a program without output has ended
 KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
 
 
@@ -57,11 +53,8 @@ class CommandAttempt:
     def __init__(self, command: CommandObjective, context: Context) -> None:
         self._command = command
         self._context = context
-        context.warmup.leave_out()
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
-        self._steps: set[int] = set()  # that were reported
-        self._first_report = math.inf
         self._resumed = context.resumed  # before this attempt writes anything
         self._own = context.files / FOLDER
         self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
@@ -73,7 +66,7 @@ class CommandAttempt:
             "seed": str(context.seed),
             **{name: self._path(_file_of(name)) for name in CONFIGS},
         }
-        self._braces = Braces(params, facts, self._resumed, command.flags, command.spellings)
+        self._braces = Braces(params, facts, command.flags)
         self._folder = facts["trial_dir"] if command.in_trial else command.folder
         self._output = Tail()
         self._errors = Tail()
@@ -104,23 +97,14 @@ class CommandAttempt:
         sources = self._sources(collector, environment)
         kills = oom_kills()
         log.say(f"runs {json.dumps(arguments)}")
-        try:
-            process = CommandProcess(arguments, self._folder, environment)
-        except (OSError, ValueError) as error:
-            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
-        began = time.time()
-        with process, self._measured(process):
-            end = self._listen(process, sources, log)
+        with self._measured():
+            try:
+                process = CommandProcess(arguments, self._folder, environment)
+            except (OSError, ValueError) as error:
+                raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+            with process:
+                end = self._listen(process, sources, log)
         sources.close()
-        ended = time.time()
-        if self._context.rank == 0 and not self._command.in_trial:
-            self._context.details["files"] = changed_files(self._folder, began, ended)
-        if self._came_at_end(ended - began):
-            self._context.details["buffered"] = len(self._steps)
-        if end.left:
-            log.say(f"killed {end.left} processes that the command has left behind")
-        if self._context.memory is not None and not self._context.memory.on_gpu:
-            self._context.memory.add_children(end.largest_bytes)
         self._conclude(end, oom_killed=oom_kills() > kills)
         if self._request is None and not self._resumed:
             self._check_metrics(collector)
@@ -156,9 +140,6 @@ class CommandAttempt:
             if name == "config" or any(f"{{{name}}}" in argument for argument in given):
                 with self._files.open(_file_of(name), "w", encoding="utf-8") as file:
                     file.write(written(self._assignment.params))
-        if self._command.shell:
-            line, values = self._braces.fill_shell(" ".join(given))
-            return ["/bin/sh", "-c", line], {**environment, **values}
         filled = self._braces.fill(given)
         if self._command.in_trial:
             filled = [with_absolute_path(one, self._command.folder) for one in filled]
@@ -166,8 +147,10 @@ class CommandAttempt:
 
     def _sources(self, collector: Collector, environment: Mapping[str, str]) -> Sources:
         patterns = dict(self._command.reports)
-        text = patterns.pop(TENSORBOARD, None)
-        events = event_folder(text, self._braces, environment, self._folder) if text else None
+        events, table = (
+            place_of(text, self._braces, environment, self._folder) if text else None
+            for text in (patterns.pop(TENSORBOARD, None), patterns.pop(CSV_FILE, None))
+        )
         return Sources(
             collector,
             REPORTS,
@@ -177,6 +160,7 @@ class CommandAttempt:
             self._own,
             goes_on=self._resumed,
             events=events,
+            table=table,
         )
 
     def _path(self, name: str) -> str:
@@ -184,14 +168,10 @@ class CommandAttempt:
 
     # ------------------------------------------------------------------ while it runs
 
-    def _measured(self, process: CommandProcess) -> AbstractContextManager[None]:
-        """Measures the memory of all processes of the command."""
-        if self._context.memory is None or process.keeper is None:
-            return nullcontext()
-        try:
-            return ChildProcesses(self._context.memory, psutil.Process(process.keeper))
-        except psutil.Error:  # it has ended already
-            return nullcontext()
+    def _measured(self) -> AbstractContextManager[None]:
+        """Measures the memory of the command on a GPU; on a CPU `workers.run` measures it."""
+        memory = self._context.memory
+        return nullcontext() if memory is None or not memory.on_gpu else ChildProcesses(memory)
 
     def _listen(self, process: CommandProcess, sources: Sources, log: TrialLog) -> End:
         """Take in output and reports, and pass requests on, until the command has ended."""
@@ -212,24 +192,21 @@ class CommandAttempt:
 
         looked = 0.0
         with selectors.DefaultSelector() as selector:
-            selector.register(process.channel, selectors.EVENT_READ, None)
             selector.register(process.stdout, selectors.EVENT_READ, take_output)
             selector.register(process.stderr, selectors.EVENT_READ, take_errors)
-            ended = False
-            while not ended:
-                for key, _ in selector.select(LOOK_SECONDS):
-                    if key.data is None:
-                        ended = True
-                    elif not key.data():
+            while not process.has_ended:
+                wait = LOOK_SECONDS if selector.get_map() else EXIT_SECONDS
+                for key, _ in selector.select(wait):
+                    if not key.data():
                         selector.unregister(key.fileobj)
                 if time.monotonic() - looked >= LOOK_SECONDS:
                     sources.look()
-                    if not ended:  # by itself: a request that comes now has not stopped it
+                    if not process.has_ended:  # a request that comes now has not stopped it
                         self._supervise(process)
                     looked = time.monotonic()
         end = process.end()
         for stream, take in ((process.stdout, take_output), (process.stderr, take_errors)):
-            os.set_blocking(stream.fileno(), False)  # who left the keeper may hold it open
+            os.set_blocking(stream.fileno(), False)  # who has left the group may hold it open
             with suppress(BlockingIOError):
                 while take():
                     pass
@@ -275,19 +252,12 @@ class CommandAttempt:
 
     def _send(self, step: int, metrics: Mapping[str, float]) -> None:
         self._moved = time.monotonic()
-        self._first_report = min(self._first_report, self._moved)
-        self._steps.add(step)
         if self._context.rank > 0:
             return
         seconds = self._moved - self._begun
         if not self._resumed:  # what an earlier attempt has trained is lost
             seconds -= self._assignment.previous_seconds
         self._context.emit(step, metrics, seconds)
-
-    def _came_at_end(self, seconds: float) -> bool:
-        """Whether a program that ran so long has kept its reports back until its end."""
-        waited = self._first_report - self._begun
-        return len(self._steps) >= BUFFERED_STEPS and LATE_SHARE * seconds < waited > 1.0
 
     # ------------------------------------------------------------------ how it ended
 
@@ -343,11 +313,21 @@ class CommandFailed(TrialFailure):
     Args:
         kind, message: see `TrialFailure`.
         shown_traceback: the end of its standard error.
+        cause, exit_status: see `Outcome`.
     """
 
-    def __init__(self, kind: str, message: str = "", shown_traceback: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        message: str = "",
+        shown_traceback: str = "",
+        cause: Cause | None = None,
+        exit_status: int | None = None,
+    ) -> None:
         super().__init__(kind, message)
         self.shown_traceback = shown_traceback
+        self.cause = cause
+        self.exit_status = exit_status
 
 
 def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> CommandFailed:
@@ -359,24 +339,24 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
         last_line: that it has printed.
         oom_killed: whether the kernel has killed processes for memory meanwhile.
     """
-    if end.error:
-        return CommandFailed("crashed", f"the command cannot be started: {end.error}")
-    status = end.status if end.status is not None else -signal.SIGKILL
-    number = -status if status < 0 else status - _SHELL
+    number = -end.status if end.status < 0 else end.status - _SHELL
     words = f"the command {end}"
     if number == signal.SIGKILL and oom_killed:
         message = f"the machine ran out of memory and its kernel killed the command: {words}"
-        return CommandFailed("out_of_memory", message, errors)
+        return CommandFailed("out_of_memory", message, errors, Cause.KILLED, end.status)
     if number in _FROM_OUTSIDE:
-        return CommandFailed("preempted", f"{words} from outside", errors)
+        return CommandFailed("preempted", f"{words} from outside", errors, Cause.KILLED, end.status)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
     if "TrialPruned" in last_line:
         words += "; a program that gives up ends with status 0, and what it has reported counts"
     if any(word in errors.lower() for word in DISK_WORDS):
-        return CommandFailed("preempted", f"there is no room on the disk: {words}", errors)
+        message = f"{NO_ROOM}: {words}"
+        return CommandFailed("preempted", message, errors, Cause.DISK, end.status)
     about_memory = any(word in errors.lower() for word in _MEMORY_ERRORS)
-    return CommandFailed("out_of_memory" if about_memory else "crashed", words, errors)
+    cause = Cause.SIGNALLED if end.status < 0 else Cause.EXITED
+    kind = "out_of_memory" if about_memory else "crashed"
+    return CommandFailed(kind, words, errors, cause, end.status)
 
 
 def nothing_reported(
@@ -391,6 +371,9 @@ def nothing_reported(
     words = f"the command reported no metric {goal!r}; these were reported: {found}"
     if goal in patterns:
         words += f"; no line of its output matches '{' '.join(patterns[goal].splitlines())}'"
+        words += "; a CSV file is read by `reports: {file: metrics.csv}`"
+    elif CSV_FILE in patterns:
+        words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
     elif TENSORBOARD not in patterns:
         metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
         found = f"{goal}='REGEX'"
@@ -399,5 +382,5 @@ def nothing_reported(
         words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {found}"
     if collector.complaint:
         words += f"; {collector.complaint}"
-    words += f"{PRINTED}{' | '.join(last_lines)}" if last_lines else ""
+    words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""
     return CommandFailed("missing_metric", words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -12,6 +12,7 @@ from search_spaces.errors import UsageError
 
 from .arguments import check
 from .attempt import CommandAttempt
+from .csv_file import CSV_FILE
 from .patterns import compile_pattern
 from .tensorboard import TENSORBOARD
 
@@ -27,28 +28,24 @@ class CommandObjective:
 
     Args:
         arguments: the program and its arguments, with braces around names of parameters.
-        shell: run them as a line of `/bin/sh`.
         reports: regular expressions by metric, searched in its standard output; `step` is that of
-            the step, `tensorboard` is a folder of event files.
+            the step, `tensorboard` is a folder of event files, `file` a CSV file.
         folder: the working directory of the program.
         goal: the metric whose matches are steps if there is no expression for the step.
         stop_grace: seconds between a request to stop and SIGTERM.
         in_trial: run it in the folder of its trial instead.
         flags: parameters that are flags themselves (`arguments.flags_of`).
-        spellings: how the program spells true and false, by parameter, if not so.
     """
 
     checks_goals: ClassVar[bool] = True  # it says itself why the goal has no value
 
     arguments: tuple[str, ...]
-    shell: bool = False
     reports: Mapping[str, str] = field(default_factory=dict)
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     goal: str = ""
     stop_grace: float = STOP_GRACE
     in_trial: bool = False
     flags: frozenset[str] = frozenset()
-    spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def check(self, names: Collection[str]) -> None:
         """Check everything that can be checked before a trial runs.
@@ -61,9 +58,9 @@ class CommandObjective:
         """
         if not self.arguments or not self.arguments[0]:
             raise UsageError("a command begins with a program, got none")
-        check(self.arguments, names, shell=self.shell)
+        check(self.arguments, names)
         for metric, text in self.reports.items():
-            if metric == TENSORBOARD:
+            if metric in (TENSORBOARD, CSV_FILE):
                 check([text], names)
             else:
                 compile_pattern(metric, text)
@@ -76,7 +73,7 @@ class CommandObjective:
         """
         program = self.arguments[0]
         found = shutil.which(Path(self.folder, program) if "/" in program else program)
-        if found is None and not self.shell and "{" not in program:
+        if found is None and "{" not in program:
             raise UsageError(f"there is no program {program!r} that can be run")
         script = next((one for one in self.arguments[1:] if not one.startswith("-")), "")
         if script.endswith(".py") and "{" not in script and not Path(self.folder, script).exists():

@@ -1,4 +1,4 @@
-"""Writes the parameters of a trial as a configuration: JSON, YAML or TOML."""
+"""Writes the parameters of a trial as a configuration: JSON or YAML."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,12 +17,6 @@ def as_yaml(params: Params) -> str:
     return "".join(f"{_plain(name)}: {_plain(value)}\n" for name, value in params.items())
 
 
-def as_toml(params: Params) -> str:
-    """A document of TOML, without what is None, which TOML does not have."""
-    known = {name: value for name, value in params.items() if value is not None}
-    return "".join(f"{_plain(name)} = {_plain(value)}\n" for name, value in known.items())
-
-
 def _plain(value: Any) -> str:
     """A value as in JSON; a number such as 1e-05 as `1.0e-05`, which YAML 1.1 needs."""
     text = json.dumps(value, ensure_ascii=False)
@@ -36,5 +30,4 @@ CONFIGS: Final[Mapping[str, Callable[[Params], str]]] = {
     "config": as_json,
     "config.json": as_json,
     "config.yaml": as_yaml,
-    "config.toml": as_toml,
 }

@@ -82,7 +82,7 @@ def printed_metrics(lines: Iterable[str]) -> list[PrintedMetric]:
         labels = list(_labels(line))
         own = _steps_in(labels)
         steps |= dict.fromkeys(own)
-        part = ""  # that an earlier label says of the whole line
+        part = _part_between_bars(line)  # or what an earlier label says of the whole line
         for label in labels:
             metric = _metric(label, part, line)
             part = part or _part_of_line(label)
@@ -132,6 +132,12 @@ def _part_of_line(label: str) -> str:
     """The part of the data that all of a line is of: "Test set: Average loss", "Train Epoch"."""
     others = [word for word in _words(label) if word not in _PARTS and not _is_kind(word)]
     return _part_of(label) if others else ""
+
+
+def _part_between_bars(line: str) -> str:
+    """The part of the data that stands alone between bars: "INFO | valid | epoch 1 | loss 0.5"."""
+    words = [word.strip(" []:").lower() for word in line.split("|")]
+    return next((word for word in words[:-1] if word and word in _PARTS), "")
 
 
 def _steps_in(labels: Iterable[str]) -> list[str]:

@@ -1,53 +1,43 @@
-"""The processes of a command, as the worker sees them; `keeper.py` is above them."""
+"""The processes of a command, as the worker sees them."""
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
-import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
 from workers.runtime.gang import signal_name
 
-KEEPER: Final = Path(__file__).with_name("keeper.py")
 CHUNK_BYTES: Final = 1 << 20
-EXIT_SECONDS: Final = 5.0  # for the system to end killed processes
+_PARENT_DEATH_SIGNAL: Final = 1  # of prctl
+_PRCTL: Final[Any] = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 
 
 class End(NamedTuple):
     """How a command has ended.
 
     Args:
-        status: its exit status; below 0 the signal that ended it; None if its keeper was killed.
-        largest_bytes: peak memory of the largest of its processes.
-        left: processes that it has left behind, which were killed.
-        error: why it could not be started; "" if it could.
+        status: its exit status; below 0 the signal that ended it.
     """
 
-    status: int | None = None
-    largest_bytes: int = 0
-    left: int = 0
-    error: str = ""
+    status: int
 
     def __str__(self) -> str:
-        if self.status is None:
-            return "lost the process that keeps it, which was killed from outside"
         if self.status < 0:
             return f"was killed by signal {-self.status} ({signal_name(-self.status)})"
         return f"ended with exit status {self.status}"
 
 
 class CommandProcess:
-    """A running command and all processes that it starts. Use it in `with`: none outlives it.
+    """A running command with the processes of its group. Use it in `with`: none outlives it.
 
-    They end with this process too, even if it is killed.
+    The kernel kills the command if the thread that has started it ends.
 
     Args:
         arguments: the program and its arguments.
@@ -56,8 +46,6 @@ class CommandProcess:
 
     Attributes:
         stdout, stderr: its output.
-        channel: a socket that can be read once the command has ended.
-        keeper: identity of the process above all of its processes.
 
     Raises:
         OSError, ValueError: no process can be started, or an argument holds a null byte.
@@ -66,75 +54,72 @@ class CommandProcess:
     def __init__(
         self, arguments: Sequence[str], folder: str, environment: Mapping[str, str]
     ) -> None:
-        self.channel, theirs = socket.socketpair()
-        command = [sys.executable, "-I", "-S", str(KEEPER), str(theirs.fileno()), folder]
-        with theirs:
-            try:
-                self._start = subprocess.Popen(
-                    [*command, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    env=environment,
-                    pass_fds=[theirs.fileno()],
-                    start_new_session=True,
-                    bufsize=0,
-                )
-            except BaseException:
-                self.channel.close()
-                raise
-        assert self._start.stdout is not None
-        assert self._start.stderr is not None
-        self.stdout: IO[bytes] = self._start.stdout
-        self.stderr: IO[bytes] = self._start.stderr
+        try:
+            self._process = subprocess.Popen(
+                arguments,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+                bufsize=0,
+            )
+        except OSError as error:
+            place = "its folder " if error.filename == folder else ""
+            raise OSError(f"{place}{error.filename!r}: {error.strerror}") from error
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.stdout: IO[bytes] = self._process.stdout
+        self.stderr: IO[bytes] = self._process.stderr
+        self._end: End | None = None
         for stream in (self.stdout, self.stderr):
             with suppress(OSError, AttributeError):  # only Linux has larger pipes
                 fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
-        self._messages = self.channel.makefile("rb")
-        first = self._message()
-        self.keeper: int | None = first.get("keeper")
-        self._leader: int | None = first.get("leader")
-        self._start.wait()  # it has left the keeper behind
 
     def __enter__(self) -> CommandProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill what still runs, and wait until it is gone."""
-        with suppress(OSError):
-            self.channel.shutdown(socket.SHUT_WR)
-            self.channel.settimeout(EXIT_SECONDS)
-            self._message()
-        for stream in (self._messages, self.channel, self.stdout, self.stderr):
-            stream.close()
+        """Kill what still runs, and wait until the command is gone."""
+        self.kill()
+        self.end()
+        self.stdout.close()
+        self.stderr.close()
 
     def terminate(self) -> None:
         """Send SIGTERM to the process group of the command."""
-        self._say(b"T")
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill every process of the command."""
-        self._say(b"K")
+        """Kill the process group of the command."""
+        self._signal(signal.SIGKILL)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the command has ended; others of its group may still run."""
+        options = os.WEXITED | os.WNOHANG | os.WNOWAIT  # its identity stays its own
+        return self._end is not None or os.waitid(os.P_PID, self._process.pid, options) is not None
 
     def end(self) -> End:
-        """How the command has ended; waits for it."""
-        found = self._message()
-        if not found and self._leader is not None:  # the keeper was killed
+        """How the command has ended; waits for it, then kills the rest of its group."""
+        if self._end is None:
+            os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+            self.kill()
+            self._end = End(self._process.wait())
+        return self._end
+
+    def _signal(self, number: int) -> None:
+        if self._end is None:  # else another process may have its identity
             with suppress(OSError):
-                os.killpg(self._leader, signal.SIGKILL)
-        return End(**found)
+                os.killpg(self._process.pid, number)
 
-    def _say(self, verb: bytes) -> None:
-        with suppress(OSError):
-            self.channel.send(verb)
 
-    def _message(self) -> dict[str, Any]:
-        """The next message of the keeper; empty if it is gone."""
-        try:
-            line = self._messages.readline()
-        except OSError:
-            return {}
-        return dict(json.loads(line)) if line.endswith(b"\n") else {}
+def _end_with_parent() -> None:
+    """In the new process: the kernel kills it once the thread that has started it ends."""
+    if _PRCTL is not None:
+        _PRCTL(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
 
 
 def read_some(stream: IO[bytes]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Final
 from search_spaces.errors import StoreError
 from workers.files.folder import Folder
 
+from .csv_file import CsvFile
 from .metrics import Collector
 from .output import Lines
 from .patterns import PatternReports
@@ -96,6 +97,7 @@ class Sources:
         kept: folder that outlives the attempt, for the number of counted steps.
         goes_on: the attempt goes on from a checkpoint, so counted steps do too.
         events: the folder of TensorBoard's event files; None if there are none.
+        table: a CSV file of metrics; None if there is none.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Sources:
         *,
         goes_on: bool,
         events: Path | None,
+        table: Path | None = None,
     ) -> None:
         self._file = ReportFile(folder, file, collector)
         self._patterns: PatternReports | None = None
@@ -116,6 +119,7 @@ class Sources:
             step = _count(kept) if goes_on else 0
             counted = _counter(kept)
             self._patterns = PatternReports(patterns, goal, collector, step, counted)
+        self._table = CsvFile(table, collector) if table is not None else None
         self._events: EventFiles | None = None
         if events is not None:
             self._events = EventFiles(events, time.time() - CLOCK_SECONDS, collector)
@@ -128,6 +132,8 @@ class Sources:
     def look(self) -> None:
         """Read what is new in files, at most about a megabyte."""
         self._file.read()
+        if self._table is not None:
+            self._table.read()
         if self._events is not None:
             self._events.read()
 
@@ -137,6 +143,8 @@ class Sources:
             self._patterns.close()
         while self._file.read(last=True):
             pass
+        if self._table is not None:
+            self._table.read(last=True)
         if self._events is not None:
             self._events.read()
 

@@ -28,8 +28,8 @@ def check_reader() -> None:
         raise UsageError(needs("reports.tensorboard", "tensorboard", "tensorboard")) from error
 
 
-def event_folder(text: str, braces: Braces, environment: Mapping[str, str], folder: str) -> Path:
-    """The folder of a trial's event files.
+def place_of(text: str, braces: Braces, environment: Mapping[str, str], folder: str) -> Path:
+    """The folder of a trial's event files, or its CSV file.
 
     Args:
         text: with braces as in an argument, and variables such as `$AUTOML_CHECKPOINT_DIR`.
@@ -42,7 +42,7 @@ def event_folder(text: str, braces: Braces, environment: Mapping[str, str], fold
     """
     filled = braces.replaced(text)
     if filled is None:
-        raise TrialFailure("missing_metric", f"reports.tensorboard names no folder: {text!r}")
+        raise TrialFailure("missing_metric", f"`reports` names no place: {text!r}")
     known = {name: value for name, value in environment.items() if name.startswith("AUTOML_")}
     return Path(folder, string.Template(filled).safe_substitute(known))
 

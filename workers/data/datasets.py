@@ -1,4 +1,4 @@
-"""The public data sets that `automl data fetch` knows: their addresses and their hashes."""
+"""The public data sets that `automl workloads --fetch` knows: their addresses and their hashes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_iter
+from torch.utils._pytree import tree_iter, tree_map_only
 
 from .gpu import GPU_BLOCK
 
@@ -124,6 +125,34 @@ def _channels_last(images: Tensor) -> bool:
 def _blocked(images: Tensor) -> int:
     channels = images.shape[1]
     return int(images.nbytes // channels * (-(-channels // 16) * 16))
+
+
+# What autocast computes in fp32 on CUDA (aten/src/ATen/autocast_mode.h, AT_FORALL_FP32). On CPUs it
+# leaves most of these in half precision.
+_FP32: Final = """
+    acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss cosine_similarity
+    cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div
+    l1_loss layer_norm log log10 log1p log2 log_softmax margin_ranking_loss mse_loss
+    multi_margin_loss multilabel_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow
+    prod reciprocal renorm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum
+    tan triplet_margin_loss __pow__ __rpow__ __rdiv__ __rtruediv__
+"""
+_FP32_NAMES: Final = frozenset(_FP32.split())
+_HALF: Final = (torch.float16, torch.bfloat16)
+
+
+class AutocastOfCuda(TorchFunctionMode):  # type: ignore[no-untyped-call]
+    """Inside, autocast on the CPU casts to fp32 what it would on CUDA."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__name__", "") in _FP32_NAMES and torch.is_autocast_enabled("cpu"):
+            args, kwargs = tree_map_only(Tensor, _in_fp32, (args, kwargs))
+        return func(*args, **kwargs)
+
+
+def _in_fp32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in _HALF else tensor
 
 
 _PLANNED: Final = ContextVar("planned device", default="")

@@ -35,12 +35,11 @@ _RESET_HIGH_WATER = Path("/proc/self/clear_refs")
 class PeakMemory:
     """Measures the peak above a baseline, from construction on.
 
-    On CPUs, memory of earlier trials is first returned to the system and the kernel's high-water
-    mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
-    reset, only growth beyond the highest mark of the process is measured.
+    On CPUs, free memory is first returned to the system and the kernel's high-water mark is reset.
+    If the kernel refuses the reset, only growth beyond the highest mark of the process is measured.
+    Pages of files, such as those of libraries, do not count: a forked process has few at first.
 
-    `pause` and `go_on` leave out what is taken between them, and `add_children` adds a sample of
-    child processes; see `Warmup` and `ChildProcesses`.
+    `add_children` adds a sample of child processes; see `ChildProcesses`.
 
     Args:
         device: of the rank, such as "cpu" or "cuda:0".
@@ -65,7 +64,7 @@ class PeakMemory:
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
         if not self._cuda:
-            mark = high_water_bytes()
+            mark = high_water_bytes() - _status("RssFile")
         else:
             torch = self._torch()
             mark = torch.cuda.max_memory_allocated(self._device) if torch else 0
@@ -94,18 +93,6 @@ class PeakMemory:
             found["gpu_process_bytes"] = besides + found["peak_reserved_bytes"]
         return found
 
-    def pause(self) -> int:
-        """Stop measuring until `go_on`; returns the bytes in use, for it."""
-        self._highest = self.bytes()
-        return self._now()
-
-    def go_on(self, before: int) -> int:
-        """Measure again; returns the bytes that were taken since `pause` and are kept."""
-        kept = max(0, self._now() - before)
-        self._baseline += kept
-        self._reset()
-        return kept
-
     @property
     def on_gpu(self) -> bool:
         """Whether the memory of a GPU is measured."""
@@ -122,7 +109,7 @@ class PeakMemory:
 
     def _now(self) -> int:
         if not self._cuda:
-            return resident_bytes()
+            return resident_bytes() - _status("RssFile")
         torch = self._torch()
         return int(torch.cuda.memory_allocated(self._device)) if torch else 0
 
@@ -300,15 +287,13 @@ class ChildProcesses:
 
     Args:
         memory: the measurement.
-        process: whose children are measured, however old they are; by default those of this process
-            that are new.
     """
 
-    def __init__(self, memory: PeakMemory, process: psutil.Process | None = None) -> None:
+    def __init__(self, memory: PeakMemory) -> None:
         self._memory = memory
-        self._process = process or psutil.Process()
+        self._process = psutil.Process()
         self._ended = threading.Event()
-        self._begun = _now() - CLOCK_TICK if process is None else 0.0
+        self._begun = _now() - CLOCK_TICK
         self._thread = threading.Thread(target=self._sample, name="child-memory", daemon=True)
 
     def __enter__(self) -> None:

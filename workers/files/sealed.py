@@ -88,9 +88,6 @@ def verified(folder: Folder, format_number: int, *names: str) -> dict[str, Any] 
     """
     try:
         manifest = json.loads(folder.read(MANIFEST))
-        if "files" not in manifest:  # an older checkpoint of graph_embedding
-            files = {name: {"sha256": value} for name, value in manifest["sha256"].items()}
-            manifest |= {"format": 1, "files": files}
         hashes: Mapping[str, Any] = manifest["files"]
         sound = manifest["format"] == format_number
         sound = sound and set(names) <= set(hashes)

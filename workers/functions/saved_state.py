@@ -56,6 +56,15 @@ def save_state(checkpoints: Folder, state: Any) -> None:
     draft.finish({"format": FORMAT})
 
 
+def savable(state: Any) -> bool:
+    """Whether `save_state` can write a state."""
+    try:
+        json.dumps(_Packer().packed(state, ""))
+    except (UsageError, RecursionError):
+        return False
+    return True
+
+
 def restore_state(checkpoints: Folder, damaged: list[str]) -> Any:
     """The newest state whose hashes are right; tensors are on the CPU. None if there is none.
 

@@ -27,7 +27,7 @@ from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.data.batch import Batch
-from workers.device.fake_tensors import LiveStorages, planned_for
+from workers.device.fake_tensors import AutocastOfCuda, LiveStorages, planned_for
 from workers.device.gpu import CONTEXT_BYTES
 from workers.device.peak_memory import Contributions
 from workers.device.precision import Precision
@@ -164,6 +164,7 @@ class _Rank:
         weight = int(self.workload.weight(rows))
         with (
             planned_for("cpu" if self.on_cpu else "cuda"),
+            nullcontext() if self.on_cpu else AutocastOfCuda(),
             FakeTensorMode(allow_non_fake_inputs=True) as mode,
             LiveStorages(weight, self.on_cpu) as storages,
         ):

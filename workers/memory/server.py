@@ -1,10 +1,9 @@
 """A process that estimates peak memory for a controller: `python -m workers.memory.server`.
 
 It reads lines of JSON and writes lines of JSON. The first line has the keys `workload`, `data`,
-`fixed` and `device`, or `objective` (a file of `workers.runtime.pickling`) and `device`. Each later
-line is a configuration: `key`, `params`, `ranks`. The answer has `key` and the fields of
-`Estimate`, or `key` and `error`. The process ends with its standard input, and so with the
-controller.
+`fixed` and `device`. Each later line is a configuration: `key`, `params`, `ranks`. The answer has
+`key` and the fields of `Estimate`, or `key` and `error`. The process ends with its standard input,
+and so with the controller.
 """
 
 import json
@@ -12,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, TextIO
 
 from workers.failures import one_line
@@ -37,7 +35,7 @@ def serve(questions: TextIO, answers: TextIO) -> None:
     header: Mapping[str, Any] = json.loads(questions.readline() or "{}")
     if not header:
         return
-    estimate = _of_objective(header) if header.get("objective") else _of_workload(header)
+    estimate = _of_workload(header)
     for line in questions:
         question = json.loads(line)
         answer = _answer(estimate, question)
@@ -55,19 +53,6 @@ def _of_workload(header: Mapping[str, Any]) -> Estimator:
     def of_params(params: Params, ranks: int) -> Any:
         workload = kind(params, header["data"], header["fixed"])
         return estimate(workload, ranks, header["device"])
-
-    return of_params
-
-
-def _of_objective(header: Mapping[str, Any]) -> Estimator:
-    from workers.runtime.pickling import read_objective
-
-    from .prepared_loop import estimate_loop
-
-    objective = read_objective(Path(header["objective"]).read_bytes()).objective
-
-    def of_params(params: Params, ranks: int) -> Any:
-        return estimate_loop(objective, params, ranks, header["device"])
 
     return of_params
 

@@ -24,10 +24,8 @@ from search_spaces.knobs.runtime import (
     ACTIVATION_CHECKPOINTING,
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
-    OPTIMIZER_IMPLEMENTATION,
     THREADS,
 )
 from search_spaces.parameters import Parameter, parameter_from_dict
@@ -48,9 +46,7 @@ PREPARED: Final = (
     ACTIVATION_CHECKPOINTING,
     CHECKPOINT_EVERY,
     ACCUMULATION,
-    OPTIMIZER_IMPLEMENTATION,
     MEMORY_FORMAT,
-    CUDNN_AUTOTUNE,
     COMPACT_MEMORY,
     THREADS,
     ATTENTION_BACKEND,
@@ -143,15 +139,6 @@ def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
         raise UsageError(f"{parameter.name} acts only with {acting.pop()!r}: name that knob too")
     when = {parent: list(v) for parent, v in parameter.when.items() if parent not in missing}
     return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
-
-
-def check_words(space: Space) -> None:
-    """Raise UsageError if a knob that acts through `trial.prepare` has a word it does not know."""
-    for option in PREPARED:
-        values = getattr(space.parameters.get(option.name), "choices", ())
-        if not set(option.choices).isdisjoint(values):  # else it is a parameter of the user's own
-            for value in values:
-                option.checked(value)
 
 
 def acting_knobs(space: Space) -> list[str]:

@@ -4,11 +4,14 @@ The loop computes the same under every setting. The loader's batches are global:
 its rows of a batch, in as many parts as `accumulation` says, and each part counts by its rows.
 """
 
+import copy
 import os
+import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Final
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -23,9 +26,7 @@ from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import (
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
-    OPTIMIZER_IMPLEMENTATION,
     RECORDS_GRAPHS,
     THREADS,
 )
@@ -33,20 +34,26 @@ from workers.context import Context
 from workers.data.batch import Batch, BatchShare, num_rows
 from workers.device.precision import HALF, Precision
 from workers.functions.numbers import numbers_of
+from workers.functions.saved_state import savable
 from workers.parallel import STRATEGIES
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import sent
 from workers.protocol import LOGS
 from workers.ranks.process_group import connect, side_group, value_of_rank_0
-from workers.training.optimizers import implementation
 from workers.training.setup import arrange, switches
-from workers.training.step import ClippedStep
 from workers.workload import ParallelPlan
 
 from .knobs import CLIP_NORM
+from .weights import weight_of
 
-_SWITCHES: Final = (PRECISION, MATMUL_PRECISION, CUDNN_AUTOTUNE, COMPACT_MEMORY, THREADS)
+_SWITCHES: Final = (PRECISION, MATMUL_PRECISION, COMPACT_MEMORY, THREADS)
+
+
+_SEVERAL: Final = (
+    "the losses of a microbatch count by different numbers of items: add them up, and say "
+    "trial.backward(loss, weight=number) once"
+)
 
 
 class _Planned:
@@ -111,9 +118,25 @@ class PreparedLoop:
         self._over = False  # the present microbatch has had its backward pass
         self._weight = 1.0 / self.accumulation / self.strategy.batch_degree
         self._begun = 0  # updates
+        self.inside = False  # a method of the model
+        self._steps = False
+        self.attempted = 0  # updates of this attempt, skipped ones too
+        self.skipped = False  # the last update, because fp16 has overflowed
+        self.optimizer: Any = None
+        self.scheduler: Any = None
+        self.loader: Any = None
+        half = self.precision.name == "fp16"
+        self.scaler = torch.amp.GradScaler(self.device.type) if half else None
+        self._unit: float | None = None  # the weight of the first microbatch
+        self._weighted: float | Tensor = 0.0  # the sum of the weights of this update, if any
+        self._reported: float | Tensor | None = None  # the weight of this microbatch, if any
         self._records = COMPILE.value(values) in RECORDS_GRAPHS
         self._reports = _Reports()
-        self._step: Callable[[], Any] = lambda: None
+
+    @property
+    def _divided(self) -> bool:
+        """Whether a batch is computed in parts, by this rank or by several."""
+        return self.accumulation * self.strategy.batch_degree > 1
 
     @property
     def last(self) -> bool:
@@ -123,13 +146,8 @@ class PreparedLoop:
     def _enter_switches(self) -> None:
         """Set what the options that are set say; the rest of the process stays as it is."""
         context, values = self.context, self.values
-        if CUDNN_AUTOTUNE.value(values) and self.device.type == "cuda":
-            context.worker_spent = True  # cuDNN's choices stay in the process
         if any(option.name in values for option in _SWITCHES):
-            present = {
-                CUDNN_AUTOTUNE.name: torch.backends.cudnn.benchmark,
-                THREADS.name: torch.get_num_threads(),
-            }
+            present = {THREADS.name: torch.get_num_threads()}
             threads = context.assignment.threads
             self._stack.enter_context(switches({**present, **values}, threads, self.device))
         else:
@@ -144,13 +162,9 @@ class PreparedLoop:
         """
         names = {id(p): name for name, p in model.named_parameters()}
         model.to(torch.device("cpu") if self._builds_elsewhere else self.device)
-        if self.context.world_size > 1:
-            held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-            with torch.no_grad():
-                for name, whole in sent({name: t.detach() for name, t in held.items()}):
-                    held[name].copy_(whole)
+        self.equal_on_all_ranks(model)
         arrange(model, self._source.plan(model), self.values)
-        self.strategy.wrap(model)
+        self.strategy.wrap_own(model)
         return names
 
     @property
@@ -159,7 +173,7 @@ class PreparedLoop:
         return self.strategy.build_device != self.device
 
     def take(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
-        """Let the optimizer update this rank's parameters, by the kernels that the option names."""
+        """Let the optimizer update this rank's parameters, as they are held here."""
         own = [p for group in optimizer.param_groups for p in group["params"]]
         several = self.context.world_size > 1
         if several and any(id(p) not in names for p in own):
@@ -167,14 +181,10 @@ class PreparedLoop:
         if several and optimizer.state:
             raise UsageError("prepare the optimizer before its first step, then restore its state")
         held = self.strategy.parameters()
+        self.names = {id(parameter): name for name, parameter in held.items()}
         for group in optimizer.param_groups:
             group["params"] = [held.get(names.get(id(p), ""), p) for p in group["params"]]
-            if OPTIMIZER_IMPLEMENTATION.name in self.values:
-                _use(OPTIMIZER_IMPLEMENTATION.value(self.values), optimizer, group)
-        clip = CLIP_NORM.value(self.values)
-        self._step = optimizer.step
-        if clip or self.precision.scaler:
-            self._step = ClippedStep(self.strategy, optimizer, self.precision, float(clip or 0.0))
+        self.optimizer = optimizer
 
     # ------------------------------------------------------------------ within an update
 
@@ -223,9 +233,11 @@ class PreparedLoop:
             return
         (self._part, self._weight), self._fetched = self._fetched, None
         self._over = False
+        self._reported = None
         self.microbatches += self._ahead[0]
         self._begun += self._ahead[1]
         if self._ahead[1]:
+            self._weighted = 0.0
             self.waiting = False  # if the loop has left an update out, its gradients are cleared
         self._ahead = [0, 0]
 
@@ -236,19 +248,21 @@ class PreparedLoop:
         number = (self._part[0] + 1) % self.accumulation if self.microbatches else 0
         self._fetch(number, self.accumulation, self._weight)
 
-    def forward(self, *inputs: Any, **named: Any) -> Any:
-        """Call the model; outputs in half precision become fp32."""
+    def call(self, method: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+        """Call a method of the model that computes; outputs in half precision become fp32."""
         if torch.is_grad_enabled():
             self.called = self.loads
             self._go_on()
             self._begin()
-        if self.precision.name not in HALF and self.context.world_size == 1:
-            return self.strategy.model(*inputs, **named)
-        with self.strategy.synchronised(self.last), self.precision.autocast():
-            output = self.strategy.model(*inputs, **named)
-        return tree_map_only(Tensor, _widened, output) if self.precision.name in HALF else output
+        self.inside = True
+        try:
+            with self.strategy.synchronised(self.last), self.precision.autocast():
+                output = method(*inputs, **named)
+        finally:
+            self.inside = False
+        return widened(output) if self.precision.name in HALF else output
 
-    def backward(self, loss: Tensor) -> None:
+    def backward(self, loss: Tensor, weight: float | Tensor | None = None) -> None:
         """See `Context.backward`."""
         if self.ended_untrained and self.accumulation > 1:
             raise UsageError(
@@ -256,25 +270,92 @@ class PreparedLoop:
                 "takes the next but one: do not make a list of the prepared loader"
             )
         self._go_on()
-        factor = self._weight * self.strategy.mean_over()
-        if self.precision.scaler or factor != 1.0:
-            loss = loss * (factor * self.precision.scale)
+        if weight is None and self._divided:
+            weight = weight_of(loss)
+        factor: float | Tensor = self._weight
+        if self._over and (weight is None) != (self._reported is None):
+            raise UsageError(_SEVERAL)
+        if weight is not None and self._divided:
+            factor = self._weighed(weight)
+            if isinstance(weight, Tensor):  # a mean over nothing is not a number
+                loss = torch.where(weight > 0, loss, torch.zeros_like(loss))
+        factor = factor * self.strategy.mean_over()
+        if self.scaler:
+            loss = self.scaler.scale(loss)
         with self.strategy.synchronised(self.last):
-            loss.backward()  # type: ignore[no-untyped-call]
+            joined = self.strategy.joined(loss)
+            (joined if isinstance(factor, float) and factor == 1.0 else joined * factor).backward()
         self.waiting = self._over = self.trained = True
 
-    def step(self) -> None:
-        """Update the weights if the last microbatch of an update is done."""
+    def _weighed(self, weight: float | Tensor) -> float | Tensor:
+        """The factor of a loss of this weight; the update divides by the sum of all factors."""
+        if self._unit is None:
+            self._unit = float(value_of_rank_0(float(weight))) or 1.0
+        factor = weight / self._unit / self.accumulation / self.strategy.batch_degree
+        if not self._over:
+            self._weighted = self._weighted + factor
+            self._reported = factor
+        elif float(factor) != float(self._reported or 0.0):
+            raise UsageError(_SEVERAL)
+        return factor
+
+    def step(self, update: Callable[[], Any]) -> Any:
+        """Update the weights if the last microbatch of an update is done.
+
+        Args:
+            update: the step of the optimizer itself.
+        """
+        if self._steps:  # the scaler of the loss calls the optimizer
+            return update()
         if not self.last:
-            return
+            return None
         self._check_backward()
         self.strategy.finish_gradients()
-        self._step()
-        self.updates += 1
+        self._steps = True
+        try:
+            result = self._scaled_step(update) if self.trained else update()
+        finally:
+            self._steps = False
+        self.attempted += 1
+        self.updates += not self.skipped
         self.waiting = False
         if self._records:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
+        return result
+
+    def _scaled_step(self, update: Callable[[], Any]) -> Any:
+        """Unscale, weigh and clip the gradients, and step unless fp16 has overflowed."""
+        scaler, optimizer = self.scaler, self.optimizer
+        if scaler:
+            scaler.unscale_(optimizer)
+        if isinstance(self._weighted, Tensor) or self._weighted:
+            total = torch.as_tensor(self._weighted, device=self.device, dtype=torch.float32)
+            if self.context.world_size > 1:
+                dist.all_reduce(total)
+            self._scale_gradients(self.strategy.mesh.tensor / total)
+            self._weighted = 0.0
+        if clip := float(CLIP_NORM.value(self.values) or 0.0):
+            norm = self.strategy.grad_norm()
+            self.strategy.scale_gradients((clip / (norm + 1e-6)).clamp(max=1.0))
+        if not scaler:
+            return update()
+        before = scaler.get_scale()
+        result = scaler.step(optimizer)
+        scaler.update()
+        self.skipped = scaler.get_scale() < before
+        if self.skipped:
+            known = self.context.details.get("skipped_updates", 0)
+            self.context.details["skipped_updates"] = known + 1
+        return result
+
+    def _scale_gradients(self, factor: Tensor) -> None:
+        self.strategy.scale_gradients(factor)
+        inside = {id(parameter) for parameter in self.strategy.parameters().values()}
+        for group in self.optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None and id(parameter) not in inside:
+                    parameter.grad.mul_(factor)
 
     def _check_backward(self) -> None:
         if not self.trained and any(
@@ -284,6 +365,71 @@ class PreparedLoop:
                 "the gradients are those of loss.backward(): after trial.prepare, call "
                 "trial.backward(loss), which knows of precision, accumulation and ranks"
             )
+
+    # ------------------------------------------------------------------ states
+
+    def gathered(self, key: str, value: Any, parameter: Tensor) -> Any:
+        """A value of an optimizer's state, whole, on the CPU of rank 0 if ranks hold parts."""
+        if self.strategy.replicated or not isinstance(value, Tensor):
+            return value
+        whole = self.strategy.gather(value.detach(), self.names[id(parameter)])
+        return whole.cpu() if self.context.rank == 0 else None
+
+    def counts(self) -> dict[str, Any]:
+        """What the state of an optimizer has besides: where the loop is, and the scale of fp16."""
+        return {
+            "scaler": self.scaler.state_dict() if self.scaler else None,
+            "updates": self.updates,
+            "begun": self._begun,
+            "microbatches": self.microbatches,
+        }
+
+    def load_counts(self, counts: Mapping[str, Any]) -> None:
+        """The inverse of `counts`."""
+        if self.scaler and counts["scaler"]:
+            self.scaler.load_state_dict(counts["scaler"])
+        self.updates, self._begun = counts["updates"], counts["begun"]
+        self.microbatches = counts["microbatches"]
+
+    def equal_on_all_ranks(self, model: nn.Module) -> None:
+        """Overwrite the tensors of a whole model by those of rank 0."""
+        if self.context.world_size == 1:
+            return
+        held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        with torch.no_grad():
+            for name, whole in sent({name: t.detach() for name, t in held.items()}):
+                held[name].copy_(whole)
+
+    def to_save(self) -> dict[str, Any]:
+        """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
+        state: dict[str, Any] = {
+            "python": random.getstate(),
+            "numpy": np.random.get_state(),
+            "torch": torch.get_rng_state(),
+            "microbatches": self.microbatches,
+        }
+        if self.device.type == "cuda":
+            state["cuda"] = torch.cuda.get_rng_state(self.device)
+        if self.loader is not None:
+            state["loader"] = self.loader.order()
+        if self.scheduler is not None and savable(schedule := self.scheduler.state_dict()):
+            state["scheduler"] = schedule
+        return state
+
+    def go_on(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `to_save`; ranks other than 0 draw numbers of their own."""
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+        if self.context.rank:
+            torch.manual_seed(hash((self.context.seed, self.context.rank, state["microbatches"])))
+        else:
+            torch.set_rng_state(state["torch"])
+            if "cuda" in state and self.device.type == "cuda":
+                torch.cuda.set_rng_state(state["cuda"], self.device)
+        if self.loader is not None and "loader" in state:
+            self.loader.go_on(state["loader"])
+        if self.scheduler is not None and "scheduler" in state:
+            self.scheduler.load_state_dict(state["scheduler"])
 
     # ------------------------------------------------------------------ reports
 
@@ -303,10 +449,11 @@ class PreparedLoop:
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
         if self.accumulation == 1 and self.context.world_size == 1:
-            return self.context.send_report(step, metrics)
+            return self._emit(step, metrics)
         if self._reports.update not in (None, self._begun):
             self._send()
-        self._reports.add(self._begun, self.step_of(int(step)), self._weight, numbers_of(metrics))
+        weight = self._weight if self._reported is None else float(self._reported)
+        self._reports.add(self._begun, self.step_of(int(step)), weight, numbers_of(metrics))
         return self._send() if self.last else self.context.stop is None
 
     def _send(self) -> bool:
@@ -319,7 +466,12 @@ class PreparedLoop:
         for name in dict.fromkeys(name for one in everywhere for name in one):
             sums, weights = zip(*(one[name] for one in everywhere if name in one), strict=True)
             means[name] = sum(sums) / sum(weights)
-        return self.context.send_report(step, means)
+        return self._emit(step, means)
+
+    def _emit(self, step: int, metrics: Mapping[str, Any]) -> bool:
+        skipped = self.context.details.get("skipped_updates")
+        more = {"skipped_updates": skipped} if skipped else {}
+        return self.context.send_report(step, {**more, **metrics})
 
     def agreed(self, stop: Any) -> Any:
         """Rank 0's request to stop, on every rank."""
@@ -369,17 +521,6 @@ def _meet(context: Context, device: torch.device) -> None:
     connect(context.rank, context.world_size, address, device, traces=traces)
 
 
-def _use(name: str, optimizer: Optimizer, group: dict[str, Any]) -> None:
-    flags = implementation(name, isinstance(optimizer, torch.optim.SGD), group["params"])
-    lacking = [flag for flag, wanted in flags.items() if wanted and flag not in group]
-    if lacking:
-        raise UsageError(
-            f"optimizer_implementation {name} needs an optimizer that has it, "
-            f"{type(optimizer).__name__} has not"
-        )
-    group.update({flag: wanted for flag, wanted in flags.items() if flag in group})
-
-
 def divisible(
     batch: Any, divided: int, least: int
 ) -> tuple[list[Any], TreeSpec, dict[str, Tensor]]:
@@ -404,5 +545,23 @@ def divisible(
     return leaves, tree, rows
 
 
-def _widened(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+def widened(value: Any, depth: int = 3) -> Any:
+    """An output of a model with its tensors in fp32; also in mappings and objects of any class."""
+    if isinstance(value, Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    leaves, tree = tree_flatten(value)
+    if len(leaves) != 1 or leaves[0] is not value:
+        return tree_unflatten([widened(leaf, depth) for leaf in leaves], tree)
+    fields = getattr(type(value), "__dataclass_fields__", None) or getattr(value, "__dict__", {})
+    items = dict(value) if isinstance(value, dict) else {}
+    if not depth or isinstance(value, nn.Module | type) or not (items or fields):
+        return value
+    made = copy.copy(value)
+    for name in fields:
+        one = getattr(value, name, None)
+        if (wide := widened(one, depth - 1)) is not one:
+            object.__setattr__(made, name, wide)
+    for key, one in items.items():
+        if (wide := widened(one, depth - 1)) is not one:
+            made[key] = wide
+    return made

@@ -19,12 +19,11 @@ from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.parallel import STRATEGIES
 from workers.parallel.base import ModuleStrategy
-from workers.parallel.mesh import Mesh
 from workers.workload import ParallelPlan
 
 from .knobs import LOCAL_BATCH_NORM, PREPARED
-from .loop import PreparedLoop, divisible
-from .objects import PreparedLoader, PreparedModel, PreparedOptimizer, PreparedScheduler
+from .loop import PreparedLoop
+from .objects import PreparedLoader, prepared_model, prepared_optimizer, prepared_scheduler
 
 Blocks = Sequence[str] | type[nn.Module]
 
@@ -49,14 +48,17 @@ def prepare(
         found[id(given.loader)] = PreparedLoader(loop, given.loader)
     if given.model is not None:
         names = loop.wrap(given.model)
-        found[id(given.model)] = PreparedModel(loop)
         if given.optimizer is not None:
             loop.take(given.optimizer, names)
-            found[id(given.optimizer)] = PreparedOptimizer(loop, given.optimizer)
+            found[id(given.optimizer)] = prepared_optimizer(given.optimizer, loop)
+        found[id(given.model)] = prepared_model(given.model, loop)
     if given.scheduler is not None:
-        found[id(given.scheduler)] = PreparedScheduler(loop, given.scheduler)
+        loop.scheduler = given.scheduler
+        found[id(given.scheduler)] = prepared_scheduler(given.scheduler, loop)
     if context.world_size > 1:  # so that rows of different ranks get different dropout
         torch.manual_seed(context.seed + context.rank // loop.strategy.mesh.tensor)
+    if context.loop_state is not None:  # `restore` was called before
+        loop.go_on(context.loop_state)
     results = tuple(None if one is None else found[id(one)] for one in objects)
     return results[0] if len(results) == 1 else results
 
@@ -218,13 +220,3 @@ def _check_model(
             f"accumulation {parts} would compute something else; if that is fine, say "
             "trial.prepare(..., local_batch_norm=True)"
         )
-
-
-def check_batch(batch: Any, values: Mapping[str, Any], ranks: int) -> None:
-    """Raise UsageError if a batch of the loader cannot be divided under these settings."""
-    kind = STRATEGIES.get(PARALLELISM.value(values))
-    mesh = Mesh(0, ranks, **kind.degrees(ranks, values))
-    divided = kind.batch_shares(mesh) * int(ACCUMULATION.value(values))
-    if divided > 1:
-        given = isinstance(batch, Mapping) and not isinstance(batch, dict)
-        divisible(dict(batch) if given else batch, divided, divided)

@@ -66,7 +66,6 @@ class Strategy(ABC):
         replicated: whether every rank holds the whole model and the whole gradient.
         apart: whether ranks hold different parameters, which rank 0 must collect.
         shares_state: whether each rank keeps the optimizer state of other parameters.
-        spends_process: whether torch keeps state in the process that another attempt cannot use.
     """
 
     held_parameters: dict[str, nn.Parameter]
@@ -78,7 +77,6 @@ class Strategy(ABC):
     replicated: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     shares_state: bool = False
-    spends_process: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -205,11 +203,12 @@ class Strategy(ABC):
             if part(name):
                 yield name, buffer.detach()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
+    def load(self, state: Mapping[str, Tensor], *, partly: bool = False) -> None:
         """Overwrite parameters and buffers with the whole tensors of rank 0.
 
         Args:
             state: by name; other ranks may pass anything.
+            partly: whether tensors may be missing; they stay as they are.
 
         Raises:
             UsageError: a tensor is missing.
@@ -224,7 +223,7 @@ class Strategy(ABC):
                     parameter.copy_(self.scatter(whole, parameter, name))
                 elif held is not None:
                     held.copy_(whole)
-        if missing:
+        if missing and not partly:
             raise UsageError(f"the weights to load have no {', '.join(sorted(missing))}")
 
     def optimizer_state(self, optimizer: Optimizer, part: Part = everything) -> dict[str, Tensors]:
@@ -365,7 +364,7 @@ class ModuleStrategy(Strategy):
 
     def buffers(self) -> Tensors:
         """See `Strategy`."""
-        kept = self.plain.state_dict().keys()
+        kept = nn.Module.state_dict(self.plain).keys()
         return {name: buffer for name, buffer in self.plain.named_buffers() if name in kept}
 
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
@@ -381,6 +380,14 @@ class ModuleStrategy(Strategy):
             total += mean.detach()
         self.finish_gradients()
         return total / self.mesh.tensor  # ranks that share each product all have the whole loss
+
+    def wrap_own(self, model: nn.Module) -> None:
+        """Like `wrap`, for a loop that computes the loss by any methods of the model."""
+        self.wrap(model)
+
+    def joined(self, loss: Tensor) -> Tensor:
+        """The loss of a model that `wrap_own` took, for backward in the context `synchronised`."""
+        return loss
 
     def recording(self) -> AbstractContextManager[Any]:
         """Record the activations of the first microbatch by module, unless it is compiled."""

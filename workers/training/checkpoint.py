@@ -34,6 +34,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from search_spaces.hardware import memory_limit
 from workers.context import Context
 from workers.files import sealed
 from workers.files.arrays import StoredArray, write_arrays
@@ -329,7 +330,8 @@ class Saver:
         """Whether this machine's memory holds a copy of the model and its state twice."""
         held = sum(tensor.nbytes for tensor in self._live_tensors())  # of the whole, if sharded
         ranks = self.context.world_size if self.strategy.apart or self.strategy.shares_state else 1
-        return psutil.virtual_memory().available > 2 * held * ranks
+        own = memory_limit() - psutil.Process().memory_info().rss  # in a container less is free
+        return min(psutil.virtual_memory().available, own) > 2 * held * ranks
 
     def load(self) -> Mapping[str, Any] | None:
         """Load the newest sound checkpoint and return its progress; None if there is none."""

@@ -1,4 +1,4 @@
-"""Optimizers by name, in the implementation that the configuration names; Muon and sparse Adam."""
+"""Optimizers by name, with fused kernels; Muon and sparse Adam."""
 
 import fnmatch
 import inspect
@@ -11,14 +11,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.moments import MOMENT_PRECISION
 from search_spaces.knobs.optimizer import OPTIMIZER
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
 from search_spaces.knobs.zero import OPTIMIZER_SHARDING
 from workers.parallel.transfers import is_sharded, own_part
 
-from .moments import in_bf16
 from .settings import OPTIMIZER_OPTIONS
 
 MOMENTUM = 0.95  # Jordan's
@@ -160,7 +158,7 @@ def build_optimizer(
         raise UsageError(f"optimizer_sharding takes adamw, adam and sgd, not {name}")
     rows = _looked_up(parameters, options, embeddings, name)
     trained = [p for p in trained if id(p) not in {id(row) for row in rows}]
-    flags = implementation(settings["optimizer_implementation"], name == "sgd", trained)
+    flags = kernels(name == "sgd", trained)
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
@@ -171,18 +169,12 @@ def build_optimizer(
         for (decays, _), found in by_kind.items()
     ]
     shared = OPTIMIZER_SHARDING.value(options) and dist.is_initialized()
-    narrow = MOMENT_PRECISION.value(options) == "bf16"
-    if narrow and (name in OPTIMIZER.on_request or rows):
-        raise UsageError(
-            f"moment_precision bf16 takes adamw, adam and sgd without sparse_gradients, not {name}"
-        )
-    kept: Any = in_bf16 if narrow else lambda kind: kind
     if name == "sgd":
         arguments = {"momentum": float(settings["momentum"]), **flags}
-        return _made(kept(torch.optim.SGD), groups, arguments, shared)
+        return _made(torch.optim.SGD, groups, arguments, shared)
     if name == "adafactor":
         return torch.optim.Adafactor(groups, lr=0.0, foreach=flags["foreach"] or flags["fused"])
-    kind = kept(torch.optim.Adam if name == "adam" else torch.optim.AdamW)
+    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
     betas = (float(settings["beta1"]), float(settings["beta2"]))
     rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"]), **flags}
     if name != "muon":
@@ -207,6 +199,8 @@ def _looked_up(
     found = [parameters[f"{name}.weight"] for name in embeddings]
     strategy = PARALLELISM.value(options)
     shared = OPTIMIZER_SHARDING.value(options)
+    if strategy == "ddp" and any(p.is_cuda for p in found) and "nccl" in dist.get_backend_config():
+        raise UsageError("sparse_gradients needs parallelism single: NCCL sums no sparse tensors")
     if optimizer in ("adam", "adamw") and strategy in ("single", "ddp") and not shared:
         return found
     raise UsageError(
@@ -225,11 +219,13 @@ def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Opti
     return ZeroRedundancyOptimizer(groups, optimizer_class=kind, lr=0.0, **rule)
 
 
-def implementation(name: str, is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    """The arguments of an optimizer that choose its kernels; `name` is the option's value."""
-    if name == "fused" and is_sgd and any(is_sharded(p) for p in parameters):
-        name = "foreach"  # torch has no fused kernel for sharded tensors; the update is the same
-    return {"foreach": name == "foreach", "fused": name == "fused"}
+def kernels(is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
+    """The arguments of an optimizer that choose its kernels: fused ones, which wait for no number.
+
+    torch has no fused SGD for sharded tensors; its update of many tensors at once is the same.
+    """
+    fused = not (is_sgd and any(is_sharded(p) for p in parameters))
+    return {"foreach": not fused, "fused": fused}
 
 
 def can_skip(optimizer: Optimizer, device: torch.device) -> bool:

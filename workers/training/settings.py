@@ -12,7 +12,7 @@ from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import OPTIMIZER_IMPLEMENTATION, RuntimeKnob
+from search_spaces.knobs.runtime import RuntimeKnob
 from workers.protocol import Metric
 from workers.workload import Workload
 
@@ -40,7 +40,6 @@ class Settings:
             epoch if none is given.
         evaluate_seconds, evaluate_updates: the interval between reports; the end is always
             reported.
-        probe_updates: speed and memory are reported after this many updates; 0 for never.
         speed_updates: updates of a window whose speed is reported. One window warms up,
             `SPEED_WINDOWS` are measured, then training ends without evaluation or checkpoint; 0
             for none.
@@ -64,7 +63,6 @@ class Settings:
     max_epochs: int | None = None
     evaluate_seconds: float | None = None
     evaluate_updates: int | None = None
-    probe_updates: int = 0
     speed_updates: int = 0
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
@@ -94,7 +92,6 @@ class Settings:
 
 OPTIMIZER_OPTIONS: Final = (
     OPTIMIZER,
-    OPTIMIZER_IMPLEMENTATION,
     WEIGHT_DECAY,
     MOMENTUM,
     Option("beta1", "decay of the mean of gradients, under adam and adamw", 0.9),

@@ -23,7 +23,6 @@ from search_spaces.knobs.runtime import (
     ACTIVATION_CHECKPOINTING,
     COMPACT_MEMORY,
     COMPILE,
-    CUDNN_AUTOTUNE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
     RECORDS_GRAPHS,
@@ -55,7 +54,7 @@ _MATRIX_PRODUCTS = frozenset(
 def switches(
     values: Mapping[str, Any], threads: int, device: torch.device | str = "cpu"
 ) -> Iterator[None]:
-    """Set threads, matrix products, cuDNN and the allocator, and enter the contexts of knobs.
+    """Set threads, matrix products and the allocator, and enter the contexts of knobs.
 
     Args:
         values: of every option of the trial.
@@ -64,9 +63,7 @@ def switches(
     """
     precision = PRECISION.value(values)
     before = torch.get_num_threads()
-    autotune = torch.backends.cudnn.benchmark
     torch.set_num_threads(max(1, THREADS.value(values) or threads))
-    torch.backends.cudnn.benchmark = CUDNN_AUTOTUNE.value(values)
     allocate_by(*((1 << 17, 1 << 18) if COMPACT_MEMORY.value(values) else (32 << 20, 1 << 30)))
     try:
         with ExitStack() as stack:
@@ -77,7 +74,6 @@ def switches(
             yield
     finally:
         torch.set_num_threads(before)
-        torch.backends.cudnn.benchmark = autotune
         allocate_by(32 << 20, 64 << 20)
 
 
@@ -209,13 +205,42 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)
     for name in layers[:: int(CHECKPOINT_EVERY.value(values))]:
         layer = model.get_submodule(name)
-        layer.forward = functools.partial(_recomputed, layer.forward, options)
+        layer.forward = functools.partial(_recomputed, layer, layer.forward, options)
 
 
-def _recomputed(forward: Any, options: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+def _recomputed(
+    layer: nn.Module, forward: Any, options: dict[str, Any], *args: Any, **kwargs: Any
+) -> Any:
+    """The output of a layer, whose second forward pass neither sees nor changes what the first
+    has made of its buffers, such as the statistics of a batch norm.
+    """
     if not torch.is_grad_enabled():
         return forward(*args, **kwargs)
-    return checkpoint(forward, *args, **options, **kwargs)
+    own = [module._buffers for module in layer.modules() if module.training and module._buffers]
+    if torch.compiler.is_compiling() or not own:  # a compiler records changes once
+        return checkpoint(forward, *args, **options, **kwargs)
+    before = [_cloned(buffers) for buffers in own]
+    again = False
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        nonlocal again
+        present = [dict(buffers) for buffers in own]
+        if again:
+            for buffers, old in zip(own, before, strict=True):
+                buffers.update(old)
+        try:
+            return forward(*args, **kwargs)
+        finally:
+            if again:
+                for buffers, new in zip(own, present, strict=True):
+                    buffers.update(new)
+            again = True
+
+    return checkpoint(compute, *args, **options, **kwargs)
+
+
+def _cloned(buffers: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: None if one is None else one.clone() for name, one in buffers.items()}
 
 
 def _policy(context: Any, operation: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:

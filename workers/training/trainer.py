@@ -20,7 +20,6 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.precision import PRECISION
 from search_spaces.knobs.runtime import (
     COMPILE,
-    CUDNN_AUTOTUNE,
     LOADER_WORKERS,
     PREFETCH,
     RECORDS_GRAPHS,
@@ -64,8 +63,6 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
     """
     settings = Settings.of(workload)
     values = options(workload)
-    if CUDNN_AUTOTUNE.value(values) and context.device.startswith("cuda"):
-        context.worker_spent = True  # cuDNN's choices stay in the process, for any later trial
     with ExitStack() as stack:
         stack.enter_context(switches(values, context.assignment.threads, context.device))
         if context.world_size > 1:
@@ -121,7 +118,6 @@ class Trainer:
         self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
         self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
         self.speeds: list[float] = []  # of the windows of `speed_updates`
-        self.half_time = 0.0  # the clock at half of the updates of a probe
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers(self.step.on_device)
         self.counted_updates = 0  # the update up to which ranks have counted_updates their losses
@@ -170,7 +166,6 @@ class Trainer:
                     self._update(*item)
                 self.trace_step()
                 item = None
-                self._probe()
                 if self._speed_known():
                     return self.metrics
 
@@ -279,25 +274,6 @@ class Trainer:
             if found is not None:
                 self.selection.keep(found, self.updates, self.workload.canonical(state))
 
-    def _probe(self) -> None:
-        """After `probe_updates`, report memory, and speed over the second half of them.
-
-        The first updates are slower.
-        """
-        last = self.settings.probe_updates
-        context = self.context
-        if self.updates == (last + 1) // 2:
-            self.half_time = self.clock.total
-        if self.updates != last or context.rank or last < 2:
-            return
-        each = (self.clock.total - self.half_time) / (last - (last + 1) // 2)
-        found = {
-            "seconds_per_update": each,
-            "peak_memory_bytes": float(self.memory.bytes()),
-            "updates": float(last),
-        }
-        context.emit(last, found, self.clock.total - context.assignment.previous_seconds)
-
     def _speed_known(self) -> bool:
         """Report a window of `speed_updates` that has ended; whether it was the last of all.
 
@@ -384,8 +360,6 @@ class Trainer:
         }
         with suppress(Exception):  # a training that ends in order has waited before
             self.saver.finish()
-        if self.strategy.spends_process:
-            self.context.worker_spent = True
         table = self.strategy.memory_by_module(self._state_bytes)
         if table is not None:
             self.context.details["memory_by_module_bytes"] = table

@@ -7,9 +7,8 @@ import contextlib
 import logging
 import os
 import secrets
+import shutil
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,6 @@ from automl.errors import UsageError
 from search_spaces.hardware import count_cpus
 from workers.runtime.devices import slots_on, visible_gpus
 
-from . import reaper as reaper_program
 from . import timeouts
 from .reservation import ACCELERATOR
 
@@ -34,7 +32,6 @@ _TOKEN_ADVICE: Final = (
     "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token. "
 )
-REAP_SECONDS: Final = 10.0
 MAX_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
     _LOOPBACK: "0",
@@ -127,24 +124,13 @@ class RaySession:
 def own_folder() -> Iterator[str]:
     """A temporary folder for Ray that only this account can enter; it is removed at the end.
 
-    In Ray's usual one every account of the machine may rename sockets and listen in their place. A
-    process of its own removes it, so that this also happens if this process is killed.
+    In Ray's usual one every account of the machine may rename sockets and listen in their place.
     """
     folder = tempfile.mkdtemp(prefix="automl-ray-", dir=_short_folder())
-    reaper = subprocess.Popen(
-        [sys.executable, "-P", reaper_program.__file__, folder],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # Ctrl-C is for this process
-    )
     try:
         yield f"{folder}/ray"  # Ray lets everybody into its folder, but nobody comes that far
     finally:
-        assert reaper.stdin is not None
-        reaper.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            reaper.wait(REAP_SECONDS)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _short_folder() -> str:

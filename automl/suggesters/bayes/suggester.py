@@ -27,7 +27,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import Prospect, SearchContext, Suggester
+from automl.suggesters.base import Belief, Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
@@ -88,21 +88,6 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The value of a configuration, and of the best other one that the search finds.
-
-    Args:
-        terms: of the configuration, by name, as logarithms; they add up to its value.
-        other: the best alternative; None if there is none.
-        other_terms: its terms.
-    """
-
-    terms: Mapping[str, float]
-    other: Params | None
-    other_terms: Mapping[str, float]
 
 
 class BayesSuggester(Suggester):
@@ -242,6 +227,12 @@ class BayesSuggester(Suggester):
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
 
+    def belief(self, history: Sequence[Trial]) -> Belief | None:
+        """See `Suggester.belief`."""
+        from .belief import belief
+
+        return belief(self.space, self.goals, self.constraints, self.seed, history)
+
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
@@ -269,33 +260,6 @@ class BayesSuggester(Suggester):
                 self.space.encode([] if params is None else [params]),
                 np.concatenate(others),
             )
-
-    def explain(
-        self, history: Sequence[Trial], pending: Sequence[Trial], params: Params
-    ) -> Explanation | None:
-        """The terms of the acquisition for a configuration, and for the best other one.
-
-        Args:
-            history, pending: as `suggest` got them.
-
-        Returns:
-            None during the initial design, which has no acquisition.
-        """
-        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
-        data = self._reader(legal)
-        if self._designs(data, len(waiting)):
-            return None
-        with one_thread():
-            acquisition = self._acquisition(data, history)
-            best = self._best(data, acquisition)
-            acquisition = acquisition.with_pending(self.space.encode([t.params for t in waiting]))
-            taken = {*self.trial_keys(legal, waiting), self.space.key(params)}
-            rng = np.random.default_rng([self.seed, len(history), len(pending)])
-            others = maximise(self._sampler, acquisition, best, taken, rng)
-            parts = acquisition.parts(self.space.encode([params, *others]))
-        ours = {name: float(part[0]) for name, part in parts.items()}
-        theirs = {name: float(part[1]) for name, part in parts.items()} if others else {}
-        return Explanation(ours, others[0] if others else None, theirs)
 
     @cached_property
     def _surrogates(self) -> Surrogates:

@@ -1,6 +1,6 @@
 """Exam: tuning of scikit-learn models that the exercise does not have, from complete tables.
 
-Data are scikit-learn's bundled and generated sets. `make_exam_tables.py` computes the tables.
+Data are scikit-learn's bundled and generated sets.
 """
 
 from __future__ import annotations

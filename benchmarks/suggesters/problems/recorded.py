@@ -1,4 +1,4 @@
-"""Real trainings of our workloads: complete grids, recorded by `record_trainings.py`."""
+"""Real trainings of our workloads: complete grids, recorded on one thread."""
 
 from __future__ import annotations
 

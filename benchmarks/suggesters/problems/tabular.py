@@ -1,7 +1,7 @@
 """Tuning of scikit-learn models on its bundled data sets, from complete tables.
 
 A table holds the cross-validated error of every point of a grid, one array for each combination of
-choices (`make_tables.py`). Between the points the error is multilinear in the unit cube. So the
+choices. Between the points the error is multilinear in the unit cube. So the
 problem is defined everywhere, without noise, and takes microseconds on any machine.
 """
 

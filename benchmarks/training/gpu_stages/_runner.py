@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,6 +20,11 @@ from benchmarks.training.gpu_stages._case import Case, Row, Rows, Target
 
 ROOT = Path(__file__).parents[3]
 KEYS = ("gpu", "torch", "stage", "case")
+# What `workers.runtime.worker` sets; four such processes share the cores.
+AS_A_WORKER = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), "3"),
+    "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+}
 
 
 class Book:
@@ -32,6 +38,7 @@ class Book:
     def __init__(self, path: Path | None, machine: Mapping[str, str]) -> None:
         self.path = path
         self.machine = dict(machine)
+        self._lock = threading.Lock()  # stages may run side by side
         self.stages: dict[str, dict[str, Row]] = {}
         for row in store.load(path, *KEYS).values() if path is not None else ():
             if all(row[key] == value for key, value in self.machine.items()):
@@ -44,10 +51,11 @@ class Book:
     def add(self, stage: str, case: str, row: Row) -> None:
         """Keep a row."""
         whole = {**self.machine, "stage": stage, "case": case, **row}
-        self.stages.setdefault(stage, {})[case] = whole
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            store.add(self.path, whole)
+        with self._lock:
+            self.stages.setdefault(stage, {})[case] = whole
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                store.add(self.path, whole)
 
     def missing(self, stage: str, cases: Sequence[Case]) -> list[Case]:
         """The cases without a row, then those that have failed."""
@@ -67,7 +75,7 @@ class MeasuringProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env={**AS_A_WORKER, **os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             start_new_session=True,
         )
 
@@ -126,7 +134,8 @@ def run_stage(
                 return todo[index:]
             row = row or {"failure": f"took more than {case.seconds:.0f} s"}
             book.add(stage, case.name, row)
-            print(f"  {case.name}: {row.get('failure') or 'took'} {row.get('took', '')}")
+            text = f"{row.get('failure') or 'took'} {row.get('took', '')}"
+            print(f"  {stage}, {case.name}: {text}", flush=True)
             if "failure" in row:
                 process.close()
                 process = None

@@ -12,26 +12,27 @@ from benchmarks.training.gpu_stages._trials import base, speed, train_once
 from search_spaces.knobs.attention import ATTENTION_LAYOUT
 from search_spaces.knobs.runtime import COMPILE
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-KERNELS = ("math", "sdpa")
-QUICK = ("fp32", "bf16")
+PRECISIONS = ("bf16", "fp32", "tf32", "fp16")
+KERNELS = ("sdpa", "math")
+QUICK = ("bf16", "fp32")
 
 
 def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
-    """24 rows without compilation; each mode of it in a process of its own."""
-    found = []
-    precisions = PRECISIONS if target.cuda else ("fp32", "bf16")
+    """Each precision, bf16 compiled, then the product of 24 rows, then the other modes."""
+    found, product, modes = [], [], []
+    precisions = PRECISIONS if target.cuda else QUICK
     for precision, layout, kernel in itertools.product(
         precisions, ATTENTION_LAYOUT.choices, KERNELS
     ):
         options = {"precision": precision, "attention_layout": layout, "attention_kernel": kernel}
-        quick = precision in QUICK and (layout, kernel) == ("interleaved", "sdpa")
-        found.append(Case(label(options), options, "uncompiled", 90.0, quick))
+        first = (layout, kernel) == ("interleaved", "sdpa")
+        case = Case(label(options), options, "uncompiled", 90.0, first and precision in QUICK)
+        (found if first else product).append(case)
     for precision, mode in itertools.product(QUICK, COMPILE.choices[1:]):
         options = {"precision": precision, "attention_kernel": "sdpa", "compile": mode}
         name = label(options)
-        found += [Case(name, options, name, 240.0)] if target.cuda else []
-    return found
+        modes += [Case(name, options, name, 240.0)] if target.cuda else []
+    return [*found, *modes[:1], *product, *modes[1:]]
 
 
 def measure(target: Target, case: Case) -> Row:

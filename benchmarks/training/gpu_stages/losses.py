@@ -13,6 +13,7 @@ from workers.workloads.translation import Translation
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 EQUAL = {"tf32": 2e-2, "bf16": 2e-2}  # relative difference from fp32
 BEAMS = (1, 4)
+TIES = 0.98  # of the translations; near ties fall either way in fp32
 
 
 class Decoded(Untested):
@@ -80,7 +81,7 @@ def _options(target: Target, updates: int) -> dict[str, Any]:
 
 
 def claims(rows: Rows) -> list[Claim]:
-    """Losses are those of fp32 within 2e-2; every translation is the CPU's."""
+    """Losses are those of fp32 within 2e-2; translations are the CPU's but for ties."""
     reference = rows.get("fp32", {}).get("losses")
     found = []
     for name, limit in EQUAL.items():
@@ -90,7 +91,7 @@ def claims(rows: Rows) -> list[Claim]:
     decoded = rows.get("decoding in fp32", {})
     for beam in BEAMS:
         name = f"share of translations equal to the CPU's, beam {beam}"
-        found.append(at_least(name, decoded.get(f"equal_{beam}"), 1.0))
+        found.append(at_least(name, decoded.get(f"equal_{beam}"), TIES))
     return found
 
 

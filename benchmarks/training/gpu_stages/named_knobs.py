@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.common.bounds import Claim, at_most
@@ -22,15 +23,14 @@ TRIED: tuple[dict[str, Any], ...] = (
     {"chunked_loss": True},
     {"deterministic": True},
     {"compile": "default", "compile_scope": "layers"},
-    {"compile": "default", "activation_memory_budget": 0.5},
-    {"compile": "max-autotune"},
     {"attention_kernel": "flex"},
     {"compile": "cudagraphs"},
+    {"compile": "default", "activation_memory_budget": 0.5},
+    {"compile": "max-autotune"},
 )
 OTHER_RULES: tuple[dict[str, Any], ...] = (
     {"optimizer": "adafactor"},
     {"optimizer": "muon"},
-    {"moment_precision": "bf16"},
     {"width": 1024},  # float8 leaves smaller layers as they are
     {"width": 1024, "float8": "rowwise"},
     {"width": 1024, "float8": "rowwise", "compile": "default"},
@@ -41,13 +41,15 @@ ON_CPU = ("attention_backend=math", "chunked_loss=True", "deterministic=True")
 def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
     """Each that compiles or sets process-wide switches in a process of its own."""
     found = [Case(PLAIN, {}, "plain", 60.0, quick=True)]
+    able = find_spec("torchao") is not None
     for options in (*TRIED, *OTHER_RULES):
         name = label(options)
-        apart = "compile" in options or "deterministic" in options
-        seconds = 200.0 if "compile" in options else 60.0
-        if target.cuda or name in ON_CPU:
+        compiles = "compile" in options or options.get("attention_kernel") == "flex"
+        apart = compiles or "deterministic" in options
+        seconds = 200.0 if compiles else 60.0
+        if (target.cuda or name in ON_CPU) and (able or "float8" not in options):
             found.append(Case(name, options, name if apart else "plain", seconds))
-    return found
+    return sorted(found, key=lambda case: case.process != "plain")
 
 
 def measure(target: Target, case: Case) -> Row:

@@ -1,7 +1,7 @@
 """Does the host wait for the GPU in an update, and what do failed ranks and refusals cost?
 
 What the second review of the GPU path left to a GPU: waits in updates 5 to 20, a rank that fails
-under NCCL (with two GPUs), CUDA graphs of a pipeline's microbatches, and cuDNN's choices.
+under NCCL (with two GPUs), and CUDA graphs of a pipeline's microbatches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
     found = [
         Case(f"updates {FIRST} to {LAST}", {"what": "updates"}, "updates", 120.0, quick=True),
         Case("graphs of a pipeline", {"what": "graphs"}, "graphs", 180.0, quick=True),
-        Case("cudnn_autotune, two trials", {"what": "autotune"}, "autotune", 180.0),
     ]
     if not target.cuda or _gpus() > 1:
         found.append(Case("a rank that fails", {"what": "rank"}, "rank", 180.0, quick=True))
@@ -45,7 +44,6 @@ def measure(target: Target, case: Case) -> Row:
     measures = {
         "updates": _updates,
         "graphs": _graphs,
-        "autotune": _autotune,
         "rank": _rank,
     }
     found: Row = measures[case.settings["what"]](target)
@@ -98,38 +96,6 @@ def _graphs(target: Target) -> Row:
     return {"message": outcome.message}
 
 
-def _autotune(target: Target) -> Row:
-    """Processes of two trials on one slot; cuDNN's choices stay in a process."""
-    from automl.core import Resources
-    from automl.dispatch.local import LocalDispatcher
-    from benchmarks.training.gpu_stages.failures import _outcome
-    from workers.workloads import WORKLOADS
-
-    name = "image_classification"
-    smallest = WORKLOADS.get(name).smallest
-    dispatcher = LocalDispatcher("gpu", 1, Resources(gpus=target.gpus), workload=name)
-    spent = []
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            for trial in range(2):
-                while dispatcher.free_slots < 1:
-                    dispatcher.poll(lambda event: None, 0.1)
-                given = (smallest.get("data", {}), {**smallest.get("fixed", {}), "max_updates": 4})
-                params = {"cudnn_autotune": target.cuda}
-                path = str(Path(folder) / str(trial))
-                one = Assignment("gpu", trial, 1, params, name, path, *given, gpus=target.gpus)
-                dispatcher.submit(one)
-                outcome = _outcome(dispatcher)
-                if outcome.failure:
-                    raise RuntimeError(f"{outcome.failure}: {outcome.message}")
-                spent.append(outcome.worker_spent)
-    finally:
-        dispatcher.close()
-    if spent != [target.cuda] * 2:
-        raise RuntimeError(f"the worker of a trial that measures kernels must end, got {spent}")
-    return {"spent": spent}
-
-
 def _rank(target: Target) -> Row:
     """Seconds from the failure of rank 1 to the outcome of the attempt, and its cause."""
     from workers.runtime.processes import run_gang
@@ -178,6 +144,6 @@ def line(row: Row) -> str:
     return ", ".join(f"{key} {value}" for key, value in row.items() if key in _SHOWN)
 
 
-_SHOWN = ("updates", "message", "spent", "seconds")
+_SHOWN = ("updates", "message", "seconds")
 
 STAGE = Stage("waits of the host, failed ranks, refusals", cases, measure, claims, line)

@@ -1,4 +1,4 @@
-"""`automl ab`: the answer about two programs or two trials, its exit status, and what is kept."""
+"""`automl ab`: the answer about two programs, its exit status, and what is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_sweeps import automl, sweep
+from cli_sweeps import automl
 
 from automl.core import Noted
 from automl.ledger import Ledger
@@ -100,19 +100,6 @@ def test_a_program_that_fails_is_not_better(programs: Path) -> None:
     assert "no metric 'accuracy'" in silent.output
 
 
-def test_two_trials_of_a_sweep_run_again_and_go_on(folder: Path) -> None:
-    assert sweep("space.kind=[good]").exit_code == 0
-    trials = json.loads(automl("trials", "toy", "--json").stdout)
-    best = min(trials, key=lambda one: one["metrics"]["loss"])["number"]
-    again = ("ab", "toy", "0", str(best), "--objective", "mine.py:objective")
-    done = automl(*again, "--dispatcher", "inline", "--json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["runs"] == 8  # the objective ignores its seed
-    assert automl(*again, "--dispatcher", "inline").output.endswith(f"kept as toy.ab-0-{best}.\n")
-    assert len(json.loads(automl("trials", f"toy.ab-0-{best}", "--json").stdout)) == 8
-    assert automl("ab", "toy", "1", "1", *again[4:]).exit_code == 2
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -128,7 +115,6 @@ def test_two_trials_of_a_sweep_run_again_and_go_on(folder: Path) -> None:
         (["--metric", "loss", "--runs", "1", "--", "python", "--", "python"], "1 is not in the"),
         (["--metric", "loss", "--reports", "(", "--", "python", "--", "python"], "no regular"),
         (["--metric", "loss", "--", "python", "{x}", "--", "python"], "names no parameter"),
-        (["toy", "0", "1"], "no store"),
     ],
 )
 def test_wrong_use_is_status_2_and_creates_nothing(

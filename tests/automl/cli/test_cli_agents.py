@@ -1,4 +1,4 @@
-"""Agents and people at the command line: `ask`, `report-step`, `tell`, `fail`, `stop --trial`..."""
+"""Agents and people at the command line: `ask`, `tell`, `stop`, `pause`, `enqueue`, `set`."""
 
 from __future__ import annotations
 
@@ -70,13 +70,17 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         "resumed": False,
     }
     assert isinstance(asked["seed"], int)
-    assert automl("report-step", "toy", "0", "1", "loss=0.5").exit_code == 0
+    assert automl("tell", "toy", "0", "--step", "1", "loss=0.5").exit_code == 0
     assert automl("tell", "toy", "0", "loss=0.4", "--attempt", "1").exit_code == 0
     assert "it was told before" in automl("tell", "toy", "0", "loss=0.4").output
     assert "has ended already" in error(automl("tell", "toy", "0", "loss=0.5"), 1)
     assert ask("--lease", "90s")["lease_seconds"] == 90.0
-    assert "one of out_of_memory" in error(automl("fail", "toy", "1", "bogus"), 2)
-    assert "failed (out_of_memory)" in automl("fail", "toy", "1", "out_of_memory").output
+    assert "is not one of 'out_of_memory'" in error(
+        automl("tell", "toy", "1", "--failed", "bogus"), 2
+    )
+    assert (
+        "failed (out_of_memory)" in automl("tell", "toy", "1", "--failed", "out_of_memory").output
+    )
     for number in ("2", "3"):
         ask()
         assert automl("tell", "toy", number, "loss=nan").exit_code == 0
@@ -95,12 +99,16 @@ def test_the_verbs_of_an_agent(sweep: Path) -> None:
         (("tell", "toy", "0", "acc=1"), "no metric 'loss' was reported"),
         (("tell", "toy", "9", "loss=1"), "there is no trial 9"),
         (("tell", "toy", "0.3"), "'0.3' is not a valid integer.\n"),
-        (("report-step", "toy", "0", "first"), "'first' is not a valid integer"),
+        (("tell", "toy", "0", "--step", "1"), "a report needs a metric"),
+        (("tell", "toy", "0", "--failed", "crashed", "loss=1"), "neither a step nor metrics"),
+        (("tell", "toy", "0", "--step", "first"), "'first' is not a valid integer"),
         (("ask", "toy", "--lease", "soon"), "soon"),
         (("ask", "yot"), "no sweep named 'yot'"),
         (("stop", "toy", "--trial", "9"), "there is no trial 9"),
-        (("budget", "toy"), "a budget has trials, time"),
-        (("mark", "toy", "--trial", "9", "--star"), "there is no trial 9"),
+        (("enqueue", "toy", "--trial", "9"), "there is no trial 9"),
+        (("enqueue", "toy"), "give values of parameters, or the number of a trial"),
+        (("set", "toy", "trials=9"), "'trials' cannot be set: did you mean 'budget.trials'?"),
+        (("set", "toy", "9"), "an override is KEY=VALUE"),
     ],
 )
 def test_a_wrong_argument_is_status_2(
@@ -113,30 +121,26 @@ def test_a_wrong_argument_is_status_2(
 def test_people_steer_trials_of_agents(sweep: Path) -> None:
     ask()
     assert automl("stop", "toy", "--trial", "0").output == "trial 0 stops at its next report\n"
-    result = automl("report-step", "toy", "0", "1", "loss=0.2")
+    result = automl("tell", "toy", "0", "--step", "1", "loss=0.2")
     assert (result.exit_code, "stopped by" in result.output) == (10, True)
     automl("tell", "toy", "0")
     assert "trial 0 is stopped already" in error(automl("stop", "toy", "--trial", "0"), 1)
-    assert "cannot pause" in error(automl("pause", "toy", "--trial", str(ask()["trial"])), 1)
+    assert "cannot pause" in error(automl("pause", "toy", str(ask()["trial"])), 1)
     assert "only a paused one" in error(automl("resume", "toy", "--trial", "1"), 1)
-    assert automl("retry", "toy", "--trial", "0").exit_code == 0
+    assert automl("enqueue", "toy", "--trial", "0").exit_code == 0
     assert states() == ["stopped", "running", "waiting"]
     assert automl("stop", "toy", "--trial", "2").output == "trial 2 is stopped\n"
-    assert automl("budget", "toy", "--trials", "9").output == "the budget is now: trials 9\n"
+    assert automl("set", "toy", "budget.trials=9").stdout == "the budget is now: trials 9\n"
     assert "give no more" not in automl("ask", "toy").output
-    result = automl("mark", "toy", "--trial", "1", "--star", "--tag", "old", "--note", "a note")
-    assert result.output == "starred; tag old; note: a note\n"
-    assert automl("mark", "toy", "--trial", "1", "--untag", "old", "--no-star").exit_code == 0
-    assert automl("mark", "toy", "--trial", "1").output == "note: a note\n"
     assert "2 stop at their agents' next reports" in automl("stop", "toy").output
     assert "it is finished" in error(automl("ask", "toy"), 3)
-    assert automl("report-step", "toy", "1", "1", "loss=1").exit_code == 10
+    assert automl("tell", "toy", "1", "--step", "1", "loss=1").exit_code == 10
 
 
 def test_an_agent_in_bash_runs_a_whole_sweep(tmp_path: Path) -> None:
     if shutil.which("jq") is None:
         pytest.skip("jq is not installed")
-    script, _ = blocks(ROOT / "docs" / "guides" / "agents.md", "bash")
+    script, *_ = blocks(ROOT / "docs" / "guides" / "agents.md", "bash")
     (tmp_path / "mine.yaml").write_text(
         "name: mine\nspace: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n"
         "suggester: sobol\nbudget: {trials: 2}\n"

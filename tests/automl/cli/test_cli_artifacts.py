@@ -219,19 +219,18 @@ def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -
     assert storage.sizes() != {}, "nobody has named the location"
 
 
-def test_fit_and_confirm_write_elsewhere_only_if_the_place_is_named(place: str) -> None:
+def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None:
     Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
     options = ("--objective", "function.py", "--dispatcher", "inline")
     assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
     before = ArtifactStorage(place).sizes()
-    fit = automl("fit", "kept", *options, "-o", "one")
-    assert fit.exit_code == 0, fit.output
+    done = automl("confirm", "kept", *options, "--seeds", "2")
+    assert done.exit_code == 0, done.output
     assert ArtifactStorage(place).sizes() == before
-    fit = automl("fit", "kept", *options, "-o", "two", "--artifacts", place)
-    assert fit.exit_code == 0, fit.output
+    done = automl("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
+    assert done.exit_code == 0, done.output
     added = ArtifactStorage(place).sizes().keys() - before.keys()
-    assert {name.split("/")[0][:8] for name in added} == {"kept.fit"}
-    assert Path("two/model.txt").read_text() == "begun at [0]"
+    assert {name.split("/")[0][:12] for name in added} == {"kept.confirm"}
 
 
 @pytest.mark.parametrize(

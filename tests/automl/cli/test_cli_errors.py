@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_sweeps import CONFIG, Start, sweep
-from click.testing import CliRunner, Result
-
-from automl.cli import cli
+from click.testing import Result
 
 
 def refused(done: Result, message: str, folder: Path) -> None:
@@ -149,14 +147,3 @@ def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: 
     program += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "2 False\n", done.stderr
-
-
-def test_a_file_of_another_account_is_one_error(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(store: str) -> None:
-        raise PermissionError(13, "Permission denied", f"{store}/ledger.sqlite3")
-
-    monkeypatch.setattr("automl.ledger.check.check", refuse)
-    done = CliRunner().invoke(cli, ["check", "theirs"])
-    assert (done.exit_code, done.output) == (2, "Error: theirs/ledger.sqlite3: Permission denied\n")

@@ -16,8 +16,8 @@ from cli_sweeps import automl, sweep
 
 mcp = pytest.importorskip("mcp")
 ROOT = Path(__file__).parents[3]
-READ = {"list", "status", "trials", "best", "recommended", "predict"}
-WRITE = {"ask", "report_step", "tell", "fail"}
+READ = {"list", "status", "trials", "best", "recommended"}
+WRITE = {"ask", "tell"}
 Call = Callable[..., Awaitable[Any]]
 
 
@@ -63,15 +63,9 @@ def test_without_a_permission_a_client_reads_and_changes_nothing(folder: Path) -
         assert len(await call("trials", sweep="toy")) == 8
         best = await call("best", sweep="toy")
         assert best["recommended"] == await call("recommended", sweep="toy")
-        found = await call("predict", sweep="toy", params={"x": 0.5})
-        assert found["params"] == {"x": 0.5, "kind": "good"}
-        assert found["metrics"][0]["metric"] == "loss"
-        wrong = await call("predict", sweep="toy", params={"x": 7.0})
-        assert wrong == "this configuration breaks a rule of the space"
         for name, arguments in (
             ("ask", {"sweep": "toy"}),
             ("tell", {"sweep": "toy", "trial": 0, "attempt": 1, "metrics": {"loss": 0.0}}),
-            ("fail", {"sweep": "toy", "trial": 0, "attempt": 1, "failure": "crashed"}),
         ):
             assert await call(name, **arguments) == (
                 f"{name} is not allowed here: it needs automl mcp --allow-write"
@@ -92,14 +86,14 @@ def test_hostile_arguments_are_one_clear_error(folder: Path) -> None:
         for name, arguments, said in (
             ("status", {"sweep": "--help"}, "a name has 1 to 64 of"),
             ("status", {"sweep": "../toy"}, "a name has 1 to 64 of"),
-            ("status", {"sweep": "x" * 10_000}, "at most 64 characters"),
+            ("status", {"sweep": "x" * 10_000}, "a name has 1 to 64 of"),
             ("status", {"sweep": "nmt"}, "there is no sweep named 'nmt'"),
-            ("status", {"store": "/elsewhere"}, "extra inputs are not permitted"),
-            ("trials", {"sweep": 3}, "should be a valid string"),
-            ("predict", {"sweep": "toy", "params": {"x": "9" * 2**21}}, "at most 1,048,576 bytes"),
+            ("status", {"store": "/elsewhere"}, "there is no argument 'store'"),
+            ("trials", {"sweep": 3}, "sweep must be: string, got 3"),
+            ("tell", {"sweep": "toy", "trial": 0, "attempt": 1, "metrics": {"a": []}}, "metrics"),
             ("tell", {"sweep": "toy", "trial": 10**40, "attempt": 1, "metrics": {}}, "64 bits"),
             ("tell", {"sweep": "toy", "trial": 7, "attempt": 1, "metrics": {}}, "no trial 7"),
-            ("report_step", {"sweep": "toy"}, "field required"),
+            ("tell", {"sweep": "toy"}, "the arguments lack trial, attempt"),
             ("no-such-tool", {}, "there is no tool 'no-such-tool'"),
             ("ab", {"metric": "loss"}, "--allow-write --allow-run"),
         ):
@@ -119,7 +113,7 @@ def test_an_agent_runs_trials(folder: Path) -> None:
         asked = await call("ask", sweep="toy")
         assert (asked["trial"], asked["attempt"]) == (0, 1)
         told = {"sweep": "toy", "trial": 0, "attempt": 1}
-        assert (await call("report_step", **told, step=1, metrics={"loss": 0.5}))["stop"] is False
+        assert (await call("tell", **told, step=1, metrics={"loss": 0.5}))["stop"] is False
         assert (await call("tell", **told, metrics={"loss": 0.4}))["state"] == "completed"
         assert (await call("tell", **told, metrics={"loss": 0.4}))["same"] is True
         assert (await call("best", sweep="toy"))["value"] == 0.4

@@ -13,9 +13,8 @@ from automl.cli import cli
 from automl.config import load
 from automl.config.settings_in import with_settings
 from automl.core import Budget, Snapshot, Trial, TrialState
-from automl.core.probes import SPEED
 from automl.dispatch.local import LocalDispatcher
-from automl.workflows.speed import left_out, measured
+from automl.workflows.speed import SPEED, left_out, measured
 
 WORKLOAD = """\
 name: images

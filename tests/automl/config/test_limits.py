@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from automl.config.limits import read_limit, read_setting
+from automl.config.limits import limit_of, read_changes, read_setting
+from automl.config.overrides import plain_changes
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
 from search_spaces import Choice, Float, Int, Space
@@ -17,27 +18,46 @@ SPACE = Space(
     Choice("optimizer", ["sgd", "adam", "rmsprop"]),
     Choice("blocks", [1, 2, 4, 8], ordered=True),
 )
-LIMITS = dict(
-    read_limit(text, SPACE) for text in ("lr=1e-4..1e-3", "optimizer=[adam,rmsprop]", "width=128")
-)
+LIMITS = {
+    name: limit_of(SPACE, name, value)
+    for name, value in {
+        "lr": [1e-4, 1e-3],
+        "optimizer": ["adam", "rmsprop"],
+        "width": 128.0,
+    }.items()
+}
 
 
-def test_limits_are_read_as_people_write_them() -> None:
+def test_limits_are_values_ranges_and_choices() -> None:
     assert LIMITS["lr"] == Limit(low=1e-4, high=1e-3)
     assert LIMITS["optimizer"] == Limit(choices=("adam", "rmsprop"))
     assert LIMITS["width"] == Limit(low=128, high=128)
-    assert read_limit("blocks=2..8", SPACE)[1] == Limit(choices=(2, 4, 8))
     assert [str(limit) for limit in LIMITS.values()] == ["0.0001 to 0.001", "adam, rmsprop", "128"]
     assert {name: Limit.from_dict(limit.to_dict()) for name, limit in LIMITS.items()} == LIMITS
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["lr", "lr=", "lr=2", "lr=1e-3..1e-4", "lr=.nan", "optimizer=adamw", "rate=1", "width=1.5"],
-)
-def test_a_limit_that_does_not_fit_is_refused(text: str) -> None:
+    ("name", "value"),
+    [
+        ("lr", 2), ("lr", [1e-3, 1e-4]), ("lr", [1e-4, 1e-3, 1e-2]), ("lr", "fast"),
+        ("optimizer", "adamw"), ("optimizer", ["adam", "adamw"]), ("rate", 1), ("width", 1.5),
+    ],
+)  # fmt: skip
+def test_a_limit_that_does_not_fit_is_refused(name: str, value: object) -> None:
     with pytest.raises(UsageError):
-        read_limit(text, SPACE)
+        limit_of(SPACE, name, value)
+
+
+def test_changes_are_of_the_budget_the_workers_and_the_space() -> None:
+    words = ["budget.trials=9", "budget.time=2h", "budget.target=null", "workers=4", "space.a.b=1"]
+    found = read_changes(plain_changes(words))
+    assert found.budget == {"trials": 9, "time": 7200.0, "target": None}
+    assert (str(found.workers), found.space) == ("4", {"a.b": 1})
+    ranged = read_changes(plain_changes(["workers={min: 2, max: 8}", "space.x=[1e-3, 1]"]))
+    assert (str(ranged.workers), ranged.space) == ("2 to 8", {"x": [1e-3, 1]})
+    for wrong in ({"seed": 1}, {"budget.hours": 1}, {"space.": 1}, {"workers": "many"}):
+        with pytest.raises(UsageError):
+            read_changes(wrong)
 
 
 def test_a_setting_is_a_value_of_its_parameter() -> None:
@@ -60,8 +80,8 @@ def test_none_lists_and_dotted_names_are_typed_as_in_yaml() -> None:
     assert read_setting("model.widths=null", ODD)[1] is None
     assert read_setting("model.widths=None", ODD)[1] is None
     assert read_setting("words=none", ODD)[1] == "none"
-    assert read_limit("model.widths=[64,32]", ODD)[1] == Limit(choices=((64, 32),))
-    limit = read_limit("model.widths=[null,[64]]", ODD)[1]
+    assert limit_of(ODD, "model.widths", [64, 32]) == Limit(choices=((64, 32),))
+    limit = limit_of(ODD, "model.widths", [None, [64]])
     assert (limit, str(limit)) == (Limit(choices=(None, (64,))), "None, [64]")
     assert Limit.from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
     with pytest.raises(UsageError, match=r"0\.3; the nearest value is 0\.25"):

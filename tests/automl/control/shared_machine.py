@@ -8,6 +8,6 @@ from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 
 
 class RealDispatcher(SimulatedDispatcher):
-    """Its trials pass for real ones of this machine, so that they need leases."""
+    """Its trials pass for real ones of this machine, so that their GPUs are locked."""
 
     estimates: ClassVar[bool] = True

@@ -74,7 +74,7 @@ class Model:
         rows: trials by number; closed: how its last controller has ended its run.
         lost: its last controller has died.
         waiting: commands without an answer, each with the time at which it was sent.
-        limits, stars: of parameters, and of trials.
+        limits: of parameters.
     """
 
     def __init__(self, trials: int, max_retries: int) -> None:
@@ -83,7 +83,6 @@ class Model:
         self.lost = False
         self.waiting: list[tuple[Command, int]] = []
         self.limits: dict[str, Any] = {}
-        self.stars: dict[int | None, bool] = {}
         self.budget = trials
         self.max_retries = max_retries
         self.now = 0
@@ -93,8 +92,6 @@ class Model:
         if command.kind == "limits":
             changed = {**self.limits, **command.content}
             self.limits = {name: limit for name, limit in changed.items() if limit is not None}
-        elif command.kind == "mark":
-            self.stars[command.trial] = command.content["star"]
         else:
             self.waiting.append((command, now))
 
@@ -204,8 +201,6 @@ class Model:
             row.asked, row.asked_held = "pause", True
         elif kind == "resume_trial" and row.state == "paused" and not self._stop:
             self.move(row, "waiting")
-        elif kind == "retry_trial" and row.state in FINISHED and not self._stop:
-            self.propose()
 
     def _of_agent(self, row: Row, kind: str, content: Any) -> None:
         if kind == "report":
@@ -247,6 +242,5 @@ def facts_of(trials: list[Trial]) -> list[list[Any]]:
 
 def sweep_of(state: SweepState) -> list[Any]:
     """What else is compared, of a real sweep."""
-    stars = {trial: marks["star"] for trial, marks in state.marks.items()}
     kinds = [command.kind for command in state.requests.values()]
-    return [state.closed, state.limits, stars, kinds, state.spec.budget.trials]
+    return [state.closed, state.limits, kinds, state.spec.budget.trials]

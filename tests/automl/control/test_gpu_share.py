@@ -1,4 +1,4 @@
-"""A sweep leases GPUs before its workers start, and is not to blame for others on them."""
+"""A sweep locks GPUs before its workers start, and is not to blame for others on them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from objectives import make_spec
 
 from automl.control.wiring import conduct
 from automl.core import Resources, Snapshot, TrialState
-from automl.dispatch import leases
 from automl.dispatch._make import make_dispatcher, starting
+from automl.dispatch.gpu_locks import GpuLocks, holders
 from automl.dispatch.inline import InlineDispatcher
-from automl.dispatch.leases import MachineLeases
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.terminal_view import state_lines
@@ -31,9 +30,9 @@ pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 HOLD = """
 import time
-from automl.dispatch.leases import MachineLeases
-leases = MachineLeases("killed")
-assert leases.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
+from automl.dispatch.gpu_locks import GpuLocks
+locks = GpuLocks("killed")
+assert locks.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
 print("held", flush=True)
 time.sleep(60)
 """
@@ -72,13 +71,13 @@ def run(ledger: Ledger, gpus: float, workers: int | None, on_change: Any = None)
         (0.0, 2, None),
     ],
 )
-def test_its_workers_see_the_gpus_that_it_leases(
+def test_its_workers_see_the_gpus_that_it_locks(
     ledger: Ledger, smi: FakeSmi, gpus: float, workers: int | None, seen: str | None
 ) -> None:
     snapshot, found = run(ledger, gpus, workers)
     assert (snapshot.state, found) == ("finished", [seen])
     assert VARIABLE not in os.environ
-    assert leases.current_holders() == []
+    assert holders() == []
 
 
 def test_gpus_of_others_are_passed_over_and_that_is_said(ledger: Ledger, smi: FakeSmi) -> None:
@@ -115,9 +114,8 @@ def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
     assert text in waits[1]
     assert (snapshot.state, snapshot.waits_for, seen) == ("finished", "", ["GPU-aa,GPU-bb"])
     (doctor,) = held
-    holding = {holder.sweep: holder for holder in doctor.leases}
+    holding = {holder.sweep: holder for holder in doctor.holders}
     assert holding["killed"].gpus == ("GPU-aa", "GPU-bb")
-    assert [holder.waits_gpus for holder in doctor.leases if holder.pid == os.getpid()] == [2]
 
 
 def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
@@ -135,8 +133,8 @@ def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
 
 
 def test_what_others_use_is_asked_seldom_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
-    other = MachineLeases("other")
-    assert other.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
+    other = GpuLocks("other")
+    assert other.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
     waits: list[str] = []
 
     def on_change(snapshot: Snapshot) -> None:
@@ -155,7 +153,7 @@ def test_more_than_there_are_is_refused(ledger: Ledger, smi: FakeSmi) -> None:
         run(ledger, 1.0, 3)
 
 
-def test_workers_with_gpus_start_when_these_are_leased(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_with_gpus_start_when_these_are_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = make_spec(trials=1, workers=2, resources=Resources(gpus=1))
     monkeypatch.setenv(VARIABLE, "")
     with starting("local", spec, None, None) as start, pytest.raises(UsageError, match="GPU"):
@@ -210,8 +208,8 @@ def test_out_of_memory_beside_others_is_tried_again(
 
 
 def test_two_sweeps_never_hold_the_same_gpu(smi: FakeSmi) -> None:
-    one, two = MachineLeases("one"), MachineLeases("two")
-    assert one.take_gpus(1, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa"]
-    assert two.take_gpus(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-bb"]
+    one, two = GpuLocks("one"), GpuLocks("two")
+    assert one.take(1, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa"]
+    assert two.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-bb"]
     one.close()
     two.close()

@@ -11,10 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from objectives import make_spec
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 from automl import sweeps
 from automl.control.memory_guard import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
@@ -133,63 +130,3 @@ def test_what_a_process_takes_of_its_gpu_has_to_fit_too(monkeypatch: pytest.Monk
         monkeypatch.setattr(guard, "estimate", lambda params: needed)
         monkeypatch.setattr(guard, "limit", lambda ranks: 10**9)
         assert ("estimated to need 1.90 GB" in guard.refusal({}, 1)) is refused
-
-
-def widening(trial: Any) -> dict[str, float]:
-    """A network of its own, in a loop with `prepare`."""
-    torch.manual_seed(0)
-    width = trial.params["width"]
-    model = nn.Sequential(nn.Linear(8, width), nn.ReLU(), nn.Linear(width, 1)).to(trial.device)
-    optimizer = torch.optim.Adam(model.parameters())
-    data = TensorDataset(torch.ones(32, 8), torch.ones(32, 1))
-    loader = DataLoader(data, batch_size=8, shuffle=True)
-    model, optimizer, loader = trial.prepare(model, optimizer, loader, clip_norm=1.0)
-    for rows, wanted in loader:
-        loss = (model(rows) - wanted).square().mean()
-        trial.backward(loss)
-        optimizer.step()
-        optimizer.zero_grad()
-    return {"loss": loss.item()}
-
-
-def reading(trial: Any) -> dict[str, float]:
-    """It reads a whole tensor, which fake tensors cannot."""
-    if trial.number == 0 and trial.assignment.sweep == "memory":
-        torch.ones(3).numpy()
-    return widening(trial)
-
-
-WIDTHS = Space(Choice("width", [8, 20_000_000], default=8), Float("rate", 0.1, 1.0, default=0.5))
-
-
-def test_a_function_with_prepare_is_estimated_before_it_is_dispatched(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    limit = Resources(memory=500_000_000)
-    spec = make_spec(trials=6, space=WIDTHS, resources=limit, suggester="sobol")
-    ledger.create_sweep(spec)
-    trials = sweeps.run(spec, ledger=ledger, objective=widening, dispatcher="inline").trials
-    wide = [trial for trial in trials if trial.params["width"] > 8]
-    assert wide
-    for trial in wide:
-        assert (trial.failure, trial.worker) == ("out_of_memory", "")
-        # Weights, gradients, and two moments of Adam; 10 numbers of 4 bytes for each unit.
-        assert 20_000_000 * 10 * 16 < (trial.estimated_memory_bytes or 0) < 20_000_000 * 10 * 40
-        assert trial.message.startswith("not dispatched: it is estimated to need ")
-    assert all(trial.failure is None for trial in trials if trial not in wide)
-
-
-@pytest.mark.parametrize(
-    ("objective", "widths"), [(widening, [8, 16]), (reading, [8, 20_000_000])], ids=["fits", "real"]
-)
-def test_a_function_that_fits_or_cannot_be_imitated_is_not_asked_again(
-    objective: Any, widths: list[int]
-) -> None:
-    space = Space(Choice("width", widths, default=8))
-    spec = make_spec(space=space, resources=Resources(memory=500_000_000))
-    with closing(MemoryGuard(spec, objective=objective)) as guard:
-        assert guard.ready({"width": 8}, 1), "trial 0 does not wait"
-        while not guard.ready({"width": widths[1]}, 1):
-            time.sleep(0.02)
-        assert guard.estimate({"width": widths[1]}) is None
-        assert guard.refusal({"width": widths[1]}, 1) == ""
-        assert guard._process is None

@@ -16,8 +16,8 @@ from objectives import make_spec, quick, run_inline, states
 from rich.console import Console
 
 import automl
-from automl.core import Noted, Trial, TrialState
-from automl.core.mistakes import error_key
+from automl.control.ending import EndOfSweep
+from automl.core import Noted, SweepState, Trial, TrialState
 from automl.ledger import Ledger
 from automl.report.terminal_view import PlainLines, SweepView
 from automl.result import Result
@@ -25,6 +25,7 @@ from automl.workflows import import_trials
 from automl.workflows.import_trials import FinishedTrial
 from workers.command.command import CommandObjective
 from workers.context import Context
+from workers.protocol import Cause, Ending, Outcome
 
 FAILED, RUNNING = TrialState.FAILED, TrialState.RUNNING
 
@@ -117,21 +118,20 @@ def test_a_worker_that_can_no_longer_speak_is_lost(tmp_path: Path) -> None:
     assert (trial.failure, trial.seconds < 30) == ("crashed", True)
 
 
-def test_deaths_are_alike_but_for_their_process_and_kills_are_none() -> None:
-    from automl.control.repeated_error import RepeatedError
-    from workers.protocol import Ending, Outcome
-
-    def hopeless(how: str) -> list[bool]:
-        rule = RepeatedError()
-        died = [
-            Outcome(number, 1, Ending.FAILED, failure="crashed", message=text, worker_lost=True)
-            for number, text in enumerate(f"the worker (process {n}) {how}" for n in (11, 7, 5))
-        ]
-        return [rule.count_death(Trial(one.trial, {}, RUNNING), one) for one in died]
-
-    assert hopeless("was killed by signal 11 (SIGSEGV)") == [False, False, True]
-    assert hopeless("was killed by signal 9 (SIGKILL)") == [False] * 3
-    assert hopeless("is gone: its node 10.0.0.1 was lost") == [False] * 3
+@pytest.mark.parametrize(
+    ("cause", "status", "hopeless"),
+    [(Cause.SIGNALLED, -11, True), (Cause.EXITED, 7, True), (Cause.KILLED, -9, False)],
+)
+def test_three_deaths_of_its_own_are_hopeless_and_kills_are_not(
+    cause: Cause, status: int, hopeless: bool
+) -> None:
+    ending = end_of_sweep()
+    died = [
+        Outcome(n, 1, Ending.FAILED, failure="crashed", cause=cause, exit_status=status)
+        for n in range(3)
+    ]
+    found = [ending.is_hopeless(Trial(one.trial, {}, RUNNING), one) for one in died]
+    assert found == [False, False, hopeless]
 
 
 @pytest.mark.parametrize(
@@ -201,58 +201,33 @@ def test_failures_that_are_raised_on_purpose_end_it_too(
     assert states(run_inline(ledger, make_spec(trials=12), objective)) == ["failed"] * count
 
 
-def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive() -> None:
-    from automl.control.repeated_error import RepeatedError
-
-    def reason(running: Trial) -> str | None:
-        rule = RepeatedError()
-        reasons = [
-            rule.reason_to_end(
-                Trial(number, {}, FAILED, failure="crashed", exception="ValueError"), [running]
-            )
-            for number in (1, 2, 3)
-        ]
-        return reasons[-1]
-
-    assert reason(Trial(0, {}, RUNNING)) is None  # it has outlived them
-    assert reason(Trial(4, {}, RUNNING)) is not None
+@pytest.mark.parametrize(("number", "ends"), [(0, False), (4, True)])
+def test_a_trial_that_may_still_succeed_keeps_the_sweep_alive(number: int, ends: bool) -> None:
+    """It may if it has outlived those that failed."""
+    ending = end_of_sweep(Trial(number, {}, RUNNING))
+    failed = [
+        Trial(n, {}, FAILED, failure="crashed", exception="ValueError", seconds=1.0)
+        for n in (1, 2, 3)
+    ]
+    reasons = [ending.reason_after(one, Outcome(one.number, 1, Ending.FAILED)) for one in failed]
+    assert bool(reasons[-1]) is ends
 
 
-@pytest.mark.parametrize(
-    ("template", "alike"),
-    [
-        ("ended with exit status 2: t.py: error: unrecognized arguments: --lrr={lr}", True),
-        ("ended with exit status 2: error: invalid choice: '{kind}' (choose from 1, 2.5, 3)", True),
-        ("ended with exit status 1: cannot write run_{kind}_lr{lr} at 12:0{number}:07", True),
-        ("has printed no val_los; its last lines: val_loss: {lr}", True),
-        ("ended with exit status 1: no /tmp/{temporary}/x of 2b{number}f-ab3e-{number}cd", True),
-        ("ended with exit status 1: {name} is missing", False),
-        ("reported no metric 'loss'; the last lines that it printed: wrote {name}", True),
-    ],
-)
-def test_errors_are_alike_but_for_numbers_and_values(template: str, alike: bool) -> None:
-    names = ["a file", "a folder", "a key"]
-    temporary = ["tmpabcdefgh", "tmp8x_kabcd", "tmp_zyxwvut"]
-    errors = {
-        error_key(
-            Trial(
-                number,
-                {"lr": lr, "kind": kind},
-                FAILED,
-                failure="crashed",
-                message="the command "
-                + template.format(
-                    lr=lr,
-                    kind=kind,
-                    number=number,
-                    name=names[number],
-                    temporary=temporary[number],
-                ),
-            )
-        )
-        for number, (lr, kind) in enumerate([(0.01, "adam"), (2.5, "sgd"), (1e-05, "adamw")])
-    }
-    assert (len(errors) == 1) is alike
+def end_of_sweep(*running: Trial) -> EndOfSweep:
+    state = SweepState()
+    for trial in running:
+        state.index.update(trial)
+    return EndOfSweep(state, 0, suggestions=None, assigner=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_commands_fail_alike_by_their_exit_status(ledger: Ledger, alike: bool) -> None:
+    """Whatever they have printed."""
+    status = "7" if alike else "$((AUTOML_TRIAL + 1))"
+    command = CommandObjective(("sh", "-c", f"echo no $AUTOML_TRIAL; exit {status}"))
+    snapshot = run_inline(ledger, make_spec(trials=6), command)
+    assert len(snapshot.trials) == (3 if alike else 6)
+    assert [trial.exit_status for trial in snapshot.trials][:2] == ([7, 7] if alike else [1, 2])
 
 
 def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:

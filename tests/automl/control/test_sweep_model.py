@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
@@ -30,8 +29,8 @@ from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
 from automl.control.wiring import attend
 from automl.control.writer import SweepWriter
-from automl.core import Command, Noted, SweepState, TrialState
-from automl.ledger import Ledger, MemoryLedger, lease, memory
+from automl.core import Command, Noted, TrialState
+from automl.ledger import Ledger, lease
 from automl.ledger.server import ServerConnection
 from automl.ledger.sqlite_files import SqliteConnection
 from automl.ledger.store_errors import HeldError
@@ -66,12 +65,9 @@ class World:
         self.now = self.process = self.num_sweeps = 0
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        real = time.time
         for kind in (SqliteConnection, ServerConnection):
             clock = kind.clock
             monkeypatch.setattr(kind, "clock", lambda it, clock=clock: clock(it) + self.passed)
-        clocks = type("Clocks", (), {"time": lambda: real() + self.passed})
-        monkeypatch.setattr(memory, "time", clocks)
         monkeypatch.setattr(lease, "process_started", lambda pid: 10.0 * self.process)
 
     @property
@@ -79,27 +75,12 @@ class World:
         return 2 * LEASE_SECONDS * self.now
 
 
-class InMemory(MemoryLedger):
-    """Is held and looked at as a store is; a sweep does not outlive this process."""
-
-    lost = False
-
-    def acquire(self, sweep: str, *, brief: bool = False) -> Any:
-        found = super().acquire(sweep)
-        if self.lost:
-            found.earlier_state, self.lost = "interrupted", False
-        return found
-
-    def state(self, sweep: str) -> SweepState:
-        return self._recorders[sweep].state
-
-
 class Store:
     """One store, and the process that works on it.
 
     Args:
         open_ledger: opens it anew.
-        durable: a sweep in it outlives a process.
+        durable: it outlives a process; else a sweep in it can be taken as if its holder had died.
     """
 
     def __init__(self, open_ledger: Callable[[], Any], *, durable: bool = True) -> None:
@@ -117,16 +98,14 @@ class Store:
 
     def lose(self, sweep: str) -> None:
         """The process dies: it gives nothing back, and what it has not committed is gone."""
-        if not self.durable:
-            self.ledger.lost = True
-        else:
-            found = self.ledger._held.pop(sweep)
-            writer = SweepWriter(found, float)
-            begun = writer.begin(writer.propose({"lr": 0.05, "optimizer": "sgd"}, "lost"))
-            writer.apply(Report(begun.number, 1, 0, 0, {"loss": 0.0}, 1.0))
-            found._connection.close()
-            if found._lock:
-                found._lock.release()
+        found = self.ledger._held.pop(sweep)
+        writer = SweepWriter(found, float)
+        begun = writer.begin(writer.propose({"lr": 0.05, "optimizer": "sgd"}, "lost"))
+        writer.apply(Report(begun.number, 1, 0, 0, {"loss": 0.0}, 1.0))
+        found._connection.close()
+        if found._lock:
+            found._lock.release()
+        if self.durable:
             self.ledger.close()
             self.ledger = self._open()
         self.recorder = None
@@ -194,16 +173,12 @@ class Sweeps(RuleBasedStateMachine):
     def pin(self, high: float | None) -> None:
         self.send("limits", {"lr": None if high is None else {"low": 1e-4, "high": high}})
 
-    @rule(trial=st.integers(0, 3) | st.none(), star=st.booleans())
-    def mark(self, trial: int | None, star: bool) -> None:
-        self.send("mark", {"star": star}, trial)
-
     @rule(trials=st.integers(1, 2 * TRIALS), waits=st.booleans())
     def set_budget(self, trials: int, waits: bool) -> None:
         self.send("budget", {"trials": trials}, waits=waits)
 
     @rule(
-        kind=st.sampled_from(["stop", "pause", "resume", "retry"]),
+        kind=st.sampled_from(["stop", "pause", "resume"]),
         number=NUMBERS,
         waits=st.booleans(),
     )
@@ -390,10 +365,9 @@ class Sweeps(RuleBasedStateMachine):
             rows, closed = self.model.rows, self.model.closed
             if store.recorder is not None:
                 assert facts_of(store.recorder.state.trials) == facts(rows), name
-            if store.durable:
-                rows, closed = self.stored, self.closed
-                seen = store.ledger.snapshot(self.sweep, condensed=True)
-                assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
+            rows, closed = self.stored, self.closed
+            seen = store.ledger.snapshot(self.sweep, condensed=True)
+            assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
             state = store.ledger.state(self.sweep)
             assert facts_of(state.trials) == facts(rows), name
             assert sweep_of(state) == self.expected(closed), name
@@ -402,7 +376,7 @@ class Sweeps(RuleBasedStateMachine):
         """What `sweep_of` a state is."""
         model = self.model
         kinds = [command.kind for command, _ in model.waiting]
-        return [closed, model.limits, model.stars, kinds, model.budget]
+        return [closed, model.limits, kinds, model.budget]
 
     def teardown(self) -> None:
         """All logs are alike, and nothing was suggested outside of the limits."""
@@ -446,7 +420,7 @@ def test_a_sweep_is_as_the_model_says(
     monkeypatch.chdir(tmp_path)
     world = World()
     world.patch(monkeypatch)
-    stores = {"memory": Store(InMemory, durable=False)}
+    stores = {"memory": Store(partial(Ledger.open, "sqlite://"), durable=False)}
     num_examples = NUM_EXAMPLES[kind]
     with ExitStack() as stack:
         if kind != "memory":

@@ -62,7 +62,7 @@ def history(seed: int) -> list[SweepEvent]:
                 Ended(outcome, TrialState(ending.value), at=at),
                 Moved(number, rng.choice(list(TrialState)), "why", at, 0.5),
                 Leased(number, attempt, "agent", 9.0, 99.0, rng.choice([None, *StopRequest])),
-                Command(rng.choice(["ask", "mark", "stop"]), {"star": True}, number),
+                Command(rng.choice(["ask", "tell", "stop"]), {"star": True}, number),
                 Command("limits", {"lr": rng.choice([None, {"low": 0.1, "high": 0.2}])}),
                 Answered(rng.randrange(1, 99), {}),
                 SpecChanged(replace(SPEC, budget=Budget(trials=at + 1)).to_dict()),
@@ -119,14 +119,14 @@ def test_a_snapshot_does_not_go_on_with_other_goals() -> None:
 def test_a_sweep_that_goes_on_is_no_longer_finished() -> None:
     closed = after(Closed("finished", "its budget is used up"))
     assert (closed.closed, closed.reason) == ("finished", "its budget is used up")
-    closed.apply(Command("mark", {"star": True}), 9)
+    closed.apply(Command("limits", {"lr": None}), 9)
     assert closed.closed == "finished"
     closed.apply(Proposed(0, {"lr": 0.1}, "enqueued"))
     assert (closed.closed, closed.reason) == ("interrupted", "")
 
 
 def test_requests_wait_for_an_answer_or_a_trial() -> None:
-    state = after(*(Command(kind, {}) for kind in ("ask", "enqueue", "stop", "retry_trial")))
+    state = after(*(Command(kind, {}) for kind in ("ask", "enqueue", "stop", "resume_trial")))
     assert (list(state.requests), state.stop_number) == ([2, 3, 5], 4)
     state.apply(Proposed(0, {"lr": 0.1}, "enqueued", command=3))
     state.apply(Answered(2, {}))

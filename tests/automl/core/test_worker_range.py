@@ -21,7 +21,6 @@ def test_a_number_is_a_range_of_one_and_a_spec_keeps_a_range() -> None:
     assert SweepSpec.from_dict(spec.to_dict()) == spec
     assert str(spec.worker_range) == "2 to 8"
     assert spec.with_workers(WorkerRange(4, 4)).min_workers is None
-    assert "min_workers" not in make_spec(workers=8).to_dict(), "as earlier versions wrote it"
 
 
 WRONG = [

@@ -1,4 +1,4 @@
-"""Workers that come and go while a sweep runs: a node that joins, and `automl scale`."""
+"""Workers that come and go while a sweep runs: a node that joins, and `automl set workers=N`."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def person():
     for_main_thread.append(lambda: cluster.add_node(num_cpus=4))  # it sets handlers of signals
     until(lambda: not for_main_thread)
     joined["seconds"] = until(lambda: busy() == 6)
-    joined["scaled"] = steering.scale(ledger, "test", 2)
+    joined["scaled"] = steering.change(ledger, "test", {"workers": 2})
     joined["drained"] = until(lambda: busy() == 2 and seen[-1].num_slots == 2)
-    joined["again"] = steering.scale(ledger, "test", 4)
+    joined["again"] = steering.change(ledger, "test", {"workers": 4})
     joined["busy again"] = until(lambda: busy() == 4)
-    joined["after"] = steering.scale(ledger, "test", 3, 1)
-    steering.set_budget(ledger, "test", trials=len(seen[-1].trials) + 2)
+    joined["after"] = steering.change(ledger, "test", {"workers": {"min": 1, "max": 3}})
+    steering.change(ledger, "test", {"budget.trials": len(seen[-1].trials) + 2})
 
 joined = {}
 with environment():

@@ -27,7 +27,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, Led
     monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
     both = (Ledger.open(tmp_path, create=True), Ledger.open(tmp_path))
     for one in both:
-        one._lockable = False
+        one._lockable, one._is_server = False, True
     both[0].create_sweep(make_spec())
     return both
 

@@ -1,4 +1,4 @@
-"""Full and read-only disks (real file systems of a few hundred KiB), damaged files, backups."""
+"""Full and read-only disks (real file systems of a few hundred KiB), and damaged files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
-import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from objectives import make_spec, quick, record
 from automl import sweeps
 from automl.core import Begun, Noted, Proposed, TrialState
 from automl.errors import StoreError, UsageError
-from automl.ledger import Ledger, backup
+from automl.ledger import Ledger
 from automl.ledger.database import FILE_NAME
 from workers.protocol import Report
 
@@ -180,92 +179,6 @@ def store(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_backup_of_a_finished_sweep_is_complete_and_the_message_says_how_to_use_it(
-    store: Path,
-) -> None:
-    trials = [repr(vars(trial)) for trial in Ledger.open(store).trials("test")]
-    file = store / FILE_NAME
-    file.write_bytes(file.read_bytes()[:5000])
-    broken = file.read_bytes()
-    with pytest.raises(StoreError, match="is damaged") as caught:
-        Ledger.open(store, create=True).acquire("test")
-    assert f"`automl repair {store}` keeps every record that is sound" in str(caught.value)
-    assert "; its newest backup is of " in str(caught.value)
-    assert file.read_bytes() == broken
-    (store / "away").mkdir()
-    for path in store.glob(f"{FILE_NAME}*"):
-        path.rename(store / "away" / path.name)
-    shutil.copy(store / "backup" / FILE_NAME, file)
-    ledger = Ledger.open(store)
-    assert [repr(vars(trial)) for trial in ledger.trials("test")] == trials
-    ledger.acquire("test").commit()
-
-
-def test_a_sweep_that_runs_is_backed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup, "BACKUP_SECONDS", 0.0)
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("test")
-    for number in range(20):
-        record(ledger, "test", Proposed(number, {"lr": 0.1}, "bayes"))
-    recorder._backups._thread.join()  # type: ignore[union-attr]
-    with closing(sqlite3.connect(tmp_path / "backup" / FILE_NAME)) as kept:
-        assert 1 <= kept.execute("SELECT count(*) FROM records").fetchone()[0] <= 21
-    ledger.close()
-    with closing(sqlite3.connect(tmp_path / "backup" / FILE_NAME)) as kept:
-        assert kept.execute("SELECT count(*) FROM records").fetchone()[0] == 21
-    names = {path.name for path in (tmp_path / "backup").iterdir()}
-    assert names <= {FILE_NAME, f"{FILE_NAME}.1", f"{FILE_NAME}.2"}
-
-
-def test_one_backup_at_a_time_and_the_next_one_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[Path] = []
-    go_on = threading.Event()
-
-    def slow(file: Path) -> None:
-        begun.append(file)
-        go_on.wait(30)
-
-    monkeypatch.setattr(backup, "try_back_up", slow)
-    monkeypatch.setattr(backup, "BACKUP_SECONDS", 0.0)
-    backups = backup.Backups(tmp_path)
-    backups.tick()
-    backups.tick()
-    assert begun == [tmp_path], "one is being made"
-    assert backups._thread.daemon, "a disk that hangs keeps no process alive"  # type: ignore[union-attr]
-    go_on.set()
-    backups._thread.join()  # type: ignore[union-attr]
-    monkeypatch.setattr(backup, "BACKUP_SECONDS", 300.0)
-    for _ in range(3):
-        backups.tick()
-        backups._thread.join()  # type: ignore[union-attr]
-    assert len(begun) == 2, "the third is not due yet"
-
-
-def test_a_backup_is_one_file_without_a_log_beside_it(store: Path) -> None:
-    (store / "backup" / FILE_NAME).unlink()
-    backup.back_up(store / FILE_NAME)
-    header = (store / "backup" / FILE_NAME).read_bytes()[:20]
-    assert header[18:20] == b"\x01\x01", (
-        "SQLite's file format says whether a write-ahead log belongs to it"
-    )
-
-
-def test_a_damaged_file_does_not_replace_a_good_backup(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    good = (store / "backup" / FILE_NAME).read_bytes()
-    file = store / FILE_NAME
-    data = file.read_bytes()
-    file.write_bytes(data[:8192] + os.urandom(4096) + data[12288:])
-    backup.try_back_up(file)
-    assert f"no backup of {file} could be made" in caplog.text
-    assert (store / "backup" / FILE_NAME).read_bytes() == good
-    assert {path.name for path in (store / "backup").iterdir()} == {FILE_NAME, f"{FILE_NAME}.1"}
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(
     store: Path, tmp_path: Path, seed: int
@@ -306,8 +219,7 @@ def test_symbolic_links_lead_nothing_out_of_the_store(
     outside = tmp_path_factory.mktemp("outside")
     (outside / "precious").write_text("mine")
     folder = store / "sweeps" / "test"
-    shutil.rmtree(folder / "trials", ignore_errors=True)
-    for link in (folder / "trials" / "3", folder / "trials", folder, folder.parent):
+    for link in (folder, folder.parent):
         shutil.rmtree(link, ignore_errors=True)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(outside, target_is_directory=True)

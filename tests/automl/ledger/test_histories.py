@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from automl.core.events import (
     SweepEvent,
 )
 from automl.core.trial import Trial, TrialState
-from automl.ledger import Ledger, MemoryLedger
+from automl.ledger import Ledger
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 ENDINGS = {
@@ -136,9 +137,10 @@ def test_a_snapshot_and_what_follows_it_are_the_whole(seed: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_memory_and_sqlite_behave_alike(seed: int) -> None:
+def test_memory_and_a_file_behave_alike(seed: int, tmp_path: Path) -> None:
     def told(ledger: Any) -> str:
         recorder = happen(random.Random(seed), ledger, looks=True)
         return repr([vars(trial) for trial in recorder.state.trials])
 
-    assert told(MemoryLedger()) == told(Ledger.open("sqlite://", create=True))
+    with closing(Ledger.open(tmp_path, create=True)) as file:
+        assert told(Ledger.open("sqlite://", create=True)) == told(file)

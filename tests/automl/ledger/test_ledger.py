@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from objectives import record
-from resealed import change_leases, change_version
+from resealed import change_leases
 
 from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, fold
@@ -269,13 +269,6 @@ def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(StoreError, match="no ledger of automl"):
         Ledger.open(tmp_path, create=True)
-
-
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    change_version(ledger._database, "999")
-    with pytest.raises(StoreError, match="schema version 999, this automl knows up to"):
-        Ledger.open(tmp_path)
 
 
 def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import postgres
 import pytest
 import sqlalchemy as sa
 from objectives import make_spec, quick, record
-from resealed import change_leases, copy_tables
+from resealed import change_leases
 
 from automl import sweeps
 from automl.core.events import Begun, Command, Noted, Proposed
@@ -234,30 +234,6 @@ def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
     assert lost >= 2
     assert [point.sequence for point in ledger.trials("test")[0].reports] == [0, 1]
     assert len([event for event in ledger.events("test") if isinstance(event, Noted)]) == 1
-
-
-@pytest.mark.parametrize("name", ["v1", "v3-middle"])
-def test_an_older_schema_is_migrated_in_place(url: str, name: str) -> None:
-    file = ROOT / "tests" / "automl" / "ledger" / "released" / f"{name}.sqlite3"
-    engine = sa.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    beat = sa.text("UPDATE holders SET held = :held, host = 'elsewhere', heartbeat = :now")
-    with engine.begin() as connection:
-        copy_tables(file, connection)
-        connection.execute(beat, {"held": 1, "now": time.time()})
-    if name == "v1":  # the other one has sums, which are not those of a changed row
-        with pytest.raises(StoreError, match="its schema is older"):
-            Ledger.open(url, readonly=True)
-        with pytest.raises(StoreError, match="on elsewhere still runs a sweep"):
-            Ledger.open(url)
-    with engine.begin() as connection:
-        for table in ("holders", "sweeps", "trials", "reports", "events", "meta", "attempts"):
-            connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
-        copy_tables(file, connection)
-    each([lambda: Ledger.open(url)] * 4)
-    again = Ledger.open(url)
-    older = Ledger.open(f"sqlite:///{file}", readonly=True)
-    assert repr(again.trials("nmt")) == repr(older.trials("nmt"))
-    again.acquire("nmt").commit()
 
 
 def test_a_running_sweep_takes_up_what_another_process_asks(url: str) -> None:

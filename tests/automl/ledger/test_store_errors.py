@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 import threading
 from contextlib import closing, nullcontext
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from objectives import make_spec
-from resealed import change_version
 
 from automl.errors import StoreError
 from automl.ledger import Ledger, database, server, sqlite_files, store_errors
@@ -93,9 +91,9 @@ def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     [
         (
             "database disk image is malformed",
-            r"the file is damaged \(database disk image is malformed\).*no backup",
+            r"^store is damaged \(database disk image is malformed\).*put back a copy of the file",
         ),
-        ("file is not a database", "the file is damaged"),
+        ("file is not a database", "store is damaged"),
         ("database is locked", "locked by another process for more than 30 s"),
         ("the server is busy", "locked by another process"),
         ("database or disk is full", "the disk is full; what was recorded before is kept"),
@@ -133,20 +131,6 @@ def test_errors_of_files_and_records_are_the_stores() -> None:
         store_errors.translated("store"),
     ):
         raise StoreError("mine")
-
-
-def test_a_damaged_store_says_what_can_be_done(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.sqlite3"
-    kept = tmp_path / "backup" / "ledger.sqlite3"
-    assert store_errors.backups_of(file)[0] == kept
-    told = str(store_errors.damaged(str(file), "why"))
-    assert f"(why). It was left as it is; there is no backup. `automl repair {tmp_path}`" in told
-    kept.parent.mkdir()
-    kept.write_text("a copy")
-    told = str(store_errors.damaged(str(file), "why"))
-    assert re.search(r"; its newest backup is of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", told)
-    server = str(store_errors.damaged("postgresql://host/name", "why"))
-    assert server.endswith("(why). Restore the server's own backup")
 
 
 class Lost(Exception):
@@ -213,20 +197,13 @@ def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
     assert Ledger.open("sqlite://", readonly=True).sweeps() == []
 
 
-def test_a_schema_version_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    change_version(ledger._database, "abc")
-    with pytest.raises(StoreError, match="its schema version is 'abc'"):
-        Ledger.open(tmp_path)
-
-
 def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
     tmp_path: Path,
 ) -> None:
     def version(name: str) -> str | None:
-        place = f"file:{tmp_path / name}?nolock=0"
-        return database.stored_version(
-            database.Database(name, lambda: sqlite_files.connect_own(place))
+        place = tmp_path / name
+        return database._stored_version(
+            database.Database(name, lambda: sqlite_files.connect(place, "mode=rwc"))
         )
 
     with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
@@ -275,7 +252,7 @@ def test_a_writer_takes_the_lock_as_it_begins(
 ) -> None:
     monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
     Ledger.open(tmp_path, create=True)
-    one, two = (database.open_file(tmp_path / database.FILE_NAME, readonly=False) for _ in range(2))
+    one, two = (database.open_database(tmp_path, create=False, readonly=False) for _ in range(2))
     with one.transaction(write=True):
         with two.transaction() as reader:
             assert reader.execute("SELECT 1").fetchone() == (1,)
@@ -290,6 +267,6 @@ def test_a_store_that_sqlite_cannot_make_is_told(
         raise sqlite3.OperationalError("no room")
 
     monkeypatch.setattr(sqlite_files.sqlite3, "connect", refuse)
-    with pytest.raises(StoreError, match=r"the store cannot be made: no room"):
+    with pytest.raises(StoreError, match=r"ledger.sqlite3: no room"):
         Ledger.open(tmp_path / "new", create=True)
     assert list((tmp_path / "new").iterdir()) == []

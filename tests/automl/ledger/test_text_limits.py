@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from objectives import make_spec, record
 
 from automl.core.events import Begun, Command, Ended, Leased, Moved, Noted, Proposed, SweepEvent
-from automl.core.marks import MARK
 from automl.core.trial import TrialState
-from automl.errors import UsageError
-from automl.ledger import Ledger
-from automl.ledger.limits import MAX_CHARACTERS, MAX_NOTE, limited
+from automl.ledger.limits import MAX_CHARACTERS, limited
 from workers.failures import MAX_MESSAGE, MAX_TRACEBACK, bounded
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -68,24 +62,3 @@ def test_a_text_within_its_limit_stays_as_it_is() -> None:
         Ended(outcome(message=most), TrialState.FAILED),
     ):
         assert limited(event) is event
-
-
-@pytest.mark.parametrize("content", [{"note": LONG}, {"add_tags": ["short", LONG]}])
-def test_what_a_person_writes_is_refused_instead_of_cut(tmp_path: Path, content: dict) -> None:  # type: ignore[type-arg]
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec())
-    with pytest.raises(UsageError, match="a note or a tag has at most 4,096 characters, got 100,0"):
-        ledger.send("test", Command(MARK, content))
-    assert ledger.commands("test") == []
-    ledger.send("test", Command(MARK, {"note": "x" * MAX_NOTE}))
-    assert len(ledger.commands("test")) == 1
-
-
-def test_the_ledger_keeps_what_was_cut(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("test")
-    record(ledger, "test", Proposed(0, {"lr": 0.1}, LONG))
-    assert ledger.trials("test")[0].source == recorder.state.trials[0].source
-    assert len(ledger.trials("test")[0].source) == MAX_CHARACTERS["source"]
-    ledger.close()

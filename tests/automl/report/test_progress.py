@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from report_snapshots import ended
 
 import automl
-from automl.core import Trial, TrialState, parse_goals
-from automl.core.snapshot import Snapshot
-from automl.report.progress import Adviser, NotebookOutput
+from automl.report.progress import NotebookOutput
 
 
 def objective(trial: Any) -> dict[str, float]:
@@ -63,22 +59,3 @@ def test_the_figures_are_listed(tmp_path: Path) -> None:
     for name in ("", "loss"):
         with pytest.raises(automl.UsageError, match="the figures are progress, parallel, pareto"):
             result.figure(name)
-
-
-def test_what_ended_before_this_process_is_not_judged_by_its_files(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def ran(number: int, began: float) -> Trial:
-        changed = {"log": began + 10.0}
-        facts = {"place": "host:/work", "began": began, "ended": began + 10.0, "changed": changed}
-        return Trial(number, {}, TrialState.COMPLETED, details={"files": facts})
-
-    trials = [ran(0, 0.0), ran(1, 0.1)]
-    before = Snapshot("mine", "running", trials, parse_goals("minimize loss"))
-    resumed, same = Adviser(), Adviser(lambda: ["/work/log"])
-    for found in (before, replace(before, trials=[*trials, ran(2, 50.0)])):
-        resumed(replace(found, events=[ended(trial) for trial in found.trials[2:]]))
-    same(replace(before, events=list(map(ended, trials))))
-    assert capsys.readouterr().err == ""
-    Adviser()(replace(before, events=list(map(ended, trials))))
-    assert "trials 0 and 1 ran at the same time, and 'log'" in capsys.readouterr().err

@@ -13,49 +13,36 @@ from automl.core.trial import TrialState
 from automl.ledger import Ledger
 from automl.ledger.recorder import Recorder
 from automl.studio.server import StudioServer
-from automl.studio.tokens import Role
 from workers.protocol import Ending, Outcome, Report
 
 PARAMS = {"lr": 1e-3, "batch_size": 32, "optimizer": "adam", "layout": "separate"}
 
 
 class Client:
-    """Asks a studio, with the token of a role."""
+    """Asks a studio, with its token."""
 
     def __init__(self, server: StudioServer) -> None:
         self.server = server
 
     def ask(
-        self, path: str, role: Role | None = Role.VIEWER, method: str = "GET", **headers: str
+        self, path: str, method: str = "GET", body: bytes | None = None, **headers: str
     ) -> tuple[int, bytes, dict[str, str]]:
         """Status, body and headers of the answer."""
-        sent = {name.replace("_", "-"): value for name, value in headers.items()}
-        if role is not None:
-            sent.setdefault("Authorization", f"Bearer {self.server.tokens.secrets[role]}")
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=30)
+        sent = {"Authorization": f"Bearer {self.server.token}"}
+        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
         try:
-            connection.request(method, path, headers=sent)
+            connection.request(method, path, body, sent)
             answer = connection.getresponse()
             return answer.status, answer.read(), dict(answer.getheaders())
         finally:
             connection.close()
 
-    def post(
-        self, path: str, body: Any = None, role: Role | None = Role.OPERATOR, **headers: str
-    ) -> tuple[int, Any]:
+    def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
         """Status and JSON of the answer to an action; a body of bytes is sent as it is."""
-        sent = {"Content-Type": "application/json"}
-        sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        if role is not None:
-            sent["Authorization"] = f"Bearer {self.server.tokens.secrets[role]}"
         content = body if isinstance(body, bytes) else json.dumps(body or {}).encode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
-        try:
-            connection.request("POST", f"/api/sweeps/{path}", content, sent)
-            answer = connection.getresponse()
-            return answer.status, json.loads(answer.read())
-        finally:
-            connection.close()
+        status, found, _ = self.ask(f"/api/sweeps/{path}", "POST", content, **headers)
+        return status, json.loads(found)
 
     def get(self, path: str) -> Any:
         """The JSON of an answer."""

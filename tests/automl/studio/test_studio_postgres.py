@@ -30,9 +30,8 @@ def test_a_studio_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                 again = client.get(f"/api/sweeps/toy/table?{since}")
                 assert [row[0] for row in again["rows"]] == [number]
                 assert client.get("/api/sweeps/toy")["best"]["number"] == number
-            status, found = client.post(f"toy/trials/{number}/mark", {"star": True, "by": "ann"})
+            status, found = client.post("toy/enqueue", {"trial": number, "by": "ann"})
             assert status == 200, found
-            assert client.get(f"/api/sweeps/toy/trials/{number}")["marks"]["star"] is True
         ledger = Ledger.open(store)
-        assert [(one.kind, one.by) for one in ledger.commands("toy")] == [("mark", "ann")]
+        assert [(one.kind, one.by) for one in ledger.commands("toy")] == [("enqueue", "ann")]
         ledger.close()

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from objectives import make_spec
 
 from automl import sweeps
 from automl.cli import cli
-from automl.config.limits import read_limit
+from automl.config.limits import limit_of
 from automl.core.snapshot import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
@@ -29,9 +28,14 @@ SPACE = Space(
     Choice("blocks", [1, 2, 4, 8], ordered=True, default=2),
     constraints=["width >= 16 * blocks"],
 )
-LIMITS = dict(
-    read_limit(text, SPACE) for text in ("lr=1e-4..1e-3", "optimizer=[adam,rmsprop]", "width=128")
-)
+LIMITS = {
+    name: limit_of(SPACE, name, value)
+    for name, value in {
+        "lr": [1e-4, 1e-3],
+        "optimizer": ["adam", "rmsprop"],
+        "width": 128,
+    }.items()
+}
 
 
 def history(count: int) -> list[Trial]:
@@ -78,8 +82,8 @@ def test_every_suggester_keeps_within_limits(name: str, known: int) -> None:
     found = limited(name, SPACE, LIMITS, seed=1).suggest(history(known), waiting, 5)
     assert len(found) == 5
     for params in found:
-        Domain(SPACE, LIMITS).inner.check(params)
-        SPACE.check(params)
+        Domain(SPACE, LIMITS).inner.accept(params)
+        SPACE.accept(params)
 
 
 @pytest.mark.parametrize(("known", "pending", "count"), [(0, 0, 16), (12, 0, 16), (12, 250, 2)])
@@ -113,7 +117,7 @@ def objective(trial: Any) -> dict[str, float]:
 
 
 def pinned(store: Path, *arguments: str) -> Any:
-    done = CliRunner().invoke(cli, ["pin", "test", *arguments, "--store", str(store)])
+    done = CliRunner().invoke(cli, ["set", "test", *arguments, "--store", str(store)])
     assert done.exit_code == 0, done.output
     return done
 
@@ -129,7 +133,7 @@ def test_a_running_sweep_obeys_from_the_next_suggestion_on(tmp_path: Path, sugge
         done = sum(trial.state.finished for trial in snapshot.trials)
         if done == 3 and not asked:
             asked.append(len(snapshot.trials))
-            pinned(tmp_path, "optimizer=sgd", "width=64..128")
+            pinned(tmp_path, "space.optimizer=sgd", "space.width=[64,128]")
         if done == 6 and len(asked) == 1:
             asked.append(len(snapshot.trials))
             enqueued = ["enqueue", "test", "lr=0.05", "optimizer=adam", "--store", str(tmp_path)]
@@ -152,13 +156,13 @@ def test_a_running_sweep_obeys_from_the_next_suggestion_on(tmp_path: Path, sugge
     )
     assert len([trial for trial in snapshot.trials if trial.source == "enqueued"]) == 1
     assert all(trial.params["optimizer"] == "sgd" for trial in snapshot.trials[9:])
-    pinned(tmp_path, "--release", "optimizer", "--release", "width")
+    pinned(tmp_path, "space.optimizer=auto", "space.width=auto")
     more = make_spec(trials=30, space=SPACE, suggester="random")
     snapshot = sweeps.run(
         more, ledger=ledger, objective=objective, dispatcher="inline", resume=True
     )
     assert len({trial.params["optimizer"] for trial in snapshot.trials[12:]}) == 3
-    assert json.loads(pinned(tmp_path, "--json").output)["limits"] == {}
+    assert ledger.state("test").limits == {}
     ledger.close()
 
 
@@ -167,11 +171,10 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     ledger.create_sweep(make_spec(space=SPACE))
     ledger.close()
     for arguments, words in (
-        (["lr=5"], "must lie in"),
-        (["speed=5"], "the sweep does not tune 'speed'"),
-        (["--release", "lr"], "is not pinned"),
-        (["width=8"], "no configuration is left"),
+        (["space.lr=5"], "must lie in"),
+        (["space.speed=5"], "the sweep does not tune 'speed'"),
+        (["space.width=8"], "no configuration is left"),
     ):
-        done = CliRunner().invoke(cli, ["pin", "test", *arguments, "--store", str(tmp_path)])
+        done = CliRunner().invoke(cli, ["set", "test", *arguments, "--store", str(tmp_path)])
         assert done.exit_code == 2
         assert words in done.output

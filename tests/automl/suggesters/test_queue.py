@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from objectives import SPACE
@@ -15,11 +16,11 @@ import automl
 from automl.core.trial import Trial, TrialState
 from automl.core.trial_index import TrialIndex
 from automl.errors import AutomlError
-from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import FALLBACK, Proposer
 from automl.suggesters.queue import BackgroundSuggestionQueue
+from automl.suggesters.random import RandomSuggester
 
 
 class Counting(Suggester):
@@ -47,16 +48,24 @@ def counting() -> Counting:
     return suggester
 
 
-def ahead(suggester: Counting, depth: int = 2) -> BackgroundSuggestionQueue:
-    proposer = Proposer(lambda name, domain: suggester, "counting", Domain(SPACE))
-    return BackgroundSuggestionQueue(proposer, SPACE, depth)
+@pytest.fixture
+def suggestions(counting: Counting) -> Iterator[BackgroundSuggestionQueue]:
+    proposer = Proposer(lambda name, domain: counting, FALLBACK, Domain(SPACE))
+    queue = BackgroundSuggestionQueue(proposer)
+    yield queue
+    counting.may.set()
+    queue.close()
 
 
-def begun() -> TrialIndex:
-    """A sweep with one running trial."""
+def sweep_of(*states: TrialState) -> TrialIndex:
+    """A sweep with one trial in each of these states."""
     history = TrialIndex()
-    history.update(Trial(0, {"lr": 0.05, "optimizer": "adam"}, TrialState.RUNNING))
+    for number, state in enumerate(states):
+        history.update(Trial(number, {"lr": 0.05 + number / 1000, "optimizer": "adam"}, state))
     return history
+
+
+RUNNING, DONE = TrialState.RUNNING, TrialState.COMPLETED
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -66,7 +75,9 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.002)
 
 
-def take(suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int) -> list[float]:
+def take(
+    suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int = 1
+) -> list[float]:
     found: list[float] = []
 
     def arrived() -> bool:
@@ -77,127 +88,62 @@ def take(suggestions: BackgroundSuggestionQueue, history: TrialIndex, count: int
     return found
 
 
-def test_proposals_are_ready_before_they_are_asked_for(counting: Counting) -> None:
-    suggestions, history = ahead(counting), begun()
-    assert suggestions.take(history, 1) == []
-    suggestions.prepare(history, 10, 100.0)
-    assert take(suggestions, history, 2) == [0.001, 0.002]
-    suggestions.close()
+def test_a_proposal_is_begun_when_it_is_wanted_and_knows_what_has_ended(
+    counting: Counting, suggestions: BackgroundSuggestionQueue
+) -> None:
+    suggestions.prepare(sweep_of(RUNNING))
+    assert take(suggestions, sweep_of(DONE)) == [0.001]
+    assert take(suggestions, sweep_of(DONE, DONE, RUNNING)) == [0.002]
+    assert counting.calls == [(1, 0, 1), (2, 1, 1)]
 
 
-def test_the_first_of_a_sweep_is_made_alone(counting: Counting) -> None:
-    suggestions, history = ahead(counting), TrialIndex()
-    suggestions.prepare(history, 10, 100.0)
-    assert take(suggestions, history, 1) == [0.001]
-    suggestions.prepare(begun(), 10, 100.0)
-    assert take(suggestions, begun(), 2) == [0.002, 0.003]
-    assert counting.calls == [(0, 0, 1), (0, 1, 2)]
-    suggestions.close()
+def test_many_free_slots_get_their_proposals_in_batches(
+    counting: Counting, suggestions: BackgroundSuggestionQueue
+) -> None:
+    assert len(take(suggestions, sweep_of(RUNNING), 16)) == 16
+    assert counting.calls[0][2] == 2
 
 
-def test_no_more_are_made_than_will_be_taken(counting: Counting) -> None:
-    suggestions, history = ahead(counting, depth=4), TrialIndex()
-    suggestions.prepare(history, 0, 100.0)
-    suggestions.prepare(history, 1, 100.0)
-    assert take(suggestions, history, 1) == [0.001]
-    assert [call[2] for call in counting.calls] == [1]
-    suggestions.close()
+def made_ahead(
+    suggestions: BackgroundSuggestionQueue, history: TrialIndex, seconds: float
+) -> list[float]:
+    """What is ready after `prepare`."""
+    suggestions.prepare(history, seconds)
+    until(lambda: suggestions.state != "suggesting" or bool(suggestions.prepare(history, 0.0)))
+    return [float(proposal.params["lr"]) for proposal in suggestions.ready]
 
 
-def test_a_result_refreshes_what_is_ready_and_the_old_serves_meanwhile(counting: Counting) -> None:
-    suggestions, history = ahead(counting), begun()
-    suggestions.prepare(history, 10, 100.0)
-    assert take(suggestions, history, 1) == [0.001]
+def test_one_is_made_ahead_if_trials_take_longer_than_suggestions(
+    counting: Counting, suggestions: BackgroundSuggestionQueue
+) -> None:
+    first, busy = sweep_of(RUNNING), sweep_of(RUNNING, RUNNING)
+    assert made_ahead(suggestions, busy, 100.0) == [], "nobody knows how long a suggestion takes"
+    assert take(suggestions, first) == [0.001]
+    assert made_ahead(suggestions, busy, 0.0) == []
+    assert made_ahead(suggestions, busy, 100.0) == [0.002]
+    assert made_ahead(suggestions, busy, 100.0) == [0.002], "nothing new has come"
+    later = sweep_of(DONE, RUNNING, RUNNING)
+    assert made_ahead(suggestions, later, 100.0) == [0.003], "a newer one replaces it"
     counting.may.clear()
-    history.update(Trial(1, {"lr": 0.06, "optimizer": "adam"}, TrialState.COMPLETED))
-    suggestions.prepare(history, 10, 100.0)
-    assert take(suggestions, history, 1) == [0.002]  # the fresh ones are still being made
+    assert take(suggestions, sweep_of(DONE, DONE, RUNNING)) == [0.003], "without waiting"
+
+
+def test_an_answer_from_before_new_limits_is_dropped(
+    counting: Counting, suggestions: BackgroundSuggestionQueue
+) -> None:
+    counting.may.clear()
+    assert suggestions.take(sweep_of(DONE), 1) == []
+    suggestions.restrict(Domain(SPACE))
     counting.may.set()
-    assert take(suggestions, history, 2) == [0.003, 0.004]
-    assert counting.calls[1][:2] == (1, 1)
-    suggestions.close()
+    assert take(suggestions, sweep_of(DONE)) == [0.002]
 
 
-def test_a_proposal_that_was_begun_meanwhile_is_dropped(counting: Counting) -> None:
-    suggestions, history = ahead(counting), begun()
-    suggestions.prepare(history, 10, 100.0)
-    history.update(Trial(1, {"lr": 0.001, "optimizer": "sgd"}, TrialState.RUNNING))
-    assert take(suggestions, history, 1) == [0.002]
-    suggestions.close()
-
-
-def test_so_is_one_that_has_ended_meanwhile(counting: Counting) -> None:
-    suggestions, history = ahead(counting), begun()
-    suggestions.prepare(history, 10, 100.0)
-    history.update(Trial(1, {"lr": 0.001, "optimizer": "sgd"}, TrialState.COMPLETED))
-    assert take(suggestions, history, 1) == [0.002]
-    suggestions.close()
-
-
-def test_a_failure_in_the_thread_reaches_the_controller(counting: Counting) -> None:
+def test_a_failure_in_the_thread_reaches_the_controller(
+    counting: Counting, suggestions: BackgroundSuggestionQueue
+) -> None:
     counting.fails = True
-    proposer = Proposer(lambda name, domain: counting, FALLBACK, Domain(SPACE))
-    suggestions, history = BackgroundSuggestionQueue(proposer, SPACE, 2), TrialIndex()
-    suggestions.prepare(history, 10, 100.0)
-
-    def failed() -> bool:
-        suggestions.take(history, 1)
-        return False
-
     with pytest.raises(AutomlError, match="singular"):
-        until(failed)
-    suggestions.close()
-
-
-@pytest.mark.parametrize(("each", "wanted", "count"), [(3.0, 40, 16), (3.0, 5, 5), (0.5, 40, 4)])
-def test_many_are_made_at_once_if_one_takes_longer_than_it_lasts(
-    counting: Counting, each: float, wanted: int, count: int
-) -> None:
-    suggestions, history = ahead(counting), begun()
-    suggestions._batches.extend([9.0, each])  # the first has imported what it needs
-    suggestions.prepare(history, wanted, period=1.0)
-    assert len(take(suggestions, history, count)) == count
-    assert [call[2] for call in counting.calls] == [count]
-    suggestions.close()
-
-
-def test_a_first_suggestion_that_imports_torch_does_not_hurry(counting: Counting) -> None:
-    suggestions, history = ahead(counting), begun()
-    suggestions._batches.append(9.0)
-    suggestions.prepare(history, 40, period=1.0)
-    take(suggestions, history, 1)
-    assert [call[2] for call in counting.calls] == [2], "as many as are kept ready, not 16"
-    suggestions.close()
-
-
-def test_a_worker_that_has_waited_too_long_gets_a_proposal_of_the_fallback(
-    counting: Counting,
-) -> None:
-    counting.may.clear()
-    made = {"counting": counting, FALLBACK: SUGGESTERS.get(FALLBACK)(SPACE, ())}
-    notes: list[str] = []
-    proposer = Proposer(lambda name, domain: made[name], "counting", Domain(SPACE))
-    suggestions = BackgroundSuggestionQueue(proposer, SPACE, 2, note=notes.append)
-    history = TrialIndex()
-    suggestions.prepare(history, 9, 0.01, 0.02)
-    assert suggestions.take(history, 1) == []
-    time.sleep(0.03)
-    assert [proposal.source for proposal in suggestions.take(history, 1)] == [FALLBACK]
-    assert suggestions.take(history, 1) == [], "the next wait begins anew"
-    assert len(notes) == 1
-    assert "'counting' is slower than the trials" in notes[0]
-    counting.may.set()
-    suggestions.close()
-
-
-def test_a_proposal_of_the_fallback_needs_no_import_that_the_thread_may_be_making(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    proposer = Proposer(
-        lambda name, domain: SUGGESTERS.get(name)(SPACE, ()), "bayes", Domain(SPACE)
-    )
-    assert [proposal.source for proposal in proposer.propose_fallback([], [], 1)] == [FALLBACK]
+        until(lambda: bool(suggestions.take(sweep_of(), 1)))
 
 
 ENDS_WHILE_IT_SUGGESTS = """
@@ -226,8 +172,8 @@ class Slow(Suggester):
         return [{"x": 0.5}] * count
 
 proposer = Proposer(lambda name, domain: Slow(space, ()), "slow", Domain(space))
-suggestions = BackgroundSuggestionQueue(proposer, space, 1)
-suggestions.prepare(TrialIndex(), 1, 100.0)
+suggestions = BackgroundSuggestionQueue(proposer)
+suggestions.take(TrialIndex(), 1)
 began.wait()
 suggestions.close()
 print("closed", flush=True)
@@ -269,3 +215,45 @@ def test_a_suggester_with_nothing_left_ends_the_sweep(tmp_path: Path) -> None:
         (1.0, "three"),
     ]
     assert result.state == "finished"
+
+
+class Watching(RandomSuggester):
+    """Notes what each suggestion knows: the trials before it, and those that run."""
+
+    name = "watching"
+    seen: ClassVar[list[tuple[int, int]]] = []
+
+    def suggest(self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1) -> Any:
+        assert count == 1
+        self.seen.append((len(history), len(pending)))
+        return super().suggest(history, pending, count)
+
+
+def quick(trial: Any) -> float:
+    x = trial.params["x"]
+    return math.nan if x > 0.67 else (x - 0.6) ** 2
+
+
+def swept(store: Path, **settings: Any) -> list[tuple[Any, Any, Any]]:
+    result = automl.sweep(
+        quick, {"x": (0.0, 1.0)}, "minimize loss", store=store, progress=False, **settings
+    )
+    return [(trial.params, trial.value, trial.replicate_of) for trial in result.trials]
+
+
+@pytest.mark.parametrize(("dispatcher", "workers"), [("inline", 1), ("local", 1), ("local", 2)])
+def test_each_suggestion_of_a_quick_sweep_knows_every_outcome_before_it(
+    tmp_path: Path, dispatcher: str, workers: int
+) -> None:
+    Watching.seen.clear()
+    swept(tmp_path, trials=12, suggester=Watching, dispatcher=dispatcher, workers=workers)
+    if workers == 1:
+        assert Watching.seen == [(n, 0) for n in range(12)]
+    assert max(pending for _, pending in Watching.seen) <= workers
+    assert len(Watching.seen) == 12
+
+
+def test_a_seed_gives_the_same_sweep_inline_and_in_a_worker(tmp_path: Path) -> None:
+    settings = {"trials": 14, "workers": 1, "seed": 3}
+    inline = swept(tmp_path / "inline", dispatcher="inline", **settings)
+    assert swept(tmp_path / "local", dispatcher="local", **settings) == inline

@@ -15,13 +15,11 @@ import automl
 from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
 from automl.core.replicates import deterministic, due
-from automl.errors import UsageError
-from automl.report.metric_models import fit_goal
-from automl.report.record import Record
-from automl.suggesters import SUGGESTERS
-from automl.suggesters.base import Prospect, Suggester
+from automl.errors import SpaceExhausted, UsageError
+from automl.suggesters.base import Prospect
 from automl.suggesters.bayes.data import TrialReader
 from automl.suggesters.bayes.model import Fitter, Repeated
+from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
@@ -97,78 +95,99 @@ def test_what_failed_runs_once() -> None:
     assert due([failed, done(1, 0.2, 1.0)], [waiting], 2) == []
 
 
-def test_with_noise_auto_repeats_and_a_small_space_is_not_exhausted(tmp_path: Path) -> None:
-    options = {str(i): i / 4 for i in range(4)}
-
-    def objective(trial: Any) -> float:
-        return options[trial.params["k"]] + 0.3 * float(np.random.default_rng(trial.seed).normal())
-
-    space = {"k": list(options)}
-    result = swept(tmp_path, objective, space, trials=12)
+def test_auto_repeats_in_the_last_fifth_only(tmp_path: Path) -> None:
+    result = swept(tmp_path, noisy, trials=30, seed=1)
     again = [t for t in result.trials if t.replicate_of is not None]
-    assert len(result.trials) == 12
-    assert len(again) == 8, "four configurations run once, the rest are repeated"
-    advice = result.recommended
-    assert advice.runs > 1
-    assert options[advice.params["k"]] <= 0.25
-    none = swept(tmp_path, objective, space, replicates="none", trials=12)
+    assert len(result.trials) == 30
+    assert 1 < len(again) <= 6
+    assert again[0].number == 24, "the last fifth begins with the best"
+    before = result.trials[:24]
+    assert again[0].replicate_of == min(before, key=lambda t: t.metrics["loss"]).number
+    assert result.recommended is not None
+
+
+def test_auto_repeats_a_function_without_noise_once(tmp_path: Path) -> None:
+    result = swept(tmp_path, lambda t: round((t.params["x"] - 0.6) ** 2, 2), trials=20)
+    assert [t.number for t in result.trials if t.replicate_of is not None] == [16]
+    none = swept(tmp_path, lambda t: t.params["x"], trials=10, replicates="none")
+    assert all(t.replicate_of is None for t in none.trials)
+
+
+def test_a_space_without_new_configurations_has_a_fifth_of_repeated_trials(tmp_path: Path) -> None:
+    space = {"k": list("abcd")}
+    result = swept(tmp_path, noisy_choice, space, trials=12)
+    assert [t.replicate_of is None for t in result.trials] == [True] * 4 + [False]
+    assert "every configuration" in result.snapshot.reason
+    none = swept(tmp_path, noisy_choice, space, replicates="none", trials=12)
     assert len(none.trials) == 4
 
 
 class Repeats(RandomSuggester):
-    """Always says that trial 0 is to run again."""
+    """Always says that this trial is to run again."""
+
+    number: int | None = 0
 
     def prospect(self, *args: Any) -> Prospect:
-        return Prospect(gain=1.0, error=0.1, repeat=0)
+        return Prospect(gain=1.0, error=0.1, repeat=self.number)
 
 
-def proposed(history: list[Trial], pending: list[Trial], count: int) -> list[int | None]:
+def proposed(
+    history: list[Trial], pending: list[Trial], count: int, again: int | None = 0, *, last: bool
+) -> list[int | None]:
     """Of which trials the proposals are further runs."""
-    proposer = Proposer(
-        lambda name, domain: Repeats(SPACE, GOALS), "random", Domain(SPACE), replicates="auto"
-    )
-    return [one.replicate_of for one in proposer.propose(history, pending, count).proposals]
+    suggester = Repeats(SPACE, GOALS)
+    suggester.number = again
+    proposer = Proposer(lambda name, domain: suggester, "random", Domain(SPACE), replicates="auto")
+    batch = proposer.propose(history, pending, count, last_part=last)
+    return [one.replicate_of for one in batch.proposals]
 
 
-def test_the_fallback_of_a_slow_suggester_repeats_as_often() -> None:
-    kinds = {"random": RandomSuggester, "sobol": SUGGESTERS.get("sobol")}
+def runs(count: int) -> list[Trial]:
+    """Trials that become worse and worse."""
+    return [done(i, i / 100, float(i)) for i in range(count)]
 
-    def make(name: str, domain: Domain) -> Suggester:
-        return kinds[name](SPACE, GOALS)
 
-    for replicates, expected in ((3, 0), ("auto", None)):
-        proposer = Proposer(make, "random", Domain(SPACE), replicates=replicates)
-        (one,) = proposer.propose_fallback([done(0, 0.1, 1.0)], [], 1)
-        assert one.replicate_of == expected
+def test_the_best_runs_again_first_and_alone() -> None:
+    assert proposed(runs(10), [], 2, again=3, last=False) == [None, None]
+    assert proposed(runs(10), [], 2, again=3, last=True) == [0, None]
+    running = Trial(10, runs(1)[0].params, replicate_of=0)
+    assert proposed(runs(10), [running], 2, again=3, last=True) == [None, None]
+    assert proposed(runs(3), [], 1, last=True) == [None], "one of four is more than a fifth"
+
+
+def test_further_runs_follow_if_runs_differ() -> None:
+    differs = [*runs(19), done(19, 0.0, 0.5, 0)]
+    assert proposed(differs, [], 2, again=3, last=True) == [3, None]
+    assert proposed(differs, [], 1, again=19, last=True) == [0], "it is a run of trial 0"
+    assert proposed(differs, [], 1, again=None, last=True) == [None]
+    running = Trial(20, differs[3].params, replicate_of=3)
+    assert proposed(differs, [running], 1, again=3, last=True) == [None]
+    equal = [*runs(19), done(19, 0.0, 0.0, 0)]
+    assert proposed(equal, [], 1, again=3, last=True) == [None]
+    most = [*differs, *(done(i, 0.0, 0.1 * i, 0) for i in range(20, 24))]
+    assert proposed(most, [], 1, again=3, last=True) == [None], "a fifth of the trials are repeated"
 
 
 def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
-    history = [done(0, 0.1, 1.0), done(1, 0.2, 2.0)]
-    assert proposed(history, [], 1) == [0]
-    stopped = replace(done(2, 0.3, 3.0), state=TrialState.STOPPED)
-    assert proposed([*history, stopped], [], 1) == [None]
-
-
-def test_a_further_run_waits_for_the_one_that_is_on_its_way() -> None:
-    history = [done(0, 0.1, 1.0), done(1, 0.2, 2.0)]
-    assert proposed(history, [], 3) == [0, None, None]
-    running = Trial(2, history[0].params, replicate_of=0)
-    assert proposed(history, [running], 2) == [None, None]
+    stopped = replace(done(10, 0.3, 3.0), state=TrialState.STOPPED)
+    assert proposed([*runs(10), stopped], [], 1, last=True) == [None]
 
 
 def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> None:
     result = swept(tmp_path, noisy, replicates="none", trials=15)
-    record = Record.of(result.snapshot)
-    model = fit_goal(record)
-    assert model is not None
+    assert result.snapshot.spec is not None
+    space = result.snapshot.spec.known_space
+    belief = BayesSuggester(space, GOALS, seed=0).belief(result.trials)
+    assert belief is not None
     best = result.snapshot.best
     assert best is not None
-    unit = record.space.encode([best.params])
-    low, high = model.interval(unit, best.params)
-    measured = replace(model, repeated=True).interval(unit, best.params)
+    alone, doubted = (
+        np.quantile(belief.draws([best.params], doubt), [0.05, 0.95])
+        for doubt in (None, best.params)
+    )
     others = np.median([trial.metrics["loss"] for trial in result.trials])
-    assert high > measured[1], "the other trials expect more of it than its own lucky value"
-    assert low <= model.expected(unit) <= high < others + 1.0
+    assert doubted[1] > alone[1], "the other trials expect more of it than its own lucky value"
+    assert doubted[0] <= belief.expected([best.params])[0] <= doubted[1] < others + 1.0
 
 
 def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
@@ -219,6 +238,20 @@ def test_an_optimizer_repeats_and_says_of_which_trial() -> None:
     assert [t.replicate_of for t in trials] == [None, 0, None]
     assert len({t.seed for t in trials}) == 3
     assert None not in {t.seed for t in trials}
+
+
+def test_an_optimizer_repeats_only_what_is_run_again_and_added() -> None:
+    with automl.Optimizer({"k": ["a", "b"]}, "minimize loss", suggester="random") as optimizer:
+        for value in (1.0, 2.0):
+            optimizer.tell(optimizer.ask(), value)
+        with pytest.raises(SpaceExhausted):
+            optimizer.ask()
+        advice = optimizer.recommended
+        assert advice is not None
+        optimizer.add(advice.params, 1.4)
+        again = optimizer.recommended
+        assert again is not None
+        assert (advice.runs, again.runs, again.mean) == (1, 2, pytest.approx(1.2))
 
 
 @pytest.mark.parametrize("wrong", [0, "often", True, 1.5])

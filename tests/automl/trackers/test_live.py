@@ -138,7 +138,7 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
             live.close()
         notebook.released.set()
         assert caplog.records[-1].getMessage() == (
-            "notebook lacks trials of the sweep toy; to write them: automl publish toy notebook"
+            "notebook lacks trials of the sweep toy; they are in its store"
         )
 
 

@@ -1,4 +1,4 @@
-"""Comparisons of pairs: whose runs they are, failures, early ends, and what is recorded."""
+"""Comparisons of pairs: whose runs they are, failures, and what is recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.reports import ReportPoint
-from automl.workflows.ab import HopelessRuns, code_of_commands, compared, pairs_of, side_of
+from automl.workflows.ab import code_of_commands, compared, pairs_of, side_of
 from automl.workflows.paired_test import PairedTest
 
 GOAL = Goal.parse("minimize loss")
@@ -67,28 +67,6 @@ def test_failures_of_b_alone_are_never_in_its_favour() -> None:
     assert (worse.answer, worse.reason) == ("worse", "B failed 3 times: it broke")
     neither = answer([failed(n) if n in (0, 3, 4) else one for n, one in enumerate(good)])
     assert (neither.answer, neither.reason) == ("not known", "A failed 3 times: it broke")
-
-
-def test_a_run_of_b_is_stopped_if_the_pairs_say_so_and_one_of_a_never() -> None:
-    stopper = HopelessRuns((GOAL,), PairedTest())
-    curve = (0.9, 0.7, 0.5, 0.4)
-
-    def decided(number: int, *losses: float) -> str:
-        worse = [loss + 0.3 + 0.01 * number for loss in curve]
-        known = [trial(n, *(curve if side_of(n) == "A" else worse)) for n in range(number)]
-        running = trial(number, *losses, state=TrialState.RUNNING)
-        return stopper.decide(running, [*known, running]).action
-
-    assert decided(9, 1.2, 1.0) == "stop"  # after half of A's steps
-    assert decided(9, 1.2) == "continue"
-    assert decided(9, 0.8, 0.1) == "continue"  # it is better at this step
-    assert decided(8, 1.2, 1.0) == "continue"  # a run of A
-    assert decided(10, 1.2, 1.0) == "continue"  # A's run with this seed comes later
-
-
-def test_a_stopped_run_is_compared_at_its_last_step() -> None:
-    pair = pairs_of([trial(0, 0.9, 0.7, 0.2), trial(1, 1.0, 0.8, state=TrialState.STOPPED)])[0]
-    assert pair.difference(GOAL) == pytest.approx(-0.1)
 
 
 def test_commit_and_diff_of_each_side_are_recorded(tmp_path: Path) -> None:

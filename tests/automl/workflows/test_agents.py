@@ -20,7 +20,6 @@ from automl.control.wiring import attend
 from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.check import check
 from automl.ledger.sqlite_files import SqliteConnection
 from automl.workflows import agents, requests
 from search_spaces import Choice, Float, Int, Space
@@ -69,7 +68,7 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
     seen = []
     while (asked := agents.ask(ledger, "test"))["trial"] is not None:
         number = asked["trial"]
-        agents.report_step(ledger, "test", number, 1, {"loss": 2.0})
+        agents.tell(ledger, "test", number, {"loss": 2.0}, step=1)
         told = agents.tell(ledger, "test", number, {"loss": asked["params"]["lr"]})
         assert (told["state"], told["attempt"], told["same"]) == ("completed", 1, False)
         seen.append(asked["params"])
@@ -120,7 +119,7 @@ def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -
     ):
         agents.tell(ledger, "test", 0, {"loss": 0.4}, attempt=1)
     with pytest.raises(AutomlError, match="is over"):
-        agents.fail(ledger, "test", 0, "crashed", attempt=1)
+        agents.tell(ledger, "test", 0, failed="crashed", attempt=1)
     assert ledger.trials("test")[0].metrics["loss"] == 0.5
 
 
@@ -142,7 +141,7 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
         agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)
     with pytest.raises(AutomlError, match="runs attempt 2 with agent bob"):
-        agents.report_step(ledger, "test", 0, 1, {"loss": 1.0}, attempt=1)
+        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1, attempt=1)
     agents.tell(ledger, "test", 0, {"loss": 2.0}, attempt=2)
     assert ledger.trials("test")[0].metrics["loss"] == 2.0
 
@@ -165,7 +164,7 @@ def test_each_report_renews_the_lease(ledger: Ledger, later: Callable[[float], N
     agents.ask(ledger, "test", lease=90.0)
     for step in range(3):
         later(60.0 * (step + 1))
-        agents.report_step(ledger, "test", 0, step, {"loss": 1.0})
+        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=step)
     assert agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)["state"] == "completed"
 
 
@@ -198,9 +197,9 @@ def test_nobody_gets_a_trial_for_an_agent_that_has_given_up(ledger: Ledger) -> N
 def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
     created(ledger)
     agents.ask(ledger, "test")
-    told = agents.fail(ledger, "test", 0, kind, "too much", attempt=1)
+    told = agents.tell(ledger, "test", 0, failed=kind, message="too much", attempt=1)
     assert (told["state"], told["failure"], told["message"]) == ("failed", kind, "too much")
-    assert agents.fail(ledger, "test", 0, kind)["same"]
+    assert agents.tell(ledger, "test", 0, failed=kind)["same"]
     with pytest.raises(AutomlError, match=r"is over|has ended already"):
         agents.tell(ledger, "test", 0, {"loss": 1.0})
 
@@ -208,7 +207,7 @@ def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
 def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger: Ledger) -> None:
     created(ledger)
     agents.ask(ledger, "test")
-    assert agents.fail(ledger, "test", 0, "preempted")["state"] == "waiting"
+    assert agents.tell(ledger, "test", 0, failed="preempted")["state"] == "waiting"
     assert agents.ask(ledger, "test")["attempt"] == 2
     told = agents.tell(ledger, "test", 0, {"loss": float("nan")})
     assert (told["state"], told["failure"], told["message"]) == (
@@ -222,7 +221,10 @@ def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda kept: agents.fail(kept, "test", 0, "bogus"), "a failure is one of out_of_memory, "),
+        (
+            lambda kept: agents.tell(kept, "test", 0, failed="bogus"),
+            "a failure is one of out_of_memory, ",
+        ),
         (
             lambda kept: agents.tell(kept, "test", 7, {"loss": 1.0}),
             "there is no trial 7: there are 2",
@@ -236,7 +238,7 @@ def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger
         (lambda kept: agents.ask(kept, "test", lease=0), "a lease must last longer than 0 s"),
         (lambda kept: agents.ask(kept, "tset"), "no sweep named 'tset'"),
         (
-            lambda kept: agents.report_step(kept, "test", 0, 1, {}),
+            lambda kept: agents.tell(kept, "test", 0, {}, step=1),
             "step 1 of trial 0 cannot follow step 3",
         ),
     ],
@@ -246,9 +248,9 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
 ) -> None:
     created(ledger)
     agents.ask(ledger, "test")
-    agents.report_step(ledger, "test", 0, 3, {"acc": 1.0})
+    agents.tell(ledger, "test", 0, {"acc": 1.0}, step=3)
     agents.ask(ledger, "test")
-    agents.report_step(ledger, "test", 1, 1, {"loss": 1.0})
+    agents.tell(ledger, "test", 1, {"loss": 1.0}, step=1)
     with pytest.raises(UsageError, match=message):
         call(ledger)
     assert state(ledger, 0) == "running"
@@ -267,7 +269,7 @@ def test_the_stopper_says_stop_and_the_trial_is_stopped(ledger: Ledger) -> None:
     ledger.release("test")
     agents.ask(ledger, "test")
     for step in range(1, 5):
-        answer = agents.report_step(ledger, "test", 7, step, {"loss": 9.0})
+        answer = agents.tell(ledger, "test", 7, {"loss": 9.0}, step=step)
     assert answer["stop"] is True
     assert "median" in answer["reason"]
     told = agents.tell(ledger, "test", 7, {})
@@ -283,7 +285,7 @@ def test_an_agent_pauses_and_another_goes_on(ledger: Ledger) -> None:
         done = [point.step for point in ledger.trials("test")[number].reports]
         for step in range(max(done, default=0) + 1, 5):
             loss = 1.0 / step + (0, 1, 5, 6)[number]
-            if agents.report_step(ledger, "test", number, step, {"loss": loss})["stop"]:
+            if agents.tell(ledger, "test", number, {"loss": loss}, step=step)["stop"]:
                 break
         told = agents.tell(ledger, "test", number, {"loss": loss}, attempt=asked["attempt"])
         paused += told["state"] == "paused"
@@ -306,7 +308,7 @@ def test_constraints_and_conditions_hold(ledger: Ledger) -> None:
     created(ledger, space=space, trials=12)
     for _ in range(6):
         params = agents.ask(ledger, "test")["params"]
-        space.check(params)
+        space.accept(params)
         assert ("momentum" in params) == (params["optimizer"] == "sgd")
 
 
@@ -394,7 +396,7 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
         assert len({one["trial"] for one in asked}) == 2
         for one in asked:
             number = one["trial"]
-            agents.report_step(ledger, "test", number, 1, {"loss": 2.0})
+            agents.tell(ledger, "test", number, {"loss": 2.0}, step=1)
             agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)
             assert agents.tell(ledger, "test", number, {"loss": 1.0}, attempt=1)["same"]
             trial = ledger.trials("test")[number]
@@ -433,8 +435,8 @@ def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) 
     with ended(controller):
         wait_until(lambda: bool(held(ledger, False)))
         asked = agents.ask(ledger, "test", lease=LONG)
-        agents.report_step(ledger, "test", asked["trial"], 1, {"loss": 5.0})
-    agents.report_step(ledger, "test", asked["trial"], 2, {"loss": 4.0}, attempt=1)
+        agents.tell(ledger, "test", asked["trial"], {"loss": 5.0}, step=1)
+    agents.tell(ledger, "test", asked["trial"], {"loss": 4.0}, step=2, attempt=1)
     agents.tell(ledger, "test", asked["trial"], {"loss": 3.0}, attempt=1)
     trial = ledger.trials("test")[asked["trial"]]
     assert (trial.state, trial.attempts, len(trial.reports)) == ("completed", 1, 2)
@@ -498,12 +500,12 @@ def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
     for call in (
         lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob"),
         lambda: agents.tell(ledger, "test", 0, 1.0, agent="bob", attempt=1),
-        lambda: agents.report_step(ledger, "test", 0, 1, 1.0),
-        lambda: agents.fail(ledger, "test", 0, "crashed"),
+        lambda: agents.tell(ledger, "test", 0, 1.0, step=1),
+        lambda: agents.tell(ledger, "test", 0, failed="crashed"),
     ):
         with pytest.raises(AutomlError, match="trial 0 is held by agent 'ann'"):
             call()
-    assert agents.report_step(ledger, "test", 0, 1, 1.0, attempt=1)["stop"] is False
+    assert agents.tell(ledger, "test", 0, 1.0, step=1, attempt=1)["stop"] is False
     assert agents.tell(ledger, "test", 0, 1.0, agent="ann")["state"] == "completed"
 
 
@@ -546,7 +548,7 @@ def test_agents_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         url = running.database()
         ledger = created(Ledger.open(url, create=True), trials=9)
         asked = agents.ask(ledger, "test")
-        agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})
+        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)
         asking = [start(ask_alone, url, str(answers)) for _ in range(6)]
         for process in asking:
             process.join()
@@ -574,7 +576,7 @@ def work(store: str, done: str) -> None:
     while (asked := agents.ask(ledger, "test", lease=LONG))["trial"] is not None:
         number, attempt = asked["trial"], asked["attempt"]
         loss = float(asked["params"]["lr"])
-        agents.report_step(ledger, "test", number, 1, {"loss": loss}, attempt=attempt)
+        agents.tell(ledger, "test", number, {"loss": loss}, step=1, attempt=attempt)
         agents.tell(ledger, "test", number, {"loss": loss}, attempt=attempt)
         with Path(done).open("a") as file:
             file.write(f"{number}\n")
@@ -607,4 +609,4 @@ def test_agents_killed_at_any_moment_lose_and_repeat_nothing(tmp_path: Path) -> 
     ended = {trial.number for trial in trials if trial.state is TrialState.COMPLETED}
     assert set(told) <= ended, "a result that was acknowledged is lost"
     assert all(trial.lease is not None for trial in trials if trial.number not in ended)
-    assert check(tmp_path) == []
+    Ledger.open(tmp_path).check()

@@ -1,8 +1,7 @@
-"""People steer a sweep: one trial, the budget, marks; with and without a running controller."""
+"""People steer a sweep: one trial, the budget, the space; with and without a running controller."""
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,37 +13,34 @@ from processes import of, running, wait_until
 from automl.core import Answered, Budget, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.check import check
 from automl.workflows import agents, steering
 
 
 @pytest.mark.parametrize("dispatcher", ["inline", "local"])
 def test_one_trial_is_stopped_and_the_sweep_goes_on(tmp_path: Path, dispatcher: str) -> None:
     with running(tmp_path, dispatcher=dispatcher) as (ledger, process):
-        done = steering.stop_trial(ledger, "test", 0, by="ann")
+        done = steering.stop(ledger, "test", 0, by="ann")
         assert done == "trial 0 stops at its next report"
         wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
         stopped = ledger.trials("test")[0]
         assert (stopped.state, stopped.message) == (TrialState.STOPPED, "stopped by ann")
         assert stopped.metrics["loss"] > 0
         with pytest.raises(AutomlError, match="trial 0 is stopped already"):
-            steering.stop_trial(ledger, "test", 0)
+            steering.stop(ledger, "test", 0)
         assert process.is_alive()
 
 
 def test_a_trial_pauses_until_a_person_resumes_it(tmp_path: Path) -> None:
     with running(tmp_path, resumable=True) as (ledger, _):
-        assert steering.pause_trial(ledger, "test", 0, by="ann") == (
-            "trial 0 pauses at its next report"
-        )
+        assert steering.pause(ledger, "test", 0, by="ann") == ("trial 0 pauses at its next report")
         wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
         paused = ledger.trials("test")[0]
         assert (paused.state, paused.message) == (TrialState.PAUSED, "paused by ann")
-        steering.stop_trial(ledger, "test", 1)
+        steering.stop(ledger, "test", 1)
         wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
         assert of(ledger, 0, TrialState.PAUSED), "a new trial goes first"
         assert steering.resume_trial(ledger, "test", 0) == "trial 0 goes on next"
-        steering.stop_trial(ledger, "test", 2)
+        steering.stop(ledger, "test", 2)
         wait_until(lambda: of(ledger, 0, TrialState.RUNNING))
         assert ledger.trials("test")[0].attempts == 2
 
@@ -56,8 +52,8 @@ def test_no_stopping_rule_resumes_what_a_person_has_paused(ledger: Ledger) -> No
     for number, loss in enumerate((3.0, 1.0, 2.0)):
         agents.ask(ledger, "test")
         if number == 1:
-            steering.pause_trial(ledger, "test", 1, by="ann")
-        agents.report_step(ledger, "test", number, 1, {"loss": loss})
+            steering.pause(ledger, "test", 1, by="ann")
+        agents.tell(ledger, "test", number, {"loss": loss}, step=1)
         agents.tell(ledger, "test", number, {"loss": loss})
     assert of(ledger, 1, TrialState.PAUSED)
     agents.ask(ledger, "test")
@@ -70,8 +66,8 @@ def test_no_stopping_rule_resumes_what_a_person_has_paused(ledger: Ledger) -> No
 def test_a_held_trial_is_given_again_once_it_is_resumed(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec(trials=4, resumable=True))
     agents.ask(ledger, "test")
-    steering.pause_trial(ledger, "test", 0)
-    assert agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})["stop"]
+    steering.pause(ledger, "test", 0)
+    assert agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)["stop"]
     assert agents.tell(ledger, "test", 0, {})["state"] == "paused"
     assert agents.ask(ledger, "test")["trial"] == 1
     steering.resume_trial(ledger, "test", 0)
@@ -83,37 +79,37 @@ def test_a_held_trial_is_given_again_once_it_is_resumed(ledger: Ledger) -> None:
 def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
     with running(tmp_path) as (ledger, _):
         with pytest.raises(AutomlError, match=r"trial 0 cannot pause: .* \(resumable: true\)"):
-            steering.pause_trial(ledger, "test", 0)
+            steering.pause(ledger, "test", 0)
         with pytest.raises(AutomlError, match="only a paused one can be resumed"):
             steering.resume_trial(ledger, "test", 0)
         with pytest.raises(AutomlError, match="only a finished one can be tried again"):
-            steering.retry_trial(ledger, "test", 0)
+            steering.enqueue(ledger, "test", trial=0)
         with pytest.raises(UsageError, match="there is no trial 7: there are 1"):
-            steering.stop_trial(ledger, "test", 7)
+            steering.stop(ledger, "test", 7)
         assert of(ledger, 0, TrialState.RUNNING)
 
 
 def test_a_finished_trial_is_tried_again_as_a_new_one(tmp_path: Path) -> None:
     with running(tmp_path) as (ledger, _):
-        steering.stop_trial(ledger, "test", 0)
+        steering.stop(ledger, "test", 0)
         wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
-        assert steering.retry_trial(ledger, "test", 0) == (
-            "trial 2 tries the configuration of trial 0 again"
-        )
-        steering.stop_trial(ledger, "test", 1)
+        found = steering.enqueue(ledger, "test", trial=0)
+        assert (found["done"], found["trial"]) == ("test tries it next", None)
+        steering.stop(ledger, "test", 1)
         wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
         first, _, again = ledger.trials("test")
-        assert (again.params, again.source) == (first.params, "retried")
+        assert (again.params, again.source) == (first.params, "enqueued")
+        assert again.replicate_of == 0
 
 
 def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
     with running(tmp_path, budget=Budget(trials=1, time=3600.0)) as (ledger, process):
-        done = steering.set_budget(ledger, "test", trials=2, time=None)
+        done = steering.change(ledger, "test", {"budget.trials": 2, "budget.time": None})
         assert done == "the budget is now: trials 2"
         assert ledger.spec("test").budget == Budget(trials=2), "a resume knows it too"
         for number in (0, 1):
             wait_until(lambda n=number: of(ledger, n, TrialState.RUNNING))  # type: ignore[misc]
-            steering.stop_trial(ledger, "test", number)
+            steering.stop(ledger, "test", number)
         process.join()
         assert process.exitcode == 0
         snapshot = ledger.snapshot("test")
@@ -124,42 +120,63 @@ def test_a_larger_budget_opens_a_finished_sweep(ledger: Ledger) -> None:
     run_inline(ledger, make_spec(trials=2))
     ledger.release("test")
     assert agents.ask(ledger, "test")["trial"] is None
-    with pytest.raises(AutomlError, match=r"begins no more trials: it is finished\. Raise its"):
-        steering.retry_trial(ledger, "test", 0)
-    steering.set_budget(ledger, "test", trials=4)
+    steering.change(ledger, "test", {"budget.trials": 4})
     assert ledger.snapshot("test").state == "interrupted"
     assert agents.ask(ledger, "test")["trial"] == 2
 
 
 @pytest.mark.parametrize(
-    ("limits", "message"),
+    ("changes", "message"),
     [
-        ({}, "a budget has trials, time, worker_time, target, gain, until, got nothing"),
-        ({"hours": 3}, "a budget has .*, got hours"),
-        ({"trials": 0}, "trials of a budget must be a whole number of at least 1"),
-        ({"time": "soon"}, "a duration is like .*, got 'soon'"),
-        ({"time": -1.0}, "a duration is like .*, got -1.0"),
+        ({}, "name what to set"),
+        ({"budget.hours": 3}, r"'budget.hours' cannot be set: did you mean 'budget"),
+        ({"seed": 3}, "'seed' cannot be set"),
+        ({"budget.trials": 0}, "budget.trials must be a whole number of at least 1"),
+        ({"budget.time": "soon"}, "a duration is like .*, got 'soon'"),
+        ({"budget.trials": 9, "space.lr": 9e9}, "lr must lie in"),
+        ({"budget.trials": 9, "space.no": 1}, "the sweep does not tune 'no'"),
+        ({"budget.trials": 9, "workers": 0}, "workers must be a whole number of at least 1"),
+        ({"space.lr": [0.01, 0.001]}, r"the range of lr is \[LOW, HIGH\]"),
+        ({"space.optimizer": ["sgd", "no"]}, "optimizer"),
     ],
 )
-def test_a_malformed_budget_changes_nothing(
-    ledger: Ledger, limits: dict[str, Any], message: str
+def test_a_malformed_change_changes_nothing(
+    ledger: Ledger, changes: dict[str, Any], message: str
 ) -> None:
     ledger.create_sweep(make_spec(trials=2))
     with pytest.raises(UsageError, match=message):
-        steering.set_budget(ledger, "test", **limits)
+        steering.change(ledger, "test", changes)
     assert ledger.spec("test").budget == Budget(trials=2)
+    assert ledger.commands("test") == []
+
+
+def test_what_is_tried_follows_the_limits_of_the_space(ledger: Ledger) -> None:
+    ledger.create_sweep(make_spec(trials=9))
+    agents.ask(ledger, "test")
+    done = steering.change(ledger, "test", {"space.lr": [0.001, 0.01], "space.optimizer": "sgd"})
+    assert done == "from the next suggestion on: lr: 0.001 to 0.01; optimizer: sgd"
+    for _ in range(3):
+        params = agents.ask(ledger, "test")["params"]
+        assert 0.001 <= params["lr"] <= 0.01
+        assert params["optimizer"] == "sgd"
+    done = steering.change(ledger, "test", {"space.lr": "auto", "workers": 3})
+    assert done == (
+        "the sweep has 3 workers from now on; from the next suggestion on: lr: its whole range"
+    )
+    assert ledger.spec("test").workers == 3
+    assert set(ledger.state("test").limits) == {"optimizer"}
 
 
 def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec())
     agents.ask(ledger, "test")
-    assert "1 stop at their agents' next reports" in steering.stop_sweep(ledger, "test", by="ann")
+    assert "1 stop at their agents' next reports" in steering.stop(ledger, "test", by="ann")
     assert ledger.snapshot("test").state == "finished"
-    answer = agents.report_step(ledger, "test", 0, 1, {"loss": 1.0})
+    answer = agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)
     assert (answer["stop"], answer["reason"]) == (True, "it was asked to stop")
     assert agents.tell(ledger, "test", 0, {})["state"] == "stopped"
     assert agents.ask(ledger, "test")["trial"] is None
-    assert steering.stop_sweep(ledger, "test") == "test is not running, it is finished"
+    assert steering.stop(ledger, "test") == "test is not running, it is finished"
     assert [command.by for command in ledger.commands("test") if command.kind == "stop"] == ["ann"]
 
 
@@ -167,65 +184,19 @@ def test_an_agent_that_does_not_stop_does_not_keep_a_sweep_from_ending(ledger: L
     """A stop that a controller of long ago was asked for does not stop the next one."""
     ledger.create_sweep(make_spec(trials=2))
     agents.ask(ledger, "test", lease=1.0)
-    steering.stop_sweep(ledger, "test")
+    steering.stop(ledger, "test")
     snapshot = run_inline(ledger, make_spec(trials=3), quick, resume=True)
     assert snapshot.state == "finished"
     assert len(snapshot.trials) == 3
-
-
-def test_marks_are_kept_with_who_and_when(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    agents.ask(ledger, "test")
-    before = time.time()
-    found = steering.mark(ledger, "test", 0, star=True, add_tags=["a", "b"], note="x", by="ann")
-    assert {**found, "when": None} == {
-        "star": True,
-        "tags": ["a", "b"],
-        "note": "x",
-        "archived": False,
-        "by": "ann",
-        "when": None,
-    }
-    assert before <= found["when"] <= time.time()
-    steering.mark(ledger, "test", add_tags="night", by="bob")
-    steering.mark(ledger, "test", 0, star=False, add_tags=["a", "c"], remove_tags=["b"], by="bob")
-    marks = steering.marks(ledger, "test")
-    assert (marks[None]["tags"], marks[None]["star"]) == (["night"], False)
-    assert (marks[0]["tags"], marks[0]["star"], marks[0]["note"]) == (["a", "c"], False, "x")
-    assert steering.mark(ledger, "test", 0)["by"] == "bob", "looking changes nothing"
-    assert len(ledger.commands("test")) == 4
-    with pytest.raises(UsageError, match="there is no trial 1: there are 1"):
-        steering.mark(ledger, "test", 1, star=True)
-    with pytest.raises(UsageError, match="a note or a tag has at most 4,096 characters, got 5,000"):
-        steering.mark(ledger, "test", 0, note="x" * 5000)
-
-
-def test_a_sweep_is_archived_and_taken_back(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    agents.ask(ledger, "test")
-    assert steering.mark(ledger, "test", archived=True)["archived"]
-    assert steering.mark(ledger, "test", star=True)["archived"], "another mark leaves it"
-    assert not steering.mark(ledger, "test", archived=False)["archived"]
-    with pytest.raises(UsageError, match="only a sweep can be archived"):
-        steering.mark(ledger, "test", 0, archived=True)
-
-
-def test_marks_need_no_controller_and_disturb_none(tmp_path: Path) -> None:
-    with running(tmp_path) as (ledger, process):
-        steering.mark(ledger, "test", 0, star=True)
-        steering.stop_trial(ledger, "test", 0)
-        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
-        assert process.is_alive()
-        assert steering.marks(ledger, "test")[0]["star"]
 
 
 def test_each_request_has_its_answer_in_the_ledger_which_is_whole(tmp_path: Path) -> None:
     with closing(Ledger.open(tmp_path, create=True)) as ledger:
         ledger.create_sweep(make_spec())
         agents.ask(ledger, "test", agent="ann")
-        steering.stop_trial(ledger, "test", 0, by="bob")
+        steering.stop(ledger, "test", 0, by="bob")
         with pytest.raises(UsageError):
-            steering.stop_trial(ledger, "test", 9, by="bob")
+            steering.stop(ledger, "test", 9, by="bob")
         commands = ledger.commands("test")
         assert [(one.kind, one.by) for one in commands] == [
             ("ask", "ann"),
@@ -235,4 +206,4 @@ def test_each_request_has_its_answer_in_the_ledger_which_is_whole(tmp_path: Path
         answers = [event for event in ledger.events("test") if isinstance(event, Answered)]
         assert answers[1].content == {"done": "trial 0 stops at its next report"}
         assert answers[2].content["usage"] is True
-    assert check(tmp_path) == []
+    Ledger.open(tmp_path).check()

@@ -6,19 +6,78 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from resolved import by_name, choices, resolve
+import torch
+from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
-from automl.conformance.knobs import *  # noqa: F403
-from automl.conformance.knobs import CPU, NEW, OLD, one_space
-from search_spaces import Float, Int, SpaceError
+from search_spaces import Float, Int, Space, SpaceError
+from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
+from search_spaces.parameters import parameter_from_dict
 from workers.workloads import WORKLOADS
+
+
+def one_space(hardware: Hardware, *names: str) -> Space:
+    """The space of some knobs; conditions name what their parents can be."""
+    declared = [KNOBS.get(name)().resolve(hardware) for name in names]
+    found = {p.name: p for one in declared for p in one.parameters}
+    parameters = []
+    for parameter in found.values():
+        left = {
+            parent: [value for value in values if found[parent].legal(value)]
+            for parent, values in parameter.when.items()
+        }
+        if all(left.values()):
+            parameters.append(parameter_from_dict({**parameter.to_dict(), "when": left}))
+    return Space(*parameters, constraints=[text for one in declared for text in one.constraints])
 
 
 @pytest.fixture(params=KNOBS.names())
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.mark.parametrize("hardware", [CPU, OLD, NEW], ids=["cpu", "old", "new"])
+def test_every_knob_has_a_legal_default_and_says_why_it_leaves_values_out(
+    name: str, hardware: Hardware
+) -> None:
+    knob, found = KNOBS.get(name)(), resolve(name, hardware)
+    assert (knob.name, found) == (name, resolve(name, hardware))
+    assert knob.summary
+    with pytest.raises(SpaceError, match=f"knob '{name}' has no option 'no-such-option'"):
+        knob.resolve(hardware, {"no-such-option": []})
+    parents = {parent for when in knob.conditions.values() for parent in when}
+    owners = {option.name: other for other in KNOBS.names() for option in KNOBS.get(other).options}
+    space = one_space(hardware, *sorted({owners[one] for one in parents & owners.keys()} | {name}))
+    assert found.parameters or found.dropped
+    for params in (space.default(), *space.sample(np.random.default_rng(0), 50)):
+        space.accept(params)
+    for dropped in found.dropped:
+        assert dropped.reason
+        parameter = space.parameters.get(dropped.parameter)
+        assert parameter is None or not parameter.legal(dropped.value)
+
+
+def test_no_two_knobs_have_an_option_of_one_name() -> None:
+    options = [option for name in KNOBS.names() for option in KNOBS.get(name).options]
+    assert len({option.name for option in options}) == len(options)
+    assert all(option.help for option in options)
+    assert all(set(KNOBS.get(name).on_request) <= set(options) for name in KNOBS.names())
+
+
+def test_every_default_trains_and_leaves_nothing_behind(name: str) -> None:
+    knob = KNOBS.get(name)()
+    values = {option.name: option.unset for option in knob.options}
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 1))
+    before = {key: tensor.shape for key, tensor in model.state_dict().items()}
+    settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    knob.change(model, values)
+    for _ in range(2):
+        with knob.applied(values):
+            model(torch.ones(2, 4)).sum().backward()
+    assert {key: tensor.shape for key, tensor in model.state_dict().items()} == before
+    assert settings == (torch.get_num_threads(), torch.get_float32_matmul_precision())
 
 
 def test_all_knobs_make_one_space() -> None:
@@ -34,10 +93,8 @@ def test_all_knobs_make_one_space() -> None:
     }
     same |= {
         "accumulation",
-        "optimizer_implementation",
         "loader_workers",
         "prefetch",
-        "cudnn_autotune",
     }
     same |= {
         "activation_memory_budget",
@@ -135,7 +192,6 @@ def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert by_name(on_cpu)["threads"].default == 2
     assert by_name(on_cpu)["threads"].affects == {"speed"}
     assert "threads" not in by_name(on_gpu)
-    assert "cudnn_autotune" not in by_name(on_cpu)
     assert "reduce-overhead" in choices(on_gpu, "compile")
     assert "memory_format" not in by_name(on_gpu)
     assert "memory_format" in by_name(resolve("runtime", NEW, memory_format=True))
@@ -144,14 +200,8 @@ def test_runtime_on_cpu_and_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         tf32 = {str(d.value): d.reason for d in dropped if d.parameter == "matmul_precision"}
         assert set(tf32) == {"high", "medium"}
         assert tf32["high"] == "is tf32 on a GPU, which is a value of precision"
-    assert (
-        next(
-            d.value
-            for d in on_cpu.dropped
-            if d.parameter == "compile" and "CUDA graphs" in d.reason
-        ),
-        next(d.value for d in on_cpu.dropped if d.parameter == "cudnn_autotune"),
-    ) == ("reduce-overhead", True)
+    graphs = [d.value for d in on_cpu.dropped if "CUDA graphs" in d.reason]
+    assert graphs[0] == "reduce-overhead"
 
 
 @pytest.mark.parametrize("lacks", ["a C compiler", "Python's header files"])

@@ -8,10 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from resolved import by_name, choices, resolve
+from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
 from automl.config.tunable import Tunable
-from automl.conformance.knobs import CPU, NEW, OLD
 from search_spaces import Space
 from search_spaces.hardware import detect
 from search_spaces.knobs import float8
@@ -39,7 +38,6 @@ NAMED = (
     "chunked_loss",
     "sparse_gradients",
     "float8",
-    "moment_precision",
 )
 MODES = {"max-autotune", "cudagraphs"}
 NAMED_VALUES = {*MODES, "adafactor", "muon", *SCHEDULE.on_request}

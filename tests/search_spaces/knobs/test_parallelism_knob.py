@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from resolved import by_name, choices, resolve
+from resolved import NEW, by_name, choices, resolve
 
-from automl.conformance.knobs import NEW
 from search_spaces import Choice, Int, Space, SpaceError
 from search_spaces.hardware import Hardware
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import os
 import selectors
 import shlex
+import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,16 +65,6 @@ json.dump(known, open("got.json", "w"))
     assert (got["AUTOML_TRIAL"], got["AUTOML_SEED"]) == ("3", "7")
     assert Path(got["AUTOML_CHECKPOINT_DIR"]).is_dir()
     assert "AUTOML_RESUME" not in got
-
-
-def test_imports_of_the_worker_are_no_warm_up_of_the_command(command: Any) -> None:
-    """`modulefinder` stands for what a worker imports while it reads reports."""
-    sys.modules.pop("modulefinder", None)
-    command.on_report = lambda report: importlib.import_module("modulefinder")
-    done = command.python(APPEND + "report(step=1, loss=0.5)")
-    assert done.ending == "completed"
-    assert "modulefinder" in sys.modules
-    assert not {"warmup_seconds", "warmup_bytes"} & done.details.keys()
 
 
 def test_reports_and_a_result(command: Any) -> None:
@@ -250,17 +239,19 @@ def test_a_pause_and_what_follows(command: Any) -> None:
 def test_a_request_after_the_end_of_a_program_has_not_stopped_it(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    mark = f"9{os.getpid()}.04"
+
     class LateRequest(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> Any:
             ready = super().select(timeout)
-            if any(key.data is None for key, _ in ready):  # the program has ended
+            if command.reports:  # the program ends now
+                wait_for(lambda: running(mark) == [])
                 command.request = StopRequest.STOP
-                time.sleep(2 * attempt.LOOK_SECONDS)
             return ready
 
     late = SimpleNamespace(DefaultSelector=LateRequest, EVENT_READ=selectors.EVENT_READ)
     monkeypatch.setattr(attempt, "selectors", late)
-    assert command.python(APPEND + "report(step=1, loss=0.5)").ending == "completed"
+    assert command.python(APPEND + "report(step=1, loss=0.5)", mark).ending == "completed"
     assert command.request is StopRequest.STOP
 
 
@@ -295,23 +286,28 @@ def test_an_error_after_the_request_is_a_failure(command: Any) -> None:
     assert (done.ending, done.failure) == ("failed", "crashed")
 
 
-DAEMONS = """
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        null = os.open("/dev/null", os.O_RDWR)
-        for stream in (0, 1, 2): os.dup2(null, stream)
-        os.execvp("sleep", ["sleep", sys.argv[1]])
-    os._exit(0)
-os.wait()
+CHILDREN = """
+import subprocess
+null = subprocess.DEVNULL
+subprocess.Popen(["sleep", sys.argv[1]], stdin=null, stdout=null, stderr=null)
 """
 
 
-def test_no_daemon_is_left(command: Any) -> None:
+def test_no_child_is_left(command: Any) -> None:
     mark = f"9{os.getpid()}.01"
-    assert command.python(DAEMONS + "print('bye')", mark).ending == "completed"
-    assert running(mark) == []
-    assert "killed 1 processes that the command has left behind" in command.log
+    assert command.python(CHILDREN + "print('bye')", mark).ending == "completed"
+    wait_for(lambda: running(mark) == [])
+
+
+def test_a_command_ends_with_its_worker(tmp_path: Path) -> None:
+    mark = f"9{os.getpid()}.03"
+    code = "import os, sys, time\nfrom workers.command.process import CommandProcess\n"
+    code += f"process = CommandProcess(['sleep', '{mark}'], '/', os.environ)\ntime.sleep(1000)"
+    worker = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(lambda: running(mark))
+    worker.kill()
+    worker.wait()
+    wait_for(lambda: running(mark) == [])
 
 
 TWO_PROCESSES = (
@@ -355,23 +351,6 @@ def test_a_command_that_reports_nothing_for_too_long(command: Any) -> None:
     assert (done.ending, done.failure) == ("failed", "timeout")
     assert done.message == "no report for 0 s"
     assert running(mark) == []
-
-
-def test_a_keeper_that_is_killed(command: Any) -> None:
-    """Nobody should do that; the command ends then, and the trial runs again."""
-
-    def kill(report: Any) -> None:
-        for number in running(mark):
-            with suppress(psutil.Error):  # it has ended with the keeper
-                process = psutil.Process(number)
-                if any("keeper.py" in part for part in process.cmdline()):
-                    process.kill()
-
-    mark = f"9{os.getpid()}.03"
-    command.on_report = kill
-    done = command.python(APPEND + "report(step=1, loss=1)\ntime.sleep(1000)", mark)
-    assert done.failure == "preempted"
-    wait_for(lambda: running(mark) == [])
 
 
 TORN = (
@@ -446,14 +425,6 @@ def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     assert written.rstrip().endswith("params.yaml']")
 
 
-def test_a_shell_gets_values_and_never_runs_them(command: Any, tmp_path: Path) -> None:
-    params = {"x": f"$(touch {tmp_path}/ran)", "y": None}
-    done = command("echo", "got:", "{x}", "--y", "{y}", params=params, shell=True)
-    assert done.ending == "completed"
-    assert f"got: $(touch {tmp_path}/ran)\n" in command.log
-    assert not (tmp_path / "ran").exists()
-
-
 def test_both_outputs_are_searched(command: Any) -> None:
     code = "print('epoch 1 loss 0.5', file=sys.stderr)"
     done = command.python(code, reports={"loss": r"loss (\S+)", "step": r"epoch (\d+)"})
@@ -466,49 +437,6 @@ def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
     done = command.python(code, goal="loss", reports={"loss": r"loss (\S+)"})
     assert done.failure == "missing_metric"
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
-
-
-def test_files_that_change_are_noted(command: Any, tmp_path: Path) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "old.txt").touch()
-    os.utime(tmp_path / "here" / "old.txt", (1, 1))
-    code = "os.mkdir('out'); open('out/model.pt', 'w'); open('.hidden', 'w')"
-    done = command.python(code, folder=str(tmp_path / "here"))
-    changed = done.details["files"]["changed"]
-    assert list(changed) == ["out/model.pt"]
-
-
-def test_reports_that_come_at_the_end_are_noted(command: Any) -> None:
-    code = "time.sleep(1.2)\nfor step in (1, 2, 3): print('epoch', step, 'loss', 1 / step)"
-    patterns = {"loss": r"loss (\S+)", "step": r"epoch (\d+)"}
-    assert command.python(code, reports=patterns).details["buffered"] == 3
-    assert "buffered" not in command.python(code[15:], reports=patterns).details
-
-
-def test_a_resume_flag_of_its_own(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An unchanged script, which does not look for AUTOML_STOP."""
-    monkeypatch.setenv("TRAINED", str(tmp_path / "trained.txt"))
-    script = Path(__file__).parents[2] / "programs" / "language_model.py"
-    file = "{checkpoint_dir}/model.json"
-    arguments = (sys.executable, "-S", str(script), "--seconds", "0.3", "--lr", "{lr}")
-    arguments += ("--save", file, "--resume", f"{{resume?{file}:}}")
-    options: dict[str, Any] = {
-        "params": {"lr": 30},
-        "reports": {"loss": r"valid loss\s+(\S+)", "step": r"end of epoch\s+(\d+)"},
-        "stop_grace": 0.0,
-    }
-    command.on_report = lambda report: (
-        report.step == 2 and setattr(command, "request", StopRequest.PAUSE)
-    )
-    assert command(*arguments, **options).ending == "paused"
-    command.request = None
-    done = command(*arguments, **options)
-    assert done.ending == "completed", done.message
-    assert command.reports[-1].metrics["loss"] == pytest.approx(0.25)
-    trained = [line.split()[1] for line in (tmp_path / "trained.txt").read_text().splitlines()]
-    assert trained == ["1", "2", "3", "4"]
 
 
 def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,6 +50,7 @@ def test_an_argument_of_a_trial(argument: str, expected: list[str]) -> None:
         ("{lr!r}", "names no parameter"),
         ("{lr.real}", "names no parameter"),
         ("{0}", "names no parameter"),
+        ("{lr?a:b}", "names no parameter"),
     ],
 )
 def test_other_braces_are_refused(argument: str, words: str) -> None:
@@ -78,30 +78,6 @@ def test_a_flag_goes_with_the_value_that_follows_it() -> None:
     assert flags_of({"x": Choice("x", ["-1", "b"]), "lr": Float("lr", 0, 1)}) == frozenset()
 
 
-def test_words_that_depend_on_a_boolean_or_on_a_resumption() -> None:
-    given = [
-        "{amp?True:False}",
-        "{amp?:--no-amp}",
-        "--from={resume?last:scratch}",
-        "-x",
-        "--resume",
-    ]
-    given.append("{resume?{checkpoint_dir}/a.pt:}")
-    check(given, PARAMS)
-    assert Braces(PARAMS, FACTS).fill(given) == ["True", "--from=scratch", "-x"]
-    filled = Braces({"amp": False}, FACTS, resumed=True).fill(given)
-    assert filled == ["False", "--no-amp", "--from=last", "-x", "--resume", "/t/checkpoints/a.pt"]
-    assert Braces({"resume": False}, resumed=True).fill(["{resume?1:0}"]) == ["0"]
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(True, "--amp"), ("yes", "--amp"), ("no", "--no-amp"), ("False", "--no-amp"), (0, "--no-amp")],
-)
-def test_a_choice_of_texts_that_say_no_is_false(value: object, expected: str) -> None:
-    assert Braces({"amp": value}).fill(["{amp?--amp:--no-amp}"]) == [expected]
-
-
 def test_styles_of_all_parameters() -> None:
     params = {"batch-size": 8, "off": None, "lr": 0.5}
     check(["{--key value}", "{key=value}"], params)
@@ -109,39 +85,16 @@ def test_styles_of_all_parameters() -> None:
     assert Braces(params).fill(["{key=value}"]) == ["batch-size=8", "lr=0.5"]
 
 
-def test_a_value_is_never_read_as_a_command_of_the_shell() -> None:
-    braces = Braces({"x": "$(id); '", "y": None, "z": 3}, {"config": "/c d"})
-    line, values = braces.fill_shell(
-        "run {x} --why {y} k={y}; a {{z}} --z={z} {params} <{config} && { echo; }".replace(
-            "{ echo; }", "{{ echo; }}"
-        )
-    )
-    assert line == (
-        'run "$AUTOML_VALUE_0"  ; a {z} --z="$AUTOML_VALUE_1" "$AUTOML_VALUE_2" '
-        '"$AUTOML_VALUE_3" <"$AUTOML_VALUE_4" && { echo; }'
-    )
-    assert list(values.values()) == ["$(id); '", "3", "--x=$(id); '", "--z=3", "/c d"]
-
-
-@pytest.mark.parametrize("line", ['echo "{x}"', "echo 'a {x}'", 'sh -c "run $(echo {x})"'])
-def test_a_placeholder_inside_quotes_is_refused(line: str) -> None:
-    with pytest.raises(UsageError, match=r"\{x\} is inside quotes, where a shell may run a value"):
-        check([line], ["x"], shell=True)
-    check([r"echo \"{x}\" '{{}}' a'b'{x}"], ["x"], shell=True)
-
-
 def test_a_value_with_braces_is_not_replaced_again() -> None:
     assert Braces({"a": "{b}", "b": "secret"}).fill(["{a}"]) == ["{b}"]
     assert Braces({"a": "{b}"}).replaced("x-{a}") == "x-{b}"
 
 
-def test_configurations_in_three_formats() -> None:
+def test_configurations_in_two_formats() -> None:
     params = {"model.lr": 1e-5, "name": "a: 'b' #c", "amp": True, "off": None, "dims": (1, 2)}
     plain = {**params, "dims": [1, 2]}
     assert json.loads(CONFIGS["config"](params)) == plain
     assert yaml.safe_load(CONFIGS["config.yaml"](params)) == plain
-    del plain["off"]
-    assert tomllib.loads(CONFIGS["config.toml"](params)) == plain
 
 
 def test_paths_of_files_become_absolute(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from search_spaces.errors import TrialFailure
 from workers.command.arguments import Braces
 from workers.command.metrics import Collector
-from workers.command.tensorboard import EventFiles, event_folder
+from workers.command.tensorboard import EventFiles, place_of
 
 tensorboard = pytest.importorskip("torch.utils.tensorboard")
 
@@ -61,7 +61,7 @@ def test_the_folder_of_a_trial() -> None:
     known = {"AUTOML_TRIAL": "7", "HOME": "/secret"}
 
     def folder(text: str) -> Any:
-        return event_folder(text, Braces({"lr": 0.5, "off": None}), known, "/work")
+        return place_of(text, Braces({"lr": 0.5, "off": None}), known, "/work")
 
     assert folder("runs/{lr}") == Path("/work/runs/0.5")
     assert folder("runs/$AUTOML_TRIAL/$HOME") == Path("/work/runs/7/$HOME")

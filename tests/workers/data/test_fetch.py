@@ -172,12 +172,12 @@ def test_from_the_command_line(
     monkeypatch.setattr("workers.data.fetch.ATTEMPTS", 1)
     monkeypatch.chdir(tmp_path)
     server.files["set.bin"] = CONTENT
-    done = CliRunner().invoke(cli, ["data", "fetch", "one", "--json"])
+    done = CliRunner().invoke(cli, ["workloads", "--fetch", "one", "--json"])
     assert (done.exit_code, json.loads(done.stdout)["files"]) == (0, ["data/one/set.bin"])
     (tmp_path / "data" / "one" / "set.bin").unlink()
     server.files["set.bin"] = CONTENT[1:]
     for name, message in (("two", "unknown data set"), ("one", "sha256")):
-        done = CliRunner().invoke(cli, ["data", "fetch", name])
+        done = CliRunner().invoke(cli, ["workloads", "--fetch", name])
         assert done.exit_code in (1, 2)
         assert message in done.stderr
         assert isinstance(done.exception, SystemExit)

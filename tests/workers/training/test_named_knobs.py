@@ -23,7 +23,6 @@ from workers.parallel.mesh import Mesh
 from workers.parallel.strategies import ddp
 from workers.protocol import Assignment
 from workers.run import run
-from workers.training.moments import rounded
 from workers.training.setup import compile_model
 from workers.workloads.translation import loss as translation_loss
 from workers.workloads.translation.attention import flex
@@ -194,46 +193,6 @@ def test_a_degree_of_all_ranks_leaves_one_replica() -> None:
         assert degrees(8, {f"{axis}_degree": 4}) == {"data": 2, axis: 4}
         assert degrees(4, {f"{axis}_degree": 4}) == {"data": 1, axis: 4}
         assert degrees(4, {}) == {"data": 2, axis: 2}
-
-
-def test_moments_in_bf16_are_right_on_average_and_take_half(tmp_path: Path, runner: Any) -> None:
-    common = {"max_updates": 6, "evaluate_updates": 1, "moment_precision": "bf16"}
-    shared = {"parallelism": "fsdp", "folder": "paused"}
-    trials = [
-        {**common, "moment_precision": "fp32"},
-        common,
-        {**common, "parallelism": "ddp"},
-        {**common, "parallelism": "ddp", "optimizer_sharding": True},
-        {**common, **shared, "max_updates": 3},
-        {**common, **shared, "resume": True},
-        {**common, "optimizer": "muon"},
-    ]
-    wide, *narrow, _, resumed, refused = run_all(tmp_path, trials, 2)
-    assert "moment_precision bf16 takes adamw, adam and sgd" in refused["message"]
-    for found in (*narrow, resumed):
-        assert found["failure"] is None, found["traceback"]
-    assert narrow[0]["train_loss"] == pytest.approx(wide["train_loss"], rel=1e-2)
-    assert narrow[0]["train_loss"] != wide["train_loss"]
-    assert narrow[0]["optimizer_bytes"] < 0.52 * wide["optimizer_bytes"]
-    for found in narrow[1:]:
-        assert found["train_loss"] == pytest.approx(narrow[0]["train_loss"], rel=1e-4)
-    rest = {update: narrow[0]["train_loss"][update] for update in resumed["train_loss"]}
-    assert resumed["train_loss"] == pytest.approx(rest, rel=1e-4)
-
-
-@pytest.mark.parametrize("step", [None, 1])
-def test_small_changes_of_a_moment_are_not_lost(step: int | None) -> None:
-    """A mean of squares that decays by 0.1% a step, which is less than bf16 can show."""
-    generator = torch.Generator().manual_seed(0)
-    exact = 0.5 + torch.rand(10_000, generator=generator)
-    weights = torch.rand(10_000, generator=generator)
-    held = rounded(exact, weights, 0)
-    for index in range(500):
-        exact = exact * 0.999
-        moved = weights if step else weights + index / 500  # SGD counts no steps
-        held = rounded(held.float() * 0.999, moved, index if step else 0)
-    assert torch.equal(rounded(held.float(), weights, 3), held)
-    assert (held.float() / exact).mean().item() == pytest.approx(1.0, abs=0.005)
 
 
 def large(width: int) -> nn.Module:

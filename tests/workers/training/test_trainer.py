@@ -92,16 +92,6 @@ def test_a_trace_of_some_updates_changes_nothing(runner):
     assert len(steps) == 2
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-def test_optimizer_implementations_agree(runner, optimizer):
-    curves = []
-    for how in ("for-loop", "foreach", "fused"):
-        runner(max_updates=5, evaluate_updates=1, optimizer=optimizer, optimizer_implementation=how)
-        curves.append(list(runner.losses().values()))
-    assert curves[1] == pytest.approx(curves[0], rel=1e-4)
-    assert curves[2] == pytest.approx(curves[0], rel=1e-4)
-
-
 class SlowEvaluation(Toy):
     def evaluate(self, model, device):
         import time
@@ -195,15 +185,3 @@ def test_an_unknown_value_is_named(runner, bad):
     outcome = runner(**bad)
     assert outcome.failure == "crashed"
     assert repr(next(iter(bad.values()))) in outcome.message
-
-
-def test_a_probe_says_what_the_first_updates_cost_and_changes_nothing(runner):
-    runner(max_updates=6, evaluate_updates=3, probe_updates=2)
-    probe, *others = runner.reports
-    assert probe.step == 2
-    assert set(probe.metrics) == {"seconds_per_update", "peak_memory_bytes", "updates"}
-    assert probe.metrics["seconds_per_update"] > 0
-    assert probe.metrics["peak_memory_bytes"] > 0
-    probed = {report.step: report.metrics["train_loss"] for report in others}
-    runner(max_updates=6, evaluate_updates=3)
-    assert probed == {report.step: report.metrics["train_loss"] for report in runner.reports}

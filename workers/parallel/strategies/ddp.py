@@ -4,7 +4,7 @@ import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.knobs import Option
@@ -30,19 +30,43 @@ class DDP(ModuleStrategy):
         """Wrap the model; gradients live in the buckets of DDP, so they take no second copy."""
         self.plain = model
         self.shares_state = bool(OPTIMIZER_SHARDING.value(self.values))
-        self.model = self._wrapped = DistributedDataParallel(
-            model,
+        self.model = self._over(model, bool(UNUSED_PARAMETERS.value(self.values)))
+
+    def wrap_own(self, model: nn.Module) -> None:
+        """Wrap the loss: whatever has computed it, backward reduces the gradients of the model."""
+        self.plain = self.model = model
+        self._over(_Loss(model), not STATIC_GRAPH.value(self.values))
+
+    def joined(self, loss: Tensor) -> Tensor:
+        """See `ModuleStrategy`."""
+        return self._wrapped(loss)  # type: ignore[no-any-return]
+
+    def _over(self, module: nn.Module, unused: bool) -> DistributedDataParallel:
+        self._wrapped = DistributedDataParallel(
+            module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
-            find_unused_parameters=bool(UNUSED_PARAMETERS.value(self.values)),
+            find_unused_parameters=unused,
             static_graph=bool(STATIC_GRAPH.value(self.values)),
             gradient_as_bucket_view=True,
             bucket_cap_mb=BUCKET_MEGABYTES.value(self.values),
             **buffers_left_alone(),
         )
+        return self._wrapped
 
     def synchronised(self, last: bool) -> AbstractContextManager[Any]:
         """No all-reduce before the last microbatch."""
         return nullcontext() if last else self._wrapped.no_sync()
+
+
+class _Loss(nn.Module):
+    """A model as DDP sees it, whose output is the loss."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, loss: Tensor) -> Tensor:
+        return loss
 
 
 def buffers_left_alone() -> dict[str, Any]:

@@ -101,7 +101,8 @@ def ranks(
                 scores = options.operator.compare_all(query, tables.vectors[tables.rows(part)])
                 hide(scores, index.of(queries[mine[block]]), partitioning, part)
                 limit = true[torch.from_numpy(block).to(tables.device)].unsqueeze(1)
-                above[mine[block]] += (scores > limit).sum(1).cpu().numpy()
+                # What is no number counts as above: it is no better than any other.
+                above[mine[block]] += (~(scores <= limit)).sum(1).cpu().numpy()
                 ties[mine[block]] += (scores == limit).sum(1).cpu().numpy()
     return 1 + above + ties / 2
 

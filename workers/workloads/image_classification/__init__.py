@@ -90,7 +90,7 @@ class ImageClassification(Classifier):
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
         """See `DeclarativeWorkload`."""
-        runtime = ("matmul_precision", "compile", "memory_format", "optimizer_implementation")
+        runtime = ("matmul_precision", "compile", "memory_format")
         return {
             "precision": {},
             "batch": {"unit": "items"},
@@ -98,7 +98,7 @@ class ImageClassification(Classifier):
                 "plan": ("layers", "tensor", "stages"),
                 "values": {"num_layers": 3, "num_heads": 0},
             },
-            "runtime": {"tune": [*runtime, "loader_workers", "prefetch", "cudnn_autotune"]},
+            "runtime": {"tune": [*runtime, "loader_workers", "prefetch"]},
         }
 
     def build_model(self) -> torch.nn.Module:

@@ -101,7 +101,7 @@ class Sentiment(Classifier):
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
         """See `DeclarativeWorkload`."""
-        tuned = ["matmul_precision", "optimizer_implementation", "loader_workers", "prefetch"]
+        tuned = ["matmul_precision", "loader_workers", "prefetch"]
         return {
             "precision": {},
             "batch": {"unit": "items"},

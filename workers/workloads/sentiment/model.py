@@ -256,7 +256,8 @@ class SentimentModel(nn.Module):
         if self.options.pooling == "mean":
             return (states * real).sum(0) / real.sum(0).clamp(min=1)
         if self.options.pooling == "max":
-            return states.masked_fill(~real, torch.finfo(states.dtype).min).amax(0)
+            highest = states.masked_fill(~real, torch.finfo(states.dtype).min).amax(0)
+            return highest.masked_fill(~real.any(0), 0.0)  # a review without words
         if not self.options.bidirectional:
             return states[-1]
         forward, backward = states.chunk(2, dim=-1)

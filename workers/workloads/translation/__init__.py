@@ -1,10 +1,10 @@
 """Translation: a Transformer encoder-decoder trained on parallel sentences, scored by BLEU.
 
-The built-in corpus: `builtin`, `builtin_words`. Other corpora: `data`, `shards`.
+The built-in corpus: `builtin`, `builtin_words`. Other corpora: `data`.
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
 `dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `search_batches`, `inference`,
-`inference_layers`, `decoder_state`, `matrix_products`, `shortlist`. Scores: `evaluation`. Trained
-models: `translator`, `ct2`. The command line: `cli`.
+`inference_layers`, `decoder_state`, `matrix_products`. Scores: `evaluation`. Trained
+models: `translator`. The command line: `cli`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric
 from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan, SharedEvaluation
-from workers.workloads._data import folder_of
 from workers.workloads._declarative_workload import DeclarativeWorkload, Options, TrainedWorkload
 
 from . import data as _data
@@ -57,7 +56,6 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         Metric("perplexity", "minimize"),
         *TRAINING_METRICS,
     )
-    trains_on_valid: ClassVar[bool] = True
     outer: ClassVar[tuple[str, ...]] = ("*embedding.*", "projection.*", "adaptive.*")
     reads: ClassVar[tuple[str, ...]] = options.ON_REQUEST
     defaults: ClassVar[Mapping[str, Any]] = options.DEFAULTS
@@ -87,27 +85,20 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         """Check the corpus files and the fixed options; raises DataError or UsageError."""
         options.check(fixed)
         _data.check(data)
-        if data.get("name") == "prepared":
-            from .shards import Shards
-
-            Shards.open(folder_of(data))
 
     @classmethod
     def metrics_on(cls, data: Mapping[str, Any]) -> tuple[Metric, ...]:
         """See `Workload`; with several language pairs, BLEU of each, such as `bleu_en_de`."""
         from .language_tags import pairs_of
-        from .shards import Shards
 
-        prepared = data.get("name") == "prepared"
-        pairs = Shards.open(folder_of(data)).languages if prepared else pairs_of(data)
-        return (*cls.metrics, *(Metric(pair.metric, "maximize") for pair in pairs))
+        return (*cls.metrics, *(Metric(pair.metric, "maximize") for pair in pairs_of(data)))
 
     @classmethod
     def commands(cls) -> Mapping[str, Callable[[Sequence[str]], None]]:
-        """`translate` and `convert`."""
+        """`translate`."""
         from . import cli
 
-        return {"translate": cli.translate, "convert": cli.convert}
+        return {"translate": cli.translate}
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Train; the trial's folder holds the caches and the output."""
@@ -124,6 +115,10 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
             writes=context.rank == 0,
         )
         return super().run(context)
+
+    def load_data(self) -> None:
+        """See `Workload`."""
+        _ = self.prepared
 
     @cached_property
     def prepared(self) -> Prepared:
@@ -298,7 +293,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         """Loss and scores of the validation sentences."""
         from .evaluation import combine
 
-        result = combine(shares, self.prepared)
+        result = combine(shares, self.prepared, str(self.option("tokenizer")))
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)

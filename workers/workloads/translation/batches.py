@@ -117,10 +117,6 @@ class Examples:
         for rows in plan_batches(self, batch_tokens, seed, epoch)[skip:]:
             yield self.planned(rows)
 
-    def sample(self) -> Examples:
-        """All examples."""
-        return self
-
 
 def bucketed(batch: Batch, max_length: int) -> Batch:
     """The batch with its three dimensions rounded up, see `rounded_up`.

@@ -13,7 +13,6 @@ from torch import Tensor
 from .inference import Stepper, best_tokens
 from .matrix_products import fast_products
 from .model import Transformer
-from .shortlist import Candidates, Shortlist
 from .vocabulary import BOS, EOS, PAD
 
 _SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
@@ -52,7 +51,7 @@ class SearchOptions:
         beam: hypotheses per sentence; 1 is greedy search.
         length_penalty, length_base: a and b of the penalty ((b + length) / (b + 1))^a, which
             divides the log-probability of a hypothesis (Wu et al. 2016,
-            https://arxiv.org/abs/1609.08144, section 7, with b = 5; Sockeye and CTranslate2 use b =
+            https://arxiv.org/abs/1609.08144, section 7, with b = 5; Sockeye uses b =
             0). a = 0 turns it off.
         coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which
             is added to that (same paper). The attention is the mean over the heads of the last
@@ -82,7 +81,6 @@ def translate(
     model: Transformer,
     sources: Sequence[Sequence[int]],
     search: SearchOptions,
-    shortlist: Shortlist | None = None,
 ) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS.
 
@@ -91,30 +89,27 @@ def translate(
     Args:
         model: in eval mode, on its device.
         sources: ids that end in EOS.
-        shortlist: restricts each batch to the likely target entries of its sources.
     """
     if search.beam == 1:
-        return _by_length(greedy, model, sources, search, shortlist)
-    return [found[0][1] for found in nbest(model, sources, search, shortlist)]
+        return _by_length(greedy, model, sources, search)
+    return [found[0][1] for found in nbest(model, sources, search)]
 
 
 def nbest(
     model: Transformer,
     sources: Sequence[Sequence[int]],
     search: SearchOptions,
-    shortlist: Shortlist | None = None,
 ) -> list[Ranked]:
     """Like `translate`, with up to `search.beam` translations of each source, best first."""
-    return _by_length(beam_search, model, sources, search, shortlist)
+    return _by_length(beam_search, model, sources, search)
 
 
 @torch.inference_mode()
 def _by_length(
-    decode: Callable[[Stepper, Tensor, int, SearchOptions, Candidates], list[T]],
+    decode: Callable[[Stepper, Tensor, int, SearchOptions], list[T]],
     model: Transformer,
     sources: Sequence[Sequence[int]],
     search: SearchOptions,
-    shortlist: Shortlist | None,
 ) -> list[T]:
     device = model.embedding.tokens.weight.device
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
@@ -128,16 +123,11 @@ def _by_length(
                 [[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]
             ).to(device)
             room = search.max_length(longest, model.architecture.max_length)
-            candidates = Candidates.of(stepper, source, shortlist)
-            results.update(
-                zip(chosen, decode(stepper, source, room, search, candidates), strict=True)
-            )
+            results.update(zip(chosen, decode(stepper, source, room, search), strict=True))
     return [results[i] for i in range(len(sources))]
 
 
-def greedy(
-    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
-) -> list[list[int]]:
+def greedy(stepper: Stepper, source: Tensor, room: int, search: SearchOptions) -> list[list[int]]:
     """Greedy search for sources (b, s); finished sentences leave the batch."""
     state = stepper.start(source, 1, room)
     rows = torch.arange(len(source), device=source.device)
@@ -146,7 +136,7 @@ def greedy(
     going = torch.ones_like(rows, dtype=torch.bool)
     interval = look_interval(source.device)
     for position in range(room):
-        ids = candidates.ids[candidates.score(stepper.step(ids, state)).argmax(-1)]
+        ids = EOS + stepper.score(stepper.step(ids, state))[:, EOS:].argmax(-1)
         output[rows, position] = ids
         going &= ids != EOS
         if (position + 1) % interval:
@@ -163,9 +153,7 @@ def greedy(
     return [_until_end(row) for row in output.tolist()]
 
 
-def beam_search(
-    stepper: Stepper, source: Tensor, room: int, search: SearchOptions, candidates: Candidates
-) -> list[Ranked]:
+def beam_search(stepper: Stepper, source: Tensor, room: int, search: SearchOptions) -> list[Ranked]:
     """Up to `search.beam` hypotheses for each source of (b, s).
 
     A finished hypothesis keeps its place while its normalised score is among the best. The search
@@ -177,8 +165,8 @@ def beam_search(
     beams = Beams.start(source, search, looks=interval == 1)
     results: list[Ranked] = [[] for _ in range(len(source))]
     for position in range(room):
-        logits = candidates.score(stepper.step(beams.last(), state))
-        state.follow(beams.extend(logits, candidates.ids, state.attention))
+        logits = stepper.score(stepper.step(beams.last(), state))[:, EOS:]
+        state.follow(beams.extend(logits, state.attention))
         if (position + 1) % interval and position + 1 < room:
             continue
         done = (
@@ -251,11 +239,11 @@ class Beams:
         """The last id of each hypothesis, (b * k,)."""
         return self.ids[:, :, -1].flatten()
 
-    def extend(self, logits: Tensor, entries: Tensor, attention: Tensor | None = None) -> Tensor:
+    def extend(self, logits: Tensor, attention: Tensor | None = None) -> Tensor:
         """Extend the hypotheses by one token and keep the best k.
 
         Args:
-            logits: (b * k, n) for the vocabulary `entries` (n,); the first entry is EOS.
+            logits: (b * k, n) for the entries of the vocabulary from EOS on.
             attention: (b, k, s), see `coverage`.
 
         Returns:
@@ -266,7 +254,7 @@ class Beams:
             x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
         )
         self._cover(attention)
-        tokens = entries[columns]
+        tokens = EOS + columns
         lengths = self.lengths + ~self.finished
         if self.any_finished:
             self._stay(logs, tokens)

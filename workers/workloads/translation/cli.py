@@ -1,8 +1,4 @@
-"""Two more commands of `python -m workers translation`.
-
-`translate --model DIR < TEXT` translates; `convert --model DIR --to FORM --out NEW` writes a model
-in another form.
-"""
+"""`python -m workers translation translate --model DIR < TEXT`, one more command."""
 
 from __future__ import annotations
 
@@ -12,24 +8,31 @@ import sys
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from search_spaces.errors import UsageError
-
-if TYPE_CHECKING:
-    from .ct2 import Engine
-    from .translator import Translator
 
 _CHUNK = 4096  # lines read at once, so that memory does not grow with the text
 
 
 def translate(arguments: Sequence[str]) -> None:
-    """Translate standard input to standard output.
+    """Translate standard input to standard output; with `--reference` print BLEU instead.
 
     Raises:
-        UsageError: the model cannot be read, or standard input is not UTF-8.
+        UsageError: the model or the references cannot be read, or a text is not UTF-8.
     """
-    parser = _parser("translate", "Translate standard input, one sentence per line.")
+    parser = argparse.ArgumentParser(
+        prog="python -m workers translation translate",
+        description="Translate standard input, one sentence per line.",
+    )
+    parser.add_argument(
+        "--model", required=True, type=Path, help="folder that training or a sweep exported"
+    )
+    parser.add_argument(
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="print BLEU against its lines in place of the translations",
+    )
     parser.add_argument(
         "--beam", type=int, default=5, help="hypotheses per sentence (default: %(default)s)"
     )
@@ -60,20 +63,19 @@ def translate(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     if given.length_base < 0:
         parser.error("--length-base must be at least 0")
-    if (
-        min(given.beam, given.batch, given.threads, given.shortlist or 1) < 1
-        or given.shortlist == 0
-    ):
-        parser.error("--beam, --batch, --threads and --shortlist must be at least 1")
+    if min(given.beam, given.batch, given.threads) < 1:
+        parser.error("--beam, --batch and --threads must be at least 1")
+    if given.reference and given.nbest:
+        parser.error("--reference and --nbest exclude each other")
+    references = _references(given.reference) if given.reference else None
     import torch
 
     from .beam_search import SearchOptions
+    from .evaluation import score
     from .translator import Translator
 
     torch.set_num_threads(given.threads)
-    translator = _load(given.model, given.quantisation, given.shortlist, given.threads)
-    if given.nbest and not isinstance(translator, Translator):
-        raise UsageError("--nbest needs a model that was not converted")
+    translator = Translator.load(given.model, given.quantisation)
     search = SearchOptions(
         given.beam,
         given.length_penalty,
@@ -81,15 +83,32 @@ def translate(arguments: Sequence[str]) -> None:
         batch=given.batch,
         length_base=given.length_base,
     )
-    lines = iter(sys.stdin.buffer)
+    lines, translations = iter(sys.stdin.buffer), []
     while chunk := [_text(line) for line in islice(lines, _CHUNK)]:
-        if given.nbest and isinstance(translator, Translator):
+        if given.nbest:
             texts = [
                 json.dumps(found, ensure_ascii=False) for found in translator.nbest(chunk, search)
             ]
         else:
             texts = translator.translate(chunk, search)
-        print(*texts, sep="\n")
+        if references is None:
+            print(*texts, sep="\n")
+        else:
+            translations += texts
+    if references is None:
+        return
+    if len(translations) != len(references):
+        raise UsageError(
+            f"standard input has {len(translations)} lines, {given.reference} {len(references)}"
+        )
+    print(f"BLEU {score(translations, references).bleu:.2f}")
+
+
+def _references(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--reference {path} cannot be read: {error}") from error
 
 
 def _text(line: bytes) -> str:
@@ -97,53 +116,3 @@ def _text(line: bytes) -> str:
         return line.decode().rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is not UTF-8: {error}") from error
-
-
-def _load(
-    folder: Path, quantisation: str | None, shortlist: int | None, threads: int
-) -> Translator | Engine:
-    """The model in a folder, exported or converted."""
-    from .translator import Translator
-
-    if (folder / "model.bin").exists():
-        from .ct2 import Engine
-
-        if shortlist or quantisation:
-            raise UsageError(
-                "--shortlist and --quantisation of a converted model are options of `convert`"
-            )
-        return Engine(folder, threads)
-    return Translator.load(folder, quantisation, shortlist)
-
-
-def convert(arguments: Sequence[str]) -> None:
-    """Write an exported model in another format; raises UsageError if that is not possible."""
-    parser = _parser("convert", "Write an exported model in another format.")
-    parser.add_argument("--to", required=True, choices=["ctranslate2"], help="format")
-    parser.add_argument("--out", required=True, type=Path, help="new folder to create")
-    parser.add_argument(
-        "--quantisation", choices=["int8", "none"], default="int8", help="(default: %(default)s)"
-    )
-    given = parser.parse_args(arguments)
-    if given.shortlist is not None and given.shortlist < 1:
-        parser.error("--shortlist must be at least 1")
-    if given.out.exists():
-        raise UsageError(f"{given.out} already exists; name a new folder")
-    from . import ct2
-
-    quantisation = None if given.quantisation == "none" else given.quantisation
-    ct2.convert(given.model, given.out, quantisation, given.shortlist)
-
-
-def _parser(command: str, description: str) -> argparse.ArgumentParser:
-    """A parser with the options that both commands share."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m workers translation {command}", description=description
-    )
-    parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument(
-        "--shortlist", type=int, metavar="K", help="only the K likeliest translations of each entry"
-    )
-    return parser

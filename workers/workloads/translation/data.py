@@ -6,7 +6,6 @@ The `data` section of a configuration:
         [train: 28000, valid: 1000]               at most this many pairs
     name: multi30k, dir: DIR                      DIR/{train,val,test_2016_flickr}.{en,de,fr}
     name: parallel, dir: DIR                      DIR/{train,valid,test}.{en,de}, test is optional
-    name: prepared, dir: DIR                      written by `automl data prepare`, see `shards`
     name: parallel, source: FILE, target: FILE    one pair; its last lines are the validation
         [valid_source: FILE, valid_target: FILE]  split unless a second pair is given
     [source_language: en, target_language: de]    suffixes of the files in a folder
@@ -32,10 +31,9 @@ from workers.workloads._data import folder_of, plain_or_gzipped
 from . import builtin, language_tags
 from .language_tags import LanguagePair
 
-NAMES = ("builtin", "multi30k", "parallel", "prepared")
+NAMES = ("builtin", "multi30k", "parallel")
 _KEYS = {
     "builtin": ("name", "dir", "with_valid", "train", "valid"),
-    "prepared": ("name", "dir"),
     "multi30k": ("name", "dir", "with_valid", "source_language", "target_language", "pairs"),
     "parallel": (
         *("name", "dir", "with_valid", "source_language", "target_language"),
@@ -44,10 +42,9 @@ _KEYS = {
     ),
 }
 _FILES = ("source", "target", "valid_source", "valid_target")
-STEMS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 _STEMS: dict[str, dict[str, tuple[str, ...]]] = {
     "multi30k": {"train": ("train",), "valid": ("val",), "test": ("test_2016_flickr",)},
-    "parallel": STEMS,
+    "parallel": {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)},
 }
 _LANGUAGES = ("en", "de", "fr")
 _MAX_HELD_OUT = 1000
@@ -85,7 +82,7 @@ class Splits:
 
 
 def load(data: Mapping[str, Any]) -> Splits:
-    """Read the data set that the `data` section describes, unless it is `prepared`.
+    """Read the data set that the `data` section describes.
 
     Raises:
         DataError: the name or a key is unknown, a file is missing, damaged or not UTF-8, two files
@@ -115,9 +112,7 @@ def load(data: Mapping[str, Any]) -> Splits:
 def check(data: Mapping[str, Any]) -> None:
     """Raise DataError if `load` would; reads the files but generates nothing."""
     name = _check_keys(data)
-    if name == "prepared":
-        folder_of(data)
-    elif name == "builtin":
+    if name == "builtin":
         for split in ("train", "valid"):
             _count(data, split)
     else:
@@ -262,10 +257,10 @@ def _read_lines(path: Path) -> list[str]:
     lines = content.split(b"\n")
     if lines and not lines[-1].strip():
         lines.pop()  # the text after the last line break
-    return [decode(path, number, line) for number, line in enumerate(lines, 1)]
+    return [_decode(path, number, line) for number, line in enumerate(lines, 1)]
 
 
-def decode(path: Path, number: int, line: bytes) -> str:
+def _decode(path: Path, number: int, line: bytes) -> str:
     """A line without outer white space; any other line break inside becomes a blank."""
     try:
         return " ".join(line.decode("utf-8-sig" if number == 1 else "utf-8").split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
 _BATCH = 64
+_HAN, _KANA = ("\u3400", "\u9fff"), ("\u3040", "\u30ff")
+_WITHOUT_BLANKS = (("\u0e00", "\u0eff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"))
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,9 @@ def evaluate_share(
     return {"hypotheses": hypotheses, "loss": loss, "tokens": tokens}
 
 
-def combine(shares: Sequence[Mapping[str, Any]], prepared: Prepared) -> Evaluation:
+def combine(
+    shares: Sequence[Mapping[str, Any]], prepared: Prepared, tokenizer: str = "auto"
+) -> Evaluation:
     """The evaluation of all sentences from the shares in order."""
     total = sum(len(share["hypotheses"]) for share in shares)
     hypotheses = [""] * total
@@ -107,22 +112,27 @@ def combine(shares: Sequence[Mapping[str, Any]], prepared: Prepared) -> Evaluati
     tokens = sum(share["tokens"] for share in shares)
     return Evaluation(
         loss / max(1, tokens),
-        score(hypotheses, references),
+        score(hypotheses, references, tokenizer),
         hypotheses,
         references,
         prepared.train.skipped,
-        _bleu_by_pair(hypotheses, references, prepared.splits.valid_pairs[:total]),
+        _bleu_by_pair(hypotheses, references, prepared.splits.valid_pairs[:total], tokenizer),
     )
 
 
 def _bleu_by_pair(
-    hypotheses: Sequence[str], references: Sequence[str], pairs: Sequence[LanguagePair]
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    pairs: Sequence[LanguagePair],
+    tokenizer: str,
 ) -> dict[str, float]:
     """BLEU of the sentences of each language pair, by the name of its metric."""
     found = {}
     for pair in dict.fromkeys(pairs):
         rows = [row for row, other in enumerate(pairs) if other == pair]
-        mine = score([hypotheses[row] for row in rows], [references[row] for row in rows])
+        mine = score(
+            *([texts[row] for row in rows] for texts in (hypotheses, references)), tokenizer
+        )
         found[pair.metric] = mine.bleu
     return found
 
@@ -145,14 +155,39 @@ def summed_loss(model: Transformer, examples: Examples, rows: Ids) -> tuple[floa
     return float(total), tokens
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """BLEU (Papineni et al. 2002) and chrF2 (Popovic 2015) with defaults of sacrebleu."""
+def score(hypotheses: Sequence[str], references: Sequence[str], tokenizer: str = "auto") -> Scores:
+    """BLEU (Papineni et al. 2002) and chrF2 (Popovic 2015), as sacrebleu computes them.
+
+    Args:
+        hypotheses: texts as they are, which are not normalised, like the references.
+        references: one for each of them.
+        tokenizer: of BLEU, 13a, zh, ja-mecab or char; "auto" chooses by their script.
+    """
     from sacrebleu.metrics import BLEU, CHRF
 
-    metrics = (BLEU(), CHRF())
+    chosen = tokenizer_of(references) if tokenizer == "auto" else tokenizer
+    metrics = (BLEU(tokenize=chosen), CHRF())
     bleu, chrf = (m.corpus_score(list(hypotheses), [list(references)]).score for m in metrics)
     signatures = (str(metric.get_signature()) for metric in metrics)
     return Scores(float(bleu), float(chrf), *signatures)
+
+
+def tokenizer_of(references: Sequence[str]) -> str:
+    """The tokeniser of sacrebleu for texts: 13a, unless their script has no blanks.
+
+    Japanese by its words needs the package mecab-python3; else it is compared by characters.
+    """
+    text = "".join(references[:1000])
+    letters = max(1, sum(map(str.isalpha, text)))
+
+    def most(*ranges: tuple[str, str]) -> bool:
+        return sum(any(a <= c <= b for a, b in ranges) for c in text) > 0.3 * letters
+
+    if most(_HAN, _KANA):
+        japanese = sum(_KANA[0] <= c <= _KANA[1] for c in text) > 0.05 * letters
+        words = "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
+        return words if japanese else "zh"
+    return "char" if most(*_WITHOUT_BLANKS) else "13a"
 
 
 def write_lines(path: Path, lines: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ entries; S and n as in `decoder_state`.
 import math
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -208,25 +207,6 @@ class Stepper:
         if self.model.projection is None:
             return product(self.model.output_weight, None)
         return product_of(self.model.projection)
-
-    def rows(self, ids: Tensor, unused: int = 0) -> Callable[[Tensor], Tensor]:
-        """Like `score`, for the entries `ids` (n,) only; the last `unused` get -inf."""
-        if self.model.adaptive is not None:
-            used = ids[: len(ids) - unused]
-            return lambda x: nn.functional.pad(self.score(x)[:, used], (0, unused), value=-math.inf)
-        bias = torch.zeros(len(ids), device=ids.device)
-        bias[len(ids) - unused :] = -math.inf
-        projection: Any = self.model.projection
-        if projection is None or isinstance(projection, nn.Linear):
-            return product(self.model.output_weight[ids], bias)
-        packed = torch.ops.quantized.linear_prepack(self._quantised[ids], bias)
-        return lambda x: torch.ops.quantized.linear_dynamic(x, packed, False)
-
-    @cached_property
-    def _quantised(self) -> Tensor:
-        """The output projection's 8-bit matrix (v, width); its module stores another order."""
-        projection: Any = self.model.projection
-        return cast(Tensor, projection.weight())
 
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""

@@ -38,6 +38,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "vocabulary_size": 2000,
     "vocabulary_kind": "bpe",
     "max_length": 128,
+    "tokenizer": "auto",  # of BLEU, by the script of the references
     # model
     "num_layers": 2,
     "num_decoder_layers": None,  # as num_layers
@@ -69,6 +70,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 
 _WORDS = {
     "vocabulary_kind": ("bpe", "unigram", "word"),
+    "tokenizer": ("auto", "13a", "zh", "ja-mecab", "char"),
     "attention_kernel": ("auto", "sdpa", "math", "fused", "flex"),
     "attention_layout": ATTENTION_LAYOUT.choices,
     "inference_layout": (None, "interleaved", "separate"),

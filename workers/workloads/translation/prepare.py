@@ -8,27 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.errors import DataError
-from workers.workloads._data import folder_of
 
 from . import data as corpora
 from . import language_tags
 from . import vocabulary as subwords
 from .batches import Examples
-from .data import ParallelCorpus, Splits
-from .shards import Shards
+from .data import Splits
 from .vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Text and ids of a data set under one vocabulary.
-
-    If the data set is `prepared`, the training text is empty; its ids are in shards.
-    """
+    """Text and ids of a data set under one vocabulary."""
 
     splits: Splits
     vocabulary: Vocabulary
-    train: Examples | Shards
+    train: Examples
     valid: Examples
 
 
@@ -43,7 +38,7 @@ def prepare(
 
     Args:
         data: the `data` section.
-        vocabulary_size: entries shared by both languages; a prepared corpus has its own vocabulary.
+        vocabulary_size: entries shared by both languages.
         max_length: maximum number of ids per sentence; longer training pairs are skipped, longer
             validation sentences are cut.
         cache: folder of vocabularies.
@@ -68,8 +63,6 @@ def _prepare(
     key: str, stamp: object, vocabulary_size: int, max_length: int, cache: Path | None, kind: str
 ) -> Prepared:
     data = json.loads(key)
-    if data.get("name") == "prepared":
-        return _open(data, max_length)
     splits = corpora.load(data)
     texts = [*splits.train.sources, *splits.train.targets]
     tags = language_tags.tags(language_tags.pairs_of(data))
@@ -79,20 +72,4 @@ def _prepare(
         raise DataError(f"every training pair has more than max_length {max_length} tokens")
     return Prepared(
         splits, vocabulary, train, Examples.of(splits.valid, vocabulary, max_length, cut=True)
-    )
-
-
-def _open(data: Mapping[str, Any], max_length: int) -> Prepared:
-    """A corpus of `automl data prepare`; its training pairs stay on disk."""
-    shards = Shards.open(folder_of(data))
-    longest = int(shards.facts["max_length"])
-    if longest > max_length:
-        raise DataError(
-            f"{shards.folder} was prepared with max_length {longest}, "
-            f"which is more than {max_length}"
-        )
-    vocabulary = shards.vocabulary()
-    splits = Splits(ParallelCorpus((), ()), shards.valid(), valid_pairs=shards.valid_pairs())
-    return Prepared(
-        splits, vocabulary, shards, Examples.of(splits.valid, vocabulary, max_length, cut=True)
     )

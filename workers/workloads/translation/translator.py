@@ -22,7 +22,6 @@ from workers.training import checkpoint
 from . import attention_layouts
 from .beam_search import SearchOptions, nbest, translate
 from .model import Architecture, Transformer
-from .shortlist import SHORTLIST, Shortlist
 from .vocabulary import EOS, Vocabulary, save
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ _ARCHITECTURE = "architecture.json"
 
 
 def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str]:
-    """Export the newest checkpoint of a trial's folder, with a shortlist from its corpus.
+    """Export the newest checkpoint of a trial's folder.
 
     Args:
         trial: the folder of the trial.
@@ -57,10 +56,8 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
     )
     save(vocabulary, target / VOCABULARY)
     (target / _ARCHITECTURE).write_text(json.dumps(asdict(workload.architecture), indent=1) + "\n")
-    Shortlist.learn(workload.prepared.train.sample(), len(vocabulary)).save(target)
     Translator.load(target)  # raises if the files do not fit together
     return {
-        SHORTLIST: "likely target entries of each source entry, for `translate --shortlist`",
         _WEIGHTS: "the weights, with separate query, key and value",
         VOCABULARY: "the subword vocabulary (sentencepiece)",
         _ARCHITECTURE: "the architecture of the model",
@@ -69,23 +66,19 @@ def export(workload: Translation, trial: Path, target: Path) -> Mapping[str, str
 
 @dataclass(frozen=True)
 class Translator:
-    """A model, its vocabulary, and the target entries it may use (None: all)."""
+    """A model and its vocabulary."""
 
     model: Transformer
     vocabulary: Vocabulary
-    shortlist: Shortlist | None = None
 
     @classmethod
-    def load(
-        cls, folder: Path, quantisation: str | None = None, shortlist: int | None = None
-    ) -> Translator:
+    def load(cls, folder: Path, quantisation: str | None = None) -> Translator:
         """Load an exported folder.
 
         Args:
             quantisation: "int8" stores matrices in 8 bits and quantises their inputs dynamically,
                 on CPUs; "bf16" stores matrices and their inputs in 16 bits. All other operations
                 stay in fp32.
-            shortlist: number of target entries per source entry, see `shortlist`.
 
         Raises:
             DataError: a file is missing or damaged, or the files do not fit together.
@@ -112,16 +105,13 @@ class Translator:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
         keep_few_kernels(64)  # enough for one batch size and its remainders
         allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
-        known = None if shortlist is None else Shortlist.load(folder, shortlist, len(vocabulary))
         convert = {"int8": quantised, "bf16": narrowed}
-        return cls(
-            convert[quantisation](model) if quantisation else model.eval(), vocabulary, known
-        )
+        return cls(convert[quantisation](model) if quantisation else model.eval(), vocabulary)
 
     def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; empty lines stay empty, overlong lines are cut."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
-        ids = translate(self.model, self._sources(lines, wanted), search, self.shortlist)
+        ids = translate(self.model, self._sources(lines, wanted), search)
         results = [""] * len(lines)
         for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
             results[i] = text
@@ -134,7 +124,7 @@ class Translator:
         """
         wanted = [i for i, line in enumerate(lines) if line.strip()]
         results: list[list[tuple[float, str]]] = [[] for _ in lines]
-        found = nbest(self.model, self._sources(lines, wanted), search, self.shortlist)
+        found = nbest(self.model, self._sources(lines, wanted), search)
         for i, ranked in zip(wanted, found, strict=True):
             texts = self.vocabulary.decode([ids for _, ids in ranked])
             results[i] = [(score, text) for (score, _), text in zip(ranked, texts, strict=True)]

@@ -22,7 +22,7 @@ BOS = 2
 EOS = 3
 KINDS = ("bpe", "unigram", "word")
 _NUM_SPECIAL = 4
-_FORMAT = "1"  # part of the cache key; changes when the training options below do
+_FORMAT = "2"  # part of the cache key; changes when the training options below do
 
 
 class Vocabulary:
@@ -109,6 +109,7 @@ def _train(lines: list[str], size: int, kind: str, tags: Sequence[str]) -> bytes
         character_coverage=1.0 if len(set("".join(lines[:10_000]))) < size // 4 else 0.9995,
         max_sentence_length=65_536,
         user_defined_symbols=list(tags),
+        normalization_rule_name="identity",  # hypotheses have the characters of the references
         pad_id=PAD,
         unk_id=UNK,
         bos_id=BOS,

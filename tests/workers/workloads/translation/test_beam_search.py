@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from counting import Counting
@@ -19,7 +18,6 @@ from workers.workloads.translation.beam_search import (
 )
 from workers.workloads.translation.inference import Stepper, best_tokens
 from workers.workloads.translation.model import padding_mask
-from workers.workloads.translation.shortlist import Candidates, Shortlist
 from workers.workloads.translation.vocabulary import BOS, EOS, PAD
 
 
@@ -86,12 +84,8 @@ def test_a_beam_of_one_is_greedy(sharp, sources):
     source = torch.tensor([s + [PAD] * (longest - len(s)) for s in sources])
     with torch.no_grad():
         stepper = Stepper(model)
-        candidates = Candidates.of(stepper, source, None)
-        found = [
-            ranked[0][1]
-            for ranked in beam_search(stepper, source, 20, SearchOptions(beam=1), candidates)
-        ]
-        assert found == greedy(stepper, source, 20, SearchOptions(), candidates)
+        found = [ranked[0][1] for ranked in beam_search(stepper, source, 20, SearchOptions(beam=1))]
+        assert found == greedy(stepper, source, 20, SearchOptions())
 
 
 def coverage(model, source, ids, finished):
@@ -147,40 +141,6 @@ def test_the_coverage_penalty_equals_a_plain_one(sharp, sources):
         expected = [plain_beam(model, torch.tensor([s]), 7, 3, 1.0, 0.6) for s in sources]
     assert translate(model, sources, search) == expected
     assert expected != translate(model, sources, plain)
-
-
-def test_a_shortlist_of_all_entries_changes_nothing(sharp, sources):
-    model = sharp()
-    every = Shortlist(torch.arange(600).expand(600, -1), torch.tensor([7]))
-    for search in (SearchOptions(max_extra=4), SearchOptions(beam=3, max_extra=4, max_ratio=0.0)):
-        assert translate(model, sources, search, every) == translate(model, sources, search)
-
-
-def test_a_batch_gets_no_entries_but_its_shortlist(sharp, sources):
-    model, table = sharp(), torch.zeros(600, 2, dtype=torch.int32)
-    table[:, 0] = torch.arange(600).roll(1)
-    few = Shortlist(table, torch.tensor([7, 8], dtype=torch.int32))
-    found = [translate(model, [source], SearchOptions(beam=3), few)[0] for source in sources]
-    for source, ids in zip(sources, found, strict=True):
-        assert set(ids) <= {7, 8, *table[torch.tensor(source), 0].tolist()}
-    assert any(found)
-
-
-def test_a_lexicon_is_learned(examples, vocabulary):
-    """IBM Model 1 learns words with one translation from a few thousand pairs."""
-    learned = Shortlist.learn(examples, 600)
-    for source, target in (("dog", "Hund"), ("and", "und")):
-        ids = {vocabulary.encode([text])[0][0] for text in (target, target.lower())}
-        assert ids & set(learned.likeliest[vocabulary.encode([source])[0][0], :5].tolist())
-    reached = []
-    for i in range(200):
-        source, target = (
-            side.padded(np.array([i])) for side in (examples.sources, examples.targets)
-        )
-        reached.append(
-            np.isin(target[0, 1:], learned.entries(torch.from_numpy(source)).numpy()).mean()
-        )
-    assert np.mean(reached) > 0.95
 
 
 def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from automl.cli import cli
 from search_spaces.errors import DataError
 from workers.context import Context
 from workers.protocol import Assignment
@@ -17,7 +15,6 @@ from workers.workloads.translation import Translation, data
 from workers.workloads.translation.evaluation import combine
 from workers.workloads.translation.language_tags import in_turn, pairs_of, tags
 from workers.workloads.translation.prepare import prepare
-from workers.workloads.translation.shards import Shards
 
 WORDS = {
     "en": ("a dog runs", "a cat sleeps", "the bird sings"),
@@ -124,56 +121,3 @@ def test_each_pair_is_scored_on_its_own_sentences(section: dict[str, Any]) -> No
     assert 0 < found.scores.bleu < found.by_pair["bleu_en_fr"]
     few = [{"hypotheses": shown[:1], "loss": 1.0, "tokens": 1.0}]
     assert combine(few, corpus).by_pair.keys() == {"bleu_en_de"}, "of what was translated"
-
-
-def prepared_by_command(section: dict[str, Any], tmp_path: Path, *more: str) -> Any:
-    folder = tmp_path / "out"
-    options = ["--from", section["dir"], "--dir", str(folder), "--vocabulary-size", "120"]
-    pairs = [text for pair in section["pairs"] for text in ("--pair", pair)]
-    return CliRunner().invoke(cli, ["data", "prepare", *options, *pairs, *more]), folder
-
-
-def test_a_corpus_of_several_pairs_is_prepared(section: dict[str, Any], tmp_path: Path) -> None:
-    done, folder = prepared_by_command(section, tmp_path)
-    assert done.exit_code == 0, done.output
-    corpus = Shards.open(folder)
-    vocabulary = corpus.vocabulary()
-    rows = corpus.sample().sources
-    first = {vocabulary.piece(int(rows.ids[begin + 1])) for begin in rows.offsets[:-1]}
-    assert {name.lstrip("▁") for name in first} == {"<2de>", "<2fr>", "<2en>"}
-    assert len(corpus) == 120
-    assert list(corpus.valid().sources[:2]) == ["<2de> a dog runs 0", "<2fr> a dog runs 0"]
-    names = [pair.name for pair in corpus.valid_pairs()]
-    assert names == ["en-de", "en-fr", "de-en"] * 3
-    metrics = Translation.metrics_on({"name": "prepared", "dir": str(folder)})
-    assert [metric.name for metric in metrics[-3:]] == ["bleu_en_de", "bleu_en_fr", "bleu_de_en"]
-    found = prepare({"name": "prepared", "dir": str(folder)}, 120, 128)
-    assert len(found.splits.valid_pairs) == len(found.splits.valid) == 9
-    (folder / "valid.languages.txt").write_text("en-it\n" * 9)
-    with pytest.raises(DataError, match="no language pair 'en-it'; prepare the corpus again"):
-        corpus.valid_pairs()
-
-
-def test_the_last_lines_of_each_pair_are_held_out(section: dict[str, Any], tmp_path: Path) -> None:
-    for language in WORDS:
-        Path(section["dir"], f"val.{language}").unlink()
-    done, folder = prepared_by_command(section, tmp_path)
-    assert done.exit_code == 0, done.output
-    corpus = Shards.open(folder)
-    assert (len(corpus), len(corpus.valid_pairs())) == (114, 6)
-    assert corpus.valid().sources[-1] == "<2en> ein Hund rennt 39"
-
-
-@pytest.mark.parametrize(
-    ("options", "status", "message"),
-    [
-        (["--from", "texts"], 2, "--from and --pair go together"),
-        (["--source", "a"], 2, "--source and --target go together"),
-        ([], 2, "give --source and --target, or --from and --pair"),
-        (["--from", "texts", "--pair", "en de"], 2, "a list of language pairs such as"),
-        (["--from", "texts", "--pair", "en-de"], 2, "neither texts/train.en nor train.en.gz"),
-    ],
-)
-def test_wrong_options_are_refused(options: list[str], status: int, message: str) -> None:
-    done = CliRunner().invoke(cli, ["data", "prepare", *options, "--dir", "never"])
-    assert (done.exit_code, message in done.output) == (status, True), done.output

@@ -1,0 +1,149 @@
+"""Defects of the GPU path that were found once, each tried again in a process of its own."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+
+import torch
+
+from benchmarks.common.bounds import Claim
+from benchmarks.training.gpu_stages._case import Case, Row, Rows, Stage, Target
+
+
+def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
+    """Most need a GPU."""
+    return [
+        Case(name, {}, name, 60.0, quick=True)
+        for name in CASES
+        if target.cuda or name in ("gloo", "skipped", "masked")
+    ]
+
+
+def measure(target: Target, case: Case) -> Row:
+    """What was found, in words; an exception if the defect is there."""
+    return {"found": CASES[case.name](torch.device(target.device))}
+
+
+def cublas(device: torch.device) -> str:
+    """`deterministic` must act on the first product of a process that has looked at its GPU."""
+    from search_spaces.knobs import KNOBS
+    from workers.device.gpu import gpu_problem
+
+    if problem := gpu_problem(str(device)):
+        raise RuntimeError(problem)
+    with (
+        warnings.catch_warnings(record=True) as seen,
+        KNOBS.get("determinism")().applied({"deterministic": True}),
+    ):
+        warnings.simplefilter("always")
+        square = torch.randn(256, 256, device=device)
+        (square @ square).sum().item()
+    if any("CUBLAS" in str(warning.message) for warning in seen):
+        raise RuntimeError("cuBLAS has begun before the knob was set: its products differ")
+    return "products are deterministic"
+
+
+def poisoned(device: torch.device) -> str:
+    """After an assertion on the device, the end of the process group must not hide the cause."""
+    from workers.ranks.process_group import connect, disconnect
+
+    connect(0, 1, f"file://{tempfile.mktemp()}", device)
+    values = torch.ones(4, device=device)
+    torch.distributed.all_reduce(values)
+    try:
+        values[torch.full((1,), 9, device=device)] += 1
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        disconnect(failed=True)
+        return f"silent after {str(error).splitlines()[0]}"
+    raise RuntimeError("the assertion was not raised")
+
+
+def gloo(device: torch.device) -> str:
+    """A gang of GPU ranks with gloo must end without an error of its own."""
+    from workers.ranks.process_group import connect, disconnect
+
+    connect(0, 1, f"file://{tempfile.mktemp()}", device, "gloo")
+    disconnect(failed=True)
+    return "silent"
+
+
+def sparse(device: torch.device) -> str:
+    """NCCL sums no sparse gradients: once it does, the knob may be offered with `ddp`."""
+    from workers.ranks.process_group import connect
+
+    connect(0, 1, f"file://{tempfile.mktemp()}", device)
+    values = torch.sparse_coo_tensor(torch.tensor([[0, 2]]), torch.ones(2, 4), (5, 4)).to(device)
+    try:
+        torch.distributed.all_reduce(values)
+    except RuntimeError as error:
+        return f"NCCL refuses: {str(error).splitlines()[0][:90]}"
+    return "NCCL sums sparse tensors"
+
+
+def skipped(device: torch.device) -> str:
+    """A skipped first step of the fused kernels must leave no trace."""
+    from workers.training.optimizers import step
+
+    found = []
+    kinds = ((torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {}))
+    for kind, more in kinds:
+        weights = [torch.nn.Parameter(torch.ones(1000, device=device)) for _ in range(2)]
+        for weight, skips in zip(weights, (1, 0), strict=True):
+            optimizer = kind([weight], lr=0.1, fused=True, **more)  # type: ignore[arg-type]
+            junk = torch.full((1000,), float("nan"), device=device)
+            del junk  # what memory holds that nobody has set
+            for factor in [float("inf")] * skips + [0.5] * 3:
+                weight.grad = torch.full_like(weight, factor)
+                flag = torch.tensor(float(factor == float("inf")), device=device)
+                step(optimizer, skipped=flag)
+        if not torch.equal(*weights):
+            raise RuntimeError(f"{kind.__name__}: a skipped first step changes the next ones")
+        found.append(kind.__name__)
+    return f"no trace with {', '.join(found)}"
+
+
+def masked(device: torch.device) -> str:
+    """Rows whose keys are all masked, in each library of attention; no model here has such rows."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    shape = (2, 4, 64, 64)
+    query = torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True)
+    mask = torch.ones(2, 1, 1, 64, dtype=torch.bool, device=device)
+    mask[1] = False
+    found = []
+    for backend in (
+        SDPBackend.EFFICIENT_ATTENTION,
+        SDPBackend.CUDNN_ATTENTION,
+        SDPBackend.MATH,
+    ):
+        try:
+            with sdpa_kernel(backend):
+                attend = torch.nn.functional.scaled_dot_product_attention
+                output = attend(query, query, query, mask)
+                (gradient,) = torch.autograd.grad(output.float().sum(), query)
+        except RuntimeError:
+            found.append(f"{backend.name} cannot")
+            continue
+        finite = bool(output.isfinite().all() and gradient.isfinite().all())
+        found.append(f"{backend.name} {'finite' if finite else 'not finite'}")
+    return ", ".join(found)
+
+
+CASES: dict[str, Callable[[torch.device], str]] = {
+    one.__name__: one for one in (cublas, poisoned, gloo, sparse, skipped, masked)
+}
+
+
+def claims(rows: Rows) -> list[Claim]:
+    """A defect is a failed case."""
+    return []
+
+
+def line(row: Row) -> str:
+    return str(row["found"])
+
+
+STAGE = Stage("defects that were found once", cases, measure, claims, line)

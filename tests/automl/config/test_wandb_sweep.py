@@ -1,0 +1,153 @@
+"""Sweeps of Weights & Biases become configurations; what cannot be carried over is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from automl.cli import cli
+from automl.config import load
+from automl.config.wandb_sweep import WandbSweep, read_wandb
+from automl.errors import AutomlError, ConfigError
+
+SWEEP = """
+program: train.py
+method: bayes
+project: vision
+metric: {name: val/loss, goal: minimize}
+parameters:
+  lr: {distribution: log_uniform_values, min: 1e-5, max: 0.1}
+  old_lr: {distribution: log_uniform, min: -4.60517, max: -2.302585}
+  batch_size: {values: [16, 32, 64]}
+  epochs: {value: 10}
+  dropout: {min: 0.0, max: 0.5}
+  layers: {min: 1, max: 8}
+  width: {distribution: q_uniform, min: 32, max: 256, q: 32}
+  noise: {distribution: normal, mu: 0, sigma: 2}
+  optimizer:
+    parameters:
+      name: {values: [adam, sgd], probabilities: [0.7, 0.3]}
+early_terminate: {type: hyperband, min_iter: 3, eta: 2, max_iter: 27}
+run_cap: 30
+command: ["${env}", "${interpreter}", "${program}", "--fast", "${args}"]
+"""
+GRID = """
+program: run.sh
+method: grid
+metric: {name: accuracy, goal: maximize, target: 0.95}
+parameters:
+  seed: {values: [1, 2, 3]}
+  "bad name": {values: [1, 2]}
+command: ["${program}", "${args_no_hyphens}"]
+"""
+EXPONENTS = """
+method: random
+parameters:
+  decay: {distribution: inv_log_uniform_values, min: 1e-4, max: 1e-2}
+  steps: {distribution: q_log_uniform_values, min: 10, max: 1000, q: 1}
+"""
+
+
+def read(folder: Path, content: str) -> WandbSweep:
+    path = folder / "theirs.yaml"
+    path.write_text(content)
+    return read_wandb(path)
+
+
+def test_a_sweep(tmp_path: Path) -> None:
+    found = read(tmp_path, SWEEP)
+    assert found.space == {
+        "lr": {"low": 1e-5, "high": 0.1, "log": True},
+        "old_lr": {"low": 0.01, "high": 0.1, "log": True},
+        "batch_size": [16, 32, 64],
+        "epochs": [10],
+        "dropout": {"low": 0.0, "high": 0.5},
+        "layers": {"low": 1, "high": 8, "type": "int"},
+        "width": {"low": 32, "high": 256, "type": "int", "step": 32},
+        "noise": {"low": -6.0, "high": 6.0},
+        "optimizer.name": ["adam", "sgd"],
+    }
+    assert found.settings == {
+        "goals": ["minimize val/loss"],
+        "budget": {"trials": 30},
+        "suggester": "bayes",
+        "max_steps": 27,
+        "stopper": {"name": "hyperband", "grace": 3, "factor": 2},
+    }
+    assert found.command == "python train.py --fast {params}"
+    assert [note.split(" ")[0] for note in found.notes] == ["noise:", "optimizer.name:"]
+
+
+def test_a_grid_with_a_target_and_a_name_that_is_not_possible(tmp_path: Path) -> None:
+    found = read(tmp_path, GRID)
+    assert found.space == {"seed": [1, 2, 3]}
+    assert found.settings["goals"] == ["maximize accuracy"]
+    assert found.settings["budget"] == {"trials": 20, "target": 0.95}
+    assert found.command == "run.sh seed={seed}"
+    assert any(note.startswith("bad name is left out: ") for note in found.notes)
+    assert "method: grid has no counterpart: bayes is used" in found.notes
+
+
+def test_other_distributions(tmp_path: Path) -> None:
+    found = read(tmp_path, EXPONENTS)
+    assert found.space == {
+        "decay": {"low": 1e-4, "high": 1e-2, "log": True},
+        "steps": {"low": 10, "high": 1000, "type": "int", "log": True},
+    }
+    assert found.settings["suggester"] == "random"
+    assert found.command == "COMMAND {params}"
+    assert "the goal is a guess (minimize loss): the file names no metric" in found.notes
+
+
+@pytest.mark.parametrize("content", [SWEEP, GRID, EXPONENTS])
+def test_what_is_written_can_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = read(tmp_path, content)
+    done = CliRunner().invoke(cli, ["init", "--from", "theirs.yaml", "-o", "mine.yaml"])
+    assert done.exit_code == 0, done.output
+    for note in found.notes:
+        assert f"note: {note}" in done.stderr
+    config = load("mine.yaml", command="python train.py {params}")
+    assert [str(goal) for goal in config.spec.goals] == found.settings["goals"]
+    assert set(config.spec.space.parameters) == set(found.space)
+    assert config.spec.budget.trials == found.settings["budget"]["trials"]
+    assert f"automl sweep mine.yaml -- {found.command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("parameters: !!python/object/apply:os.system ['touch ran']", "tags are not allowed"),
+        ("a: &x [1]\nparameters: {lr: {values: *x}}", "aliases are not allowed"),
+        ("name: mine\nspace: {}", "is not recognised"),
+        ("parameters: {lr: {min: x, max: 1}}", "min of parameters.lr must be a number, got 'x'"),
+        ("parameters: {lr: {distribution: odd, min: 0, max: 1}}", "unknown distribution"),
+        ("parameters: {lr: {min: 2, max: 1}}", "nothing in"),
+        ("parameters: {lr: {values: 3}}", "nothing in"),
+        ("parameters: {x: {distribution: log_uniform, min: 1, max: 9e9}}", "exponents"),
+        ("parameters: {lr: 3}", "must have keys such as values, got 3"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_and_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AutomlError, match=message):
+        read(tmp_path, content)
+    done = CliRunner().invoke(cli, ["init", "--from", "theirs.yaml", "-o", "mine.yaml"])
+    assert done.exit_code == 2
+    assert not Path("ran").exists()
+    assert not Path("mine.yaml").exists()
+
+
+def test_an_absent_file_and_two_sources_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot read .*No such file"):
+        read_wandb(tmp_path / "absent.yaml")
+    done = CliRunner().invoke(cli, ["init", "translation", "--from", "sweep.yaml"])
+    assert done.exit_code == 2
+    assert "or a sweep of Weights & Biases with --from" in done.output

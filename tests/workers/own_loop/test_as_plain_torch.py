@@ -1,0 +1,515 @@
+"""A prepared loop computes what plain torch does: a test for each kind of reported difference."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from strategies import run_all
+from torch import Tensor, nn
+from torch.nn import functional
+
+from search_spaces.errors import UsageError
+from workers.context import Context
+from workers.own_loop.loop import widened
+from workers.own_loop.weights import weight_of
+from workers.protocol import Assignment, Report
+from workers.run import run
+
+X = torch.randn(32, 4, generator=torch.Generator().manual_seed(1))
+Y = X.sum(1, keepdim=True)
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.out = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = torch.tanh(block(x))
+        return self.out(x)
+
+    def called(self, x: Tensor, y: Tensor) -> Tensor:
+        return functional.mse_loss(self(x), y)
+
+    def inlined(self, x: Tensor, y: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = torch.tanh(block(x))
+        return functional.mse_loss(self.out(x), y)
+
+    def size(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+def net() -> Net:
+    torch.manual_seed(3)
+    return Net()
+
+
+def batches(size: int = 12) -> list[tuple[Tensor, Tensor]]:
+    """The last batch has fewer rows than the others."""
+    return [(X[i : i + size], Y[i : i + size]) for i in range(0, len(X), size)]
+
+
+def in_plain_torch() -> list[float]:
+    model = net()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    losses = []
+    for x, y in batches():
+        loss = functional.mse_loss(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return losses
+
+
+def by_methods(trial: Context) -> None:
+    """A loop that never calls the model itself."""
+    model: Any = net()
+    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=0.1)
+    method = trial.params["method"]
+    model, optimizer, loader = trial.prepare(model, optimizer, batches())
+    for step, (x, y) in enumerate(loader):
+        loss = getattr(model, method)(x, y)
+        trial.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        trial.report(step, loss=loss)
+
+
+def attempt(folder: Path, train: Any, number: int = 1, **params: Any) -> tuple[Any, list[Report]]:
+    reports: list[Report] = []
+    resume = number > 1
+    one = Assignment("s", 0, number, params, None, str(folder), seed=1, resume=resume)
+    return run(Context(one, reports.append), train), reports
+
+
+def good(folder: Path, train: Any, **params: Any) -> list[Report]:
+    outcome, reports = attempt(folder, train, **params)
+    assert outcome.failure is None, (outcome.message, outcome.details)
+    return reports
+
+
+def test_methods_beside_forward_train_alike_on_every_rank(tmp_path: Path) -> None:
+    trials = [
+        {"method": method, "parallelism": strategy, "accumulation": parts}
+        for method in ("called", "inlined")
+        for strategy, parts in (("ddp", 1), ("fsdp", 2), ("single", 2))
+    ]
+    expected = in_plain_torch()
+    for trial, found in zip(trials, run_all(tmp_path, trials, 2, by_methods), strict=True):
+        assert found["failure"] is None, (trial, found["message"], found["traceback"])
+        assert list(found["loss"].values()) == pytest.approx(expected, rel=1e-5), trial
+
+
+def test_the_model_stays_of_its_class(tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        given = net()
+        model = trial.prepare(given)
+        assert model is given
+        assert isinstance(model, Net)
+        assert model.module is model
+        assert type(model).__name__ == "Net"
+        assert model.size() == 25 + 20
+        assert next(name for name, _ in model.named_parameters()) == "blocks.0.weight"
+        for plain in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+            assert type(plain) is Net
+            assert torch.equal(plain(X), model(X))
+
+    good(tmp_path, train)
+
+
+@pytest.mark.parametrize("options", [{}, {"clip_norm": 100.0}, {"precision": "fp16"}])
+def test_hooks_of_a_step_and_schedulers(
+    tmp_path: Path, options: dict[str, Any], recwarn: pytest.WarningsRecorder
+) -> None:
+    calls: list[str] = []
+
+    def train(trial: Any) -> None:
+        model: Any = net()
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
+        optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+        optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+        model.register_forward_hook(lambda *_: calls.append("forward"))
+        scheduler: Any = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+        model, optimizer, scheduler = trial.prepare(model, optimizer, scheduler, **options)
+        for _ in range(3):
+            trial.backward(functional.mse_loss(model(X), Y))
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+        assert scheduler.last_epoch == optimizer.updates
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01 / 2**optimizer.updates)
+        assert calls.count("after") == calls.count("before") == optimizer.updates
+
+    good(tmp_path, train)
+    assert calls.count("forward") == 3
+    assert not [one for one in recwarn if "lr_scheduler" in str(one.message)]
+
+
+def test_an_epoch_of_a_scheduler_counts_though_its_last_update_was_skipped(tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        model: Any = nn.Linear(4, 1)
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.01)
+        scheduler: Any = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        model, optimizer, scheduler = trial.prepare(model, optimizer, scheduler, precision="fp16")
+        for factor in (1e-3, 1e-3, 1e6):
+            trial.backward(functional.mse_loss(model(X), Y) * factor)
+            optimizer.step()
+            optimizer.zero_grad()
+        scheduler.step()
+        assert (scheduler.last_epoch, optimizer.updates) == (1, 2)
+        trial.report(3, loss=1.0)
+
+    assert good(tmp_path, train)[-1].metrics["skipped_updates"] == 1
+
+
+def test_gradients_of_numbers_beside_the_model_are_unscaled(tmp_path: Path) -> None:
+    found: dict[str, float] = {}
+
+    def train(trial: Any, precision: str, parts: int) -> None:
+        model: Any = net()
+        weight = nn.Parameter(torch.zeros(()))
+        optimizer: Any = torch.optim.SGD([*model.parameters(), weight], lr=0.01)
+        model, optimizer, loader = trial.prepare(
+            model, optimizer, batches(16), precision=precision, accumulation=parts
+        )
+        for x, y in loader:
+            loss = functional.mse_loss(model(x), y) / 64 * torch.exp(-weight) + weight / 64
+            trial.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        found[f"{precision} {parts}"] = weight.item()
+
+    for precision, parts in (("fp32", 1), ("fp16", 1), ("fp32", 2), ("bf16", 1)):
+        good(tmp_path / precision, partial(train, precision=precision, parts=parts))
+    expected = found.pop("fp32 1")
+    assert found == pytest.approx(dict.fromkeys(found, expected), abs=1e-4)
+
+
+def test_weights_are_checked_as_torch_does(tmp_path: Path) -> None:
+    whole = net().state_dict()
+    wrong: list[dict[str, Tensor]] = [
+        {**whole, "out.bias": torch.ones(2)},
+        {**whole, "out.weight": torch.tensor(1.0)},
+        {name: value for name, value in whole.items() if name != "out.bias"},
+        {**whole, "out.wieght": torch.ones(1, 4)},
+    ]
+
+    def train(trial: Any) -> None:
+        model = trial.prepare(net())
+        for state in wrong:
+            with pytest.raises(RuntimeError, match="loading state_dict for Net"):
+                model.load_state_dict(state)
+        missing, unexpected = model.load_state_dict(wrong[2], strict=False)
+        assert (missing, unexpected) == (["out.bias"], [])
+        with pytest.raises(UsageError, match="assign=True"):
+            model.load_state_dict(whole, assign=True)
+
+    good(tmp_path, train)
+
+
+def in_parts(trial: Context) -> None:
+    """Loads into the parts of a model that ranks hold, and says what was refused."""
+    model: Any = net()
+    optimizer: Any = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model, optimizer = trial.prepare(model, optimizer)
+    ones = {name: torch.ones_like(value) for name, value in net().state_dict().items()}
+    refused = 0
+    for state in (
+        {**ones, "out.bias": torch.ones(2)},
+        {**ones, "out.wieght": torch.ones(1, 4)},
+        {"out.bias": ones["out.bias"]},
+    ):
+        try:
+            model.load_state_dict(state)
+        except RuntimeError:
+            refused += 1
+    missing, _ = model.load_state_dict({"out.bias": ones["out.bias"]}, strict=False)
+    plain = net()
+    other = torch.optim.AdamW(plain.parameters(), lr=0.3)
+    functional.mse_loss(plain(X), Y).backward()
+    other.step()
+    optimizer.load_state_dict(other.state_dict())  # of plain torch
+    again = optimizer.state_dict()
+    same = trial.rank or all(
+        torch.allclose(again["state"][key]["exp_avg"], value["exp_avg"])
+        for key, value in other.state_dict()["state"].items()
+    )
+    found = {"refused": refused, "missing": len(missing), "same": float(same)}
+    trial.report(0, loss=float(found == {"refused": 3, "missing": 5, "same": 1.0}))
+
+
+def test_what_ranks_hold_in_parts_is_checked_too(tmp_path: Path) -> None:
+    trials = [{"parallelism": one} for one in ("ddp", "fsdp")]
+    for trial, found in zip(trials, run_all(tmp_path, trials, 2, in_parts), strict=True):
+        assert found["failure"] is None, (trial, found["message"], found["traceback"])
+        assert list(found["loss"].values()) == [1.0], trial
+
+
+def test_states_of_other_optimizers(tmp_path: Path) -> None:
+    class Counting(torch.optim.SGD):
+        """Keeps a plain number for each parameter, as many optimizers do."""
+
+        def step(self, closure: Any = None) -> None:  # type: ignore[override]
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    state = self.state[parameter]
+                    state["step"] = state.get("step", 0) + 1
+            super().step()
+
+        def train(self) -> str:
+            return "train"
+
+    def train(trial: Any) -> None:
+        model: Any = net()
+        optimizer: Any = Counting(model.parameters(), lr=0.1)
+        model, optimizer = trial.prepare(model, optimizer)
+        assert optimizer.train() == "train"
+        for _ in range(2):
+            trial.backward(functional.mse_loss(model(X), Y))
+            optimizer.step()
+        state = copy.deepcopy(optimizer.state_dict())
+        assert state["state"][0]["step"] == 2
+        optimizer.state.clear()
+        optimizer.load_state_dict(state)
+        assert optimizer.state[model.out.bias]["step"] == 2
+        narrow = {"exp_avg": torch.ones(1), "exp_avg_sq": torch.ones(1), "step": torch.tensor(1.0)}
+        with pytest.raises(UsageError, match="it is of another model"):
+            optimizer.load_state_dict({**state, "state": {0: narrow}})
+
+    good(tmp_path, train)
+
+
+@dataclass(slots=True)
+class Slotted:
+    logits: Tensor
+
+
+class Record(OrderedDict[str, Any]):
+    pass
+
+
+def test_outputs_become_fp32_in_any_object() -> None:
+    half = torch.ones(2, dtype=torch.bfloat16)
+    for made, get in (
+        (Slotted(half), lambda one: one.logits),
+        (SimpleNamespace(inner=Slotted(half)), lambda one: one.inner.logits),
+        (Record(logits=half), lambda one: one["logits"]),
+        ([{"a": (half,)}], lambda one: one[0]["a"][0]),
+        (torch.distributions.Normal(half, half, validate_args=False), lambda one: one.loc),
+    ):
+        wide = widened(made)
+        assert type(wide) is type(made)
+        assert get(wide).dtype is torch.float32
+        assert get(made).dtype is torch.bfloat16
+    model = nn.Linear(2, 2)
+    assert widened(model) is model
+
+
+LABELS = torch.randint(0, 5, (34, 6), generator=torch.Generator().manual_seed(2))
+LENGTHS = torch.randint(1, 7, (34, 1), generator=torch.Generator().manual_seed(3))
+PADDED = torch.where(torch.arange(6)[None] < LENGTHS, LABELS, -100)
+WORDS = torch.randn(34, 6, 4, generator=torch.Generator().manual_seed(4))
+
+
+def by_function(scores: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores.flatten(0, 1), labels.flatten())
+
+
+def by_hand(scores: Tensor, labels: Tensor) -> Tensor:
+    each = functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+    return each.sum() / (labels != -100).sum()
+
+
+def by_selection(scores: Tensor, labels: Tensor) -> Tensor:
+    each = functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), reduction="none")
+    return each[labels.flatten() != -100].mean()
+
+
+def smoothed(scores: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(scores.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+
+
+LOSSES = {one.__name__: one for one in (by_function, by_hand, by_selection, smoothed)}
+
+
+def over_tokens(trial: Context) -> None:
+    """Trains on rows with padding, the last microbatch of which may have no token at all."""
+    torch.manual_seed(3)
+    model: Any = nn.Linear(4, 5)
+    optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.5)
+    loader: Any = [(WORDS[i : i + 16], PADDED[i : i + 16]) for i in range(0, 34, 16)]
+    name = trial.params["loss"]
+    model, optimizer, loader = trial.prepare(model, optimizer, loader)
+    for step, (words, labels) in enumerate(loader):
+        loss = LOSSES[name](model(words), labels)
+        weight = int((labels != -100).sum()) if name == "smoothed" else None
+        trial.backward(loss, weight=weight)
+        optimizer.step()
+        optimizer.zero_grad()
+        trial.report(step, loss=loss)
+
+
+def test_a_mean_over_tokens_counts_by_its_tokens(tmp_path: Path) -> None:
+    expected = {}
+    for name in LOSSES:
+        reports = good(tmp_path / name, over_tokens, loss=name)
+        expected[name] = [report.metrics["loss"] for report in reports]
+        parts = good(tmp_path / f"{name} 2", over_tokens, loss=name, accumulation=2)
+        found = [report.metrics["loss"] for report in parts if report.metrics]
+        assert found == pytest.approx(expected[name], rel=1e-5), name
+    trials = [
+        {"loss": name, "parallelism": strategy}
+        for name, strategy in (("by_function", "ddp"), ("by_hand", "ddp"), ("smoothed", "ddp"))
+    ]
+    for trial, ranks in zip(trials, run_all(tmp_path, trials, 2, over_tokens), strict=True):
+        assert ranks["failure"] is None, (trial, ranks["message"], ranks["traceback"])
+        losses = expected[str(trial["loss"])]
+        assert list(ranks["loss"].values()) == pytest.approx(losses, rel=1e-5), trial
+
+
+def test_a_loss_whose_weight_must_be_said_is_refused() -> None:
+    scores = WORDS[:8].clone().requires_grad_()
+    labels = torch.where(PADDED[:8] == 4, -100, PADDED[:8])
+    with pytest.raises(UsageError, match="weight=tokens"):
+        weight_of(by_function(scores, labels) + scores.square().mean())
+    with pytest.raises(UsageError, match="the loss is a sum"):
+        weight_of(functional.mse_loss(scores, WORDS[:8], reduction="sum"))
+    assert weight_of(functional.mse_loss(scores, WORDS[:8])) is None
+    assert weight_of(functional.mse_loss(scores, WORDS[:8]) / 4) is None
+    tokens = int((labels != -100).sum())
+    assert [int(weight_of(one(scores, labels)) or 0) for one in (by_function, by_hand)] == [
+        tokens,
+        tokens,
+    ]
+
+
+class Normed(nn.Module):
+    def __init__(self, norm: Any) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), norm()) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class Counter(nn.Module):
+    """A running mean of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        return x - self.mean
+
+
+def spectral() -> nn.Module:
+    return torch.nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
+
+
+@pytest.mark.parametrize("norm", [partial(nn.BatchNorm1d, 4), Counter, spectral])
+def test_recomputation_leaves_buffers_as_one_pass_makes_them(tmp_path: Path, norm: Any) -> None:
+    found = []
+
+    def train(trial: Any) -> None:
+        torch.manual_seed(3)
+        model: Any = Normed(norm)
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=0.1)
+        model, optimizer = trial.prepare(model, optimizer)
+        for x, _ in batches():
+            trial.backward(model(x).square().mean())
+            optimizer.step()
+            optimizer.zero_grad()
+        found.append({name: value.clone() for name, value in model.state_dict().items()})
+
+    for mode in ("none", "layers", "selective"):
+        good(tmp_path / mode, train, activation_checkpointing=mode)
+    for other in found[1:]:
+        for name, value in found[0].items():
+            assert torch.allclose(value, other[name], atol=1e-6), name
+
+
+@pytest.mark.parametrize("own_generator", [False, True])
+def test_a_restored_loop_goes_on_with_order_dropout_and_schedule(
+    tmp_path: Path, own_generator: bool
+) -> None:
+    seen: dict[str, list[Any]] = {}
+
+    def train(trial: Any, name: str, cut: bool) -> None:
+        torch.manual_seed(5)
+        data = torch.utils.data.TensorDataset(torch.arange(12.0)[:, None])
+        generator = torch.Generator().manual_seed(9) if own_generator else None
+        loader: Any = torch.utils.data.DataLoader(data, 5, shuffle=True, generator=generator)
+        model: Any = nn.Sequential(nn.Dropout(0.5), nn.Linear(1, 1))
+        optimizer: Any = torch.optim.SGD(model.parameters(), 1e-3)
+        scheduler: Any = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+        earlier = trial.restore() if own_generator else None  # before or after `prepare`
+        model, optimizer, loader, scheduler = trial.prepare(model, optimizer, loader, scheduler)
+        state = earlier if own_generator else trial.restore()
+        if state:
+            assert sorted(state) == ["epoch", "model", "optimizer"]
+            model.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+        for epoch in range(state["epoch"] if state else 0, 4):
+            for (x,) in loader:
+                loss = model(x).square().mean()
+                trial.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
+                order = x.flatten().tolist()
+                seen.setdefault(name, []).append((order, loss.item(), scheduler.last_epoch))
+            scheduler.step()
+            both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+            trial.save({**both, "epoch": epoch + 1})
+            if cut and epoch == 1:
+                return
+
+    good(tmp_path / "whole", partial(train, name="whole", cut=False))
+    good(tmp_path / "cut", partial(train, name="cut", cut=True))
+    outcome, _ = attempt(tmp_path / "cut", partial(train, name="cut", cut=False), number=2)
+    assert outcome.failure is None, outcome.message
+    assert seen["cut"] == seen["whole"]
+
+
+def test_a_state_that_is_no_mapping_comes_back_as_it_was(tmp_path: Path) -> None:
+    def train(trial: Any) -> None:
+        trial.prepare(net())
+        for state in ([1, 2], None, {"a": 1}):
+            trial.save(state)
+            assert trial.restore() == state
+
+    good(tmp_path, train)
+
+
+def test_the_gradients_of_an_accumulated_update_survive_zero_grad_of_the_model(
+    tmp_path: Path,
+) -> None:
+    def train(trial: Any) -> None:
+        model: Any = nn.Linear(1, 1, bias=False)
+        nn.init.zeros_(model.weight)
+        optimizer: Any = torch.optim.SGD(model.parameters(), lr=1.0)
+        given = [torch.tensor([[1.0], [3.0]])]
+        model, optimizer, loader = trial.prepare(model, optimizer, given, accumulation=2)
+        for x in loader:
+            model.zero_grad()
+            trial.backward(model(x).mean())
+            optimizer.step()
+        assert model.weight.item() == pytest.approx(-2.0)
+
+    good(tmp_path, train)
