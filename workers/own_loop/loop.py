@@ -284,7 +284,8 @@ class PreparedLoop:
             loss = self.scaler.scale(loss)
         with self.strategy.synchronised(self.last):
             joined = self.strategy.joined(loss)
-            (joined if isinstance(factor, float) and factor == 1.0 else joined * factor).backward()
+            scaled: Any = joined if isinstance(factor, float) and factor == 1.0 else joined * factor
+            scaled.backward()
         self.waiting = self._over = self.trained = True
 
     def _weighed(self, weight: float | Tensor) -> float | Tensor:

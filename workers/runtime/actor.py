@@ -54,7 +54,7 @@ class Actor:
         self._rank: RankProcess | None = None
         self._stops: dict[tuple[int, int], StopRequest] = {}  # of attempts that come
         self._lock = threading.Lock()  # `stop` and `end` come at any time
-        self._mail: deque[News | Death] = deque()
+        self._mail: deque[tuple[tuple[int, int], News | Death]] = deque()  # and whose it is
         self._arrived = threading.Condition()
         self._rendezvous: Any = None  # kept until the next: other ranks may still be leaving it
         if threading.current_thread() is threading.main_thread():
@@ -75,13 +75,16 @@ class Actor:
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank in a process of its own until that has told its outcome or is dead."""
         _show_in_dashboard(assignment, rank)
+        key = (assignment.trial, assignment.attempt)
         process = self._parent.start(assignment)
+        with self._arrived:
+            self._mail.clear()  # of an attempt that was ended by force
         with self._lock:
             if self._rank is not None:
                 self._rank.kill()
-            self._attempt, self._rank = (assignment.trial, assignment.attempt), process
+            self._attempt, self._rank = key, process
             process.run(assignment, rank, rendezvous)
-            if how := self._stops.pop(self._attempt, None):
+            if how := self._stops.pop(key, None):
                 process.stop(how)
         running = True
         while running and not process.closed:
@@ -90,16 +93,23 @@ class Actor:
                 over = isinstance(message, Death) or any(isinstance(e, Outcome) for e in events)
                 running = running and not over
                 with self._arrived:
-                    self._mail.append(message)
+                    self._mail.append((key, message))
                     self._arrived.notify()
         with self._lock:
             process.kill()
 
-    def take(self, timeout: float) -> list[News | Death]:
-        """Wait up to `timeout` seconds for messages of the rank that runs."""
+    def take(self, trial: int, attempt: int, timeout: float) -> list[News | Death]:
+        """Wait up to `timeout` seconds for messages of the rank of an attempt."""
+
+        def waits() -> bool:
+            return bool(self._mail) and self._mail[0][0] == (trial, attempt)
+
+        found = []
         with self._arrived:
-            self._arrived.wait_for(lambda: self._mail, timeout)
-            return [self._mail.popleft() for _ in range(len(self._mail))]
+            self._arrived.wait_for(waits, timeout)
+            while waits():
+                found.append(self._mail.popleft()[1])
+        return found
 
     def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
         """Ask an attempt to stop; it may not have begun yet."""

@@ -77,7 +77,7 @@ class RayAttempt:
         take = self._workers[rank].actor.take.options(
             name=self._label, concurrency_group="mail", enable_task_events=False
         )
-        self._mail[rank] = ref = take.remote(TAKE_SECONDS)
+        self._mail[rank] = ref = take.remote(*self.key, TAKE_SECONDS)
         self.refs[ref] = rank
 
     def _rendezvous(self) -> Any:
