@@ -35,7 +35,7 @@ MIN_SUCCESS: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Row:
+class AnswerRow:
     """One parameter of the recommended configuration; places are from 0 to 1 of its range.
 
     Args:
@@ -142,7 +142,7 @@ class Answer:
     recommendation: Recommendation | None
     lines: Sequence[str]
     luck: str
-    rows: Sequence[Row]
+    rows: Sequence[AnswerRow]
     outlook: Outlook | None
     unknown: str
     next: Sequence[Candidate]
@@ -206,7 +206,7 @@ def _unknown(record: Record) -> str:
     )
 
 
-def _rows(record: Record, params: Params, belief: Belief | None) -> list[Row]:
+def _rows(record: Record, params: Params, belief: Belief | None) -> list[AnswerRow]:
     """A row for each parameter that is active and tuned, the costliest to put back first."""
     ranks = {trial.number: i for i, (trial, _) in enumerate(record.scored()[::-1])}
     rows = [
@@ -223,7 +223,7 @@ def _row(
     params: Params,
     belief: Belief | None,
     ranks: Mapping[int, int],
-) -> Row:
+) -> AnswerRow:
     name, value = parameter.name, params[parameter.name]
     default = parameter.default if parameter.has_default else None
     is_choice = isinstance(parameter, Choice)
@@ -258,7 +258,7 @@ def _row(
         ends = parameter.low, parameter.high
     default_at = None if default is None else place(parameter, default)
     dots = tuple(known[::step])
-    return Row(name, value, default, ends, at, default_at, band, good, cost, dots, is_choice)
+    return AnswerRow(name, value, default, ends, at, default_at, band, good, cost, dots, is_choice)
 
 
 def place(parameter: Parameter, value: Any) -> float:
@@ -388,7 +388,7 @@ def _typed(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "null" if value is None else str(value)
 
 
-def _row_data(row: Row) -> dict[str, Any]:
+def _row_data(row: AnswerRow) -> dict[str, Any]:
     return {
         **{k: json_data(v) for k, v in vars(row).items()},
         "words": row.words,

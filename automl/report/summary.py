@@ -12,7 +12,7 @@ from automl.core.durations import duration
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
-from .answer import Answer, Row, answer, knee
+from .answer import Answer, AnswerRow, answer, knee
 from .caveats import caveats
 from .confirmations import Confirmation
 from .console import table
@@ -96,7 +96,7 @@ def _ahead(found: Answer, *, more: bool) -> Iterator[str]:
         yield f"  and {left} more kinds"
 
 
-def _picture(rows: Sequence[Row], width: int) -> RenderableType:
+def _picture(rows: Sequence[AnswerRow], width: int) -> RenderableType:
     """A line for each parameter: what is recommended, its plateau, the way back."""
     header = ["parameter", "recommended", "", "back to the default"]
     if width >= NARROW:

@@ -67,7 +67,7 @@ class Forked(NamedTuple):
     pid: int
 
 
-class Ended(NamedTuple):
+class Reaped(NamedTuple):
     """A process is gone, with its exit status; below 0 the signal that has ended it."""
 
     pid: int
@@ -313,7 +313,7 @@ class _Parent:
                 self._spare = None
             self._pids.discard(pid)
             with suppress(OSError):
-                self._control.send(Ended(pid, status))
+                self._control.send(Reaped(pid, status))
 
     def _end(self) -> NoReturn:
         """The process that has started this one is gone: end with all that runs."""

@@ -23,7 +23,7 @@ from workers.run import Objective
 from .child import Broken, News
 from .devices import environment_of
 from .gang import Gang, oom_kills, signal_name
-from .parent import ALL, ENVIRONMENT, Ended, Forked, Loaded, Start
+from .parent import ALL, ENVIRONMENT, Forked, Loaded, Reaped, Start
 from .pickling import pickle_objective
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a rank has died or hangs
@@ -244,7 +244,7 @@ class Parent:
         except (EOFError, OSError):
             self._restart()
 
-    def _take(self, message: Loaded | Forked | Ended) -> None:
+    def _take(self, message: Loaded | Forked | Reaped) -> None:
         match message:
             case Loaded():
                 self.loaded, self._failed_starts = True, 0
@@ -257,7 +257,7 @@ class Parent:
                 if rank.closed:
                     rank.closed = False
                     rank.kill()
-            case Ended():
+            case Reaped():
                 for key, rank in list(self._ranks.items()):
                     if rank.pid == message.pid:
                         rank.status = message.status

@@ -16,8 +16,8 @@ from report_sweeps import write_sweep
 from automl import config
 from automl.cli import cli
 from automl.core.standings import INFEASIBLE, Standings
+from automl.integrations.optuna_figures import FIGURES
 from automl.ledger import Ledger
-from automl.report.figures import FIGURES
 from automl.report.page import data_of, render, save
 from automl.report.recipe import recipe
 from automl.report.record import Record

@@ -153,7 +153,7 @@ def test_survives_odd_metrics(name: str, odd: str) -> None:
         Trial(i, t.params, TrialState.COMPLETED, {"loss": ODD[odd][i % len(ODD[odd])]})
         for i, t in enumerate(history(MIXED, 12) if ODD[odd] else [])
     ]
-    MIXED.check(make(name, MIXED).suggest(known, [])[0])
+    MIXED.accept(make(name, MIXED).suggest(known, [])[0], whole=True)
 
 
 @pytest.mark.parametrize("fail_every", [1, 2])
@@ -163,10 +163,10 @@ def test_survives_failures_stops_and_absent_metrics(
 ) -> None:
     known = history(TREE, 12, fail_every)
     known += [Trial(20 + t.number, t.params, state, {"other": 1.0}) for t in history(TREE, 3)]
-    TREE.check(make(name, TREE).suggest(known, [])[0])
+    TREE.accept(make(name, TREE).suggest(known, [])[0], whole=True)
 
 
 def test_goals_and_constraints(name: str) -> None:
     goals = ["minimize loss", "maximize size"]
     suggester = make(name, MIXED, goals, constraints=["size <= 3"], seed=1)
-    MIXED.check(suggester.suggest(history(MIXED, 12, fail_every=6), [])[0])
+    MIXED.accept(suggester.suggest(history(MIXED, 12, fail_every=6), [])[0], whole=True)

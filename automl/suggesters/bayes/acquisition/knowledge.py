@@ -26,7 +26,7 @@ from .acquisition import Acquisition
 from .logei import POWER
 
 MAX_DECISIONS = 60  # the best predicted configurations, one of which will be recommended
-MAX_REPEATED = 10  # of these, the best that may run again
+MAX_REPEATED = 5  # of these, the best that may run again
 RUNS = (1.0, 2.0, 4.0, 8.0)
 NUM_QUANTILES = 64  # of the observation
 NUM_DRAWS = 64  # of the function, from each hyperparameter vector

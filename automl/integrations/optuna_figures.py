@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from automl.core import Snapshot
 from automl.errors import UsageError, needs
-
-from .record import Record
+from automl.report.record import Record
 
 FIGURES: Final[Mapping[str, str]] = {  # name, and that of the function in `optuna.visualization`
     "progress": "plot_optimization_history",
@@ -33,7 +32,7 @@ def figure(snapshot: Snapshot, name: str) -> Any:
         raise UsageError(needs("a figure", "plotly", "report")) from error
     import optuna
 
-    from automl.integrations.optuna_storage import frozen_trials
+    from .optuna_storage import frozen_trials
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     goals = snapshot.goals
