@@ -13,6 +13,7 @@ from toy import objective
 
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
+from workers.ranks.process_group import disconnect
 from workers.run import Objective, run
 from workers.runtime.processes import run_gang
 
@@ -76,4 +77,7 @@ def one(
         world_size=1 if alone else context.world_size,
         rendezvous=f"file://{context.folder}/meeting-{index}",
     )
-    return run(inner, train), reports
+    try:
+        return run(inner, train), reports
+    finally:
+        disconnect()  # the process of an attempt would end here
