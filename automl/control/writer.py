@@ -79,7 +79,9 @@ class SweepWriter:
         """Note the first step that is lower than the one before: stoppers expect that they grow."""
         trial = self.trials[report.trial] if report.trial < len(self.trials) else None
         last = trial.reports[-1] if trial is not None and trial.reports else None
-        if last is not None and last.attempt == report.attempt and report.step < last.step:
+        if last is None or (report.attempt, report.sequence) <= (last.attempt, last.sequence):
+            return  # it comes twice, or late
+        if report.attempt == last.attempt and report.step < last.step:
             self._said_steps = True
             words = f"trial {report.trial} reports step {report.step} after step {last.step}"
             self.note("steps", f"{words}: count steps up, as curves and stoppers need it")

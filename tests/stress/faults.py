@@ -60,7 +60,7 @@ def arm(point: str, skip: int = 0) -> None:
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
     _after(Lease, "renew", lambda *_: killer.passed("renewing"))
-    _after(recorder, "insert", lambda *_: killer.passed("writing"))
+    _after(recorder, "append", lambda *args: args[-1] and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 

@@ -140,7 +140,7 @@ class Model:
                 if turn == (command.kind if command.kind in order else ""):
                     self._answer(command, sent)
         self.waiting = []
-        busy = any(row.state in ("running", "waiting") for row in self.rows)
+        busy = self._next_waiting() or any(row.state == "running" for row in self.rows)
         ends = self._stop is not None or not (busy or len(self.rows) < self.budget)
         for row in self.rows if ends else ():
             if row.state not in FINISHED and not row.agent:
@@ -185,12 +185,17 @@ class Model:
     def _ask(self, command: Command, sent: int) -> None:
         if self._stop or self.now > sent:
             return
-        row = next((one for one in self.rows if one.state == "waiting"), None)
+        row = self._next_waiting()
         if row is None and len(self.rows) < self.budget:
             row = self.propose()
         if row is not None:
             self.begin(row)
             row.agent, row.told = command.by, self.now
+
+    def _next_waiting(self) -> Row | None:
+        """The first one; one beyond the budget, enqueued ones too, does not begin."""
+        waiting = [(trial, row) for trial, row in enumerate(self.rows) if row.state == "waiting"]
+        return next((row for trial, row in waiting if row.attempts or trial < self.budget), None)
 
     def _steer(self, row: Row, kind: str) -> None:
         if kind == "stop_trial" and row.state == "running":
