@@ -20,9 +20,8 @@ test: $(STAMP)  ## Run every test, but for those of large training libraries
 	$(BIN)/python tests/machines.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
-test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB) and a Slurm
+test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test-all]"
-	$(BIN)/python tests/slurm_cluster.py
 	AUTOML_TEST_ALL=1 $(MAKE) test
 
 docs: $(STAMP)  ## Build the documentation into site/

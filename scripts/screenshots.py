@@ -46,7 +46,6 @@ STUDIO = {
     "/": ("sweeps", 420),
     f"/sweeps/{SWEEP}/trials": ("trials", 820),
 }
-REPORT = {"dependence": "report-dependence"}
 TOKEN = Path.home() / ".ray" / "auth_token"
 
 
@@ -152,15 +151,12 @@ def ray_dashboard(running: Any, address: str, out: Path) -> None:
 
 
 def report(page: Any, ledger: Ledger, folder: Path, out: Path) -> None:
-    """The beginning of the report, and its figures that pages show."""
+    """The beginning of the report."""
     file = folder / "report.html"
     save(Record.read(ledger, SWEEP), file)
     page.goto(file.as_uri())
     page.wait_for_selector("body[data-ready]", timeout=120_000)
     keep(page, out / "report.png")
-    page.add_style_tag(content=".picked { position: static !important; }")  # not over a figure
-    for key, name in REPORT.items():
-        keep(page.locator(f"#{key}"), out / f"{name}.png")
 
 
 def terminal(snapshot: Snapshot, path: Path) -> None:

@@ -17,7 +17,7 @@ export function trialsView(rows) {
   const field = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", "aria-describedby": "filter-told", oninput: draw });
   const told = h("p", { id: "filter-told", class: "told", role: "status" });
   const table = new Table("Table of trials", (key) => {
-    const first = maximized(key);  // the best first
+    const first = larger(key);  // the best first
     sort.down = sort.key === key ? !sort.down : first;
     sort.key = key;
     draw();
@@ -25,7 +25,7 @@ export function trialsView(rows) {
   const node = section("Trials", { class: "panel trials" }, h("div", { class: "bar" }, h("label", { for: "filter" }, hidden("Filter trials"), field), told,
     h("button", { type: "button", onclick: () => exported("csv") }, "CSV"), h("button", { type: "button", onclick: () => exported("json") }, "JSON")), table.node);
 
-  function maximized(key) {
+  function larger(key) {
     return key.startsWith("goal:") && rows.goals.some((goal) => `goal:${goal.metric}` === key && goal.maximize);
   }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -167,25 +166,6 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert first in more.stdout.replace("\n", " "), more.output
 
 
-def test_the_best_train_again_where_the_sweep_ran(folder: Path) -> None:
-    swept("lucky")
-    done = automl("confirm", "toy", "--objective", "mine.py:lucky", "--top", "2", "--seeds", "2")
-    assert done.exit_code == 0, done.output
-    with closing(Ledger.open(".automl")) as ledger:
-        processes = {trial.metrics["process"] for trial in ledger.trials("toy.confirm")}
-    assert processes == {os.getpid()}, "inline, as the sweep"
-
-
-def test_only_what_is_missing_is_trained_again(folder: Path) -> None:
-    swept("clear")
-    run("confirm", "toy", "clear", "--seeds", "2", "--top", "2")
-    run("confirm", "toy", "clear", "--seeds", "2", "--top", "2")
-    assert len(Ledger.open(".automl").trials("toy.confirm")) == 4
-    found = json.loads(run("confirm", "toy", "clear", "--json").stdout)
-    assert [len(repeat["values"]) for repeat in found["repeats"]] == [3, 3, 3]
-    assert len(Ledger.open(".automl").trials("toy.confirm")) == 9
-
-
 def test_confirmed_runs_stay_if_the_space_changes(folder: Path) -> None:
     swept("clear")
     seeds = ("--seeds", "2", "--top", "2")
@@ -218,13 +198,6 @@ def test_runs_of_an_unlike_sweep_of_that_name_are_refused(folder: Path) -> None:
     assert "delete it with `automl delete toy.confirm`" in refused.output
     with closing(Ledger.open(".automl")) as ledger:
         assert ledger.snapshot("toy.confirm").state == "finished"
-
-
-def test_noise_is_called_noise(folder: Path) -> None:
-    swept("noisy")
-    found = json.loads(run("confirm", "toy", "noisy", "--json").stdout)
-    assert found["exceeds_noise"] is False
-    assert found["noise"] > 10
 
 
 def test_runs_are_added_until_the_best_is_known_with_the_probability(folder: Path) -> None:
@@ -275,17 +248,6 @@ def test_the_verdict(winner: Any, other: Any, exceeds: bool, words: str) -> None
     assert (found.exceeds_noise, words in str(found)) == (exceeds, True), str(found)
 
 
-def test_what_an_objective_wrote_is_exported(folder: Path) -> None:
-    swept("clear")
-    assert automl("export", "toy", "-o", "out").exit_code == 0
-    assert (folder / "out" / "weights.txt").read_text() == "0.0"
-    assert "x: [0.0]" in (folder / "out" / "config.yaml").read_text()
-    assert "| loss |" in (folder / "out" / "README.md").read_text()
-    again = automl("export", "toy", "-o", "out")
-    assert (again.exit_code, "is not empty" in again.stderr) == (2, True)
-    assert automl("export", "toy", "--trial", "9").exit_code == 2
-
-
 def test_what_an_objective_saved_is_exported_and_the_printed_line_trains_it_again(
     folder: Path,
 ) -> None:
@@ -319,12 +281,6 @@ def test_a_program_without_weights_is_exported_with_its_line_and_how_to_save_som
     assert words[:2] == ["sweep", "out/config.yaml"]
     again = automl(*words[:2], "--dispatcher", "inline", *words[2:])
     assert again.exit_code == 0, again.output
-
-
-def test_a_workload_is_exported(folder: Path, translated: Path) -> None:
-    shutil.copytree(translated, ".automl")
-    assert automl("export", "small").exit_code == 0
-    assert load_file(folder / "small-model" / "model.safetensors")
 
 
 def test_without_its_checkpoint_the_recommended_trial_gives_way_to_the_best(

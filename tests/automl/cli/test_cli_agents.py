@@ -15,7 +15,6 @@ from cli_sweeps import automl
 from click.testing import Result
 from pages import blocks
 
-from automl.control.assignments import seed_of
 from automl.ledger import Ledger
 
 ROOT = Path(__file__).parents[3]
@@ -57,37 +56,6 @@ def test_a_sweep_that_agents_serve_is_not_called_interrupted(sweep: Path) -> Non
     assert words in header()
     automl("stop", "toy")
     assert "agents may ask" not in header()
-
-
-def test_the_verbs_of_an_agent(sweep: Path) -> None:
-    asked = ask()
-    assert asked == {
-        "trial": 0,
-        "attempt": 1,
-        "params": {"x": 0.9, "kind": "good"},
-        "seed": seed_of(Ledger.open(Path(".automl")).spec("toy"), 0),
-        "lease_seconds": 60.0,
-        "resumed": False,
-    }
-    assert isinstance(asked["seed"], int)
-    assert automl("tell", "toy", "0", "--step", "1", "loss=0.5").exit_code == 0
-    assert automl("tell", "toy", "0", "loss=0.4", "--attempt", "1").exit_code == 0
-    assert "it was told before" in automl("tell", "toy", "0", "loss=0.4").output
-    assert "has ended already" in error(automl("tell", "toy", "0", "loss=0.5"), 1)
-    assert ask("--lease", "90s")["lease_seconds"] == 90.0
-    assert "is not one of 'out_of_memory'" in error(
-        automl("tell", "toy", "1", "--failed", "bogus"), 2
-    )
-    assert (
-        "failed (out_of_memory)" in automl("tell", "toy", "1", "--failed", "out_of_memory").output
-    )
-    for number in ("2", "3"):
-        ask()
-        assert automl("tell", "toy", number, "loss=nan").exit_code == 0
-    result = automl("ask", "toy", "--json")
-    assert result.exit_code == 3
-    assert "toy gives no more trials: it is finished" in result.output
-    assert states() == ["completed", "failed", "failed", "failed"]
 
 
 @pytest.mark.parametrize(

@@ -87,18 +87,6 @@ def test_a_script_is_tuned_without_a_changed_line(folder: Path, dispatcher: str)
     assert "--x=0.9" in logs
 
 
-def test_a_command_goes_on_in_the_space_of_its_edited_file(folder: Path) -> None:
-    assert sweep(*TRAIN).exit_code == 0
-    (folder / "mine.yaml").write_text(CONFIG.replace("high: 1.0", "high: 9.0"))
-    wider = ("resume", "mine", "--config", "mine.yaml", "--trials", "6", "--dispatcher", "inline")
-    done = automl(*wider, *TRAIN)
-    assert done.exit_code == 0, done.output
-    assert len(trials()) == 6
-    assert max(trial["params"]["x"] for trial in trials()) > 1.0
-    space = json.loads(automl("space", "mine.yaml", "--json").stdout)
-    assert space["parameters"][0]["high"] == 9.0
-
-
 @pytest.mark.parametrize("stopper", ["{name: asha, grace: 1, factor: 3}", "curve"])
 def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path, stopper: str) -> None:
     done = sweep(
@@ -195,32 +183,6 @@ def test_a_dry_run_says_what_it_has_checked(folder: Path) -> None:
     assert "`reports` does not find the goal 'val_los', so trials fail unless" in done.stderr
     assert "not what a trial runs" in sweep("--dry-run", "reports=null", "--create").stdout
     assert "does not find" not in sweep("--dry-run", *TRAIN).stderr
-
-
-def test_a_workload_takes_no_command(folder: Path) -> None:
-    (folder / "toy.yaml").write_text("workload: sentiment\ndata: {name: builtin}\n")
-    done = sweep("--", "true", config="toy.yaml")
-    assert done.exit_code == 2
-    assert "with a command a configuration has no workload" in done.stderr
-
-
-def test_three_failures_alike_end_the_sweep(folder: Path) -> None:
-    done = sweep("budget.trials=9", "--", *PYTHON, "plain.py", "--y={x}")
-    assert done.exit_code == 3
-    assert "the command ended with exit status 2: " in done.output
-    assert "unrecognized arguments: --y=" in done.output
-    assert "3 of 3 trials failed, 3 of them alike" in done.output
-    assert "mend the program, its options or the patterns in `reports`" in " ".join(
-        done.output.split()
-    )
-    assert "TrialFailure" not in done.output
-    assert len(trials()) == 3
-
-
-def test_help_shows_the_command(folder: Path) -> None:
-    for verb in ("sweep", "resume", "confirm"):
-        text = automl(verb, "--help").stdout
-        assert "[-- COMMAND [ARG]...]" in " ".join(text.split())
 
 
 def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:

@@ -105,13 +105,6 @@ def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
     assert trials[2]["metrics"]["accuracy"] == "nan"
 
 
-def test_best_as_json_has_the_baseline_beside_it(runs: str) -> None:
-    best = parsed("best", "toy", "--store", runs)
-    assert (best["number"], best["sweep"], best["goals"]) == (2, "toy", ["minimize loss"])
-    assert best["baseline"] == parsed("trials", "toy", "--store", runs)[0]
-    assert "pareto" not in best
-
-
 def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
     *begun, ended = completed(1, 1.8)
     reports = [Report(1, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((1.2, 1.8))]
@@ -144,70 +137,10 @@ def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     assert "front of 2" in automl("best", "toy", "--store", runs).stdout
 
 
-def test_status_as_json_has_the_contracts_fields(runs: str) -> None:
-    status = parsed("status", "toy", "--store", runs)
-    assert set(status) == {
-        "sweep",
-        "state",
-        "num_trials",
-        "num_completed",
-        "num_failed",
-        "best",
-        "seconds",
-        "workers",
-    }
-    assert (
-        status["sweep"],
-        status["num_trials"],
-        status["num_completed"],
-        status["num_failed"],
-    ) == ("toy", 3, 2, 1)
-    assert status["best"]["number"] == 2
-
-
-def test_list_as_json(runs: str) -> None:
-    assert [(info["name"], info["num_trials"]) for info in parsed("list", "--store", runs)] == [
-        ("toy", 3)
-    ]
-
-
-def test_people_get_tables(runs: str) -> None:
-    trials = automl("trials", "toy", "--store", runs).stdout.splitlines()
-    assert trials[0].split() == ["trial", "state", "loss", "time", "memory", "configuration"]
-    assert trials[2].split() == [
-        "1",
-        "out",
-        "of",
-        "memory",
-        "-",
-        "1s",
-        "-",
-        "lr=0.1",
-        "precision=bf16",
-    ]
-    assert trials[3].split()[:4] == ["2*", "completed", "1.5", "2s"]
-    best = automl("best", "toy", "--store", runs).stdout
-    assert "Recommended: trial 2, " in best
-    assert "-25.0%" in best
-    assert "toy" in automl("list", "--store", runs).stdout
-    assert "best  loss 1.5  trial 2" in automl("status", "toy", "--store", runs).stdout
-
-
 def test_a_sweep_without_success_has_no_best(tmp_path: Path) -> None:
     done = automl("best", "toy", "--store", store(tmp_path, failed(0)), "--json")
     assert (done.exit_code, done.stdout) == (3, "")
     assert "No trial has succeeded. 1 of 1 trials failed" in done.stderr
-
-
-def test_reports_of_a_trial_that_ran_longer_count_by_their_best(tmp_path: Path) -> None:
-    *events, ended = completed(0, 9.0)
-    assert isinstance(ended, Ended)
-    ended = replace(ended, outcome=replace(ended.outcome, metrics={}))
-    reports = [Report(0, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((0.5, 9.0))]
-    events += [*reports, ended]
-    status = parsed("status", "toy", "--store", store(tmp_path, events))
-    assert status["best"]["metrics"]["loss"] == 9.0
-    assert "loss 0.5" in automl("status", "toy", "--store", str(tmp_path / "runs")).stdout
 
 
 @pytest.mark.parametrize("verb", ["status", "trials", "best", "stop", "watch", "resume"])
@@ -237,11 +170,6 @@ def test_a_password_in_a_stores_url_is_refused() -> None:
     assert done.exit_code == 2
     assert "PGPASSWORD" in done.stderr
     assert "secret" not in done.stderr
-
-
-def test_what_does_not_run_cannot_be_stopped_or_watched_for_long(runs: str) -> None:
-    assert "toy is not running" in automl("stop", "toy", "--store", runs).stdout
-    assert automl("watch", "toy", "--store", runs).exit_code == 0
 
 
 def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
@@ -340,25 +268,3 @@ def test_without_a_name_or_a_sweep_the_message_says_what_to_do(tmp_path: Path) -
     shown = automl("best", "--store", str(tmp_path))
     assert shown.exit_code == 2
     assert "there is no sweep in" in shown.stderr
-
-
-@pytest.mark.parametrize(
-    ("given", "line"),
-    [
-        ({}, "suggester bayes; stopper none; workers as many as there is room for; seed 0"),
-        (
-            {
-                "suggester": "tpe",
-                "stopper": "asha",
-                "stopper_options": {"grace": 5},
-                "workers": 4,
-                "min_workers": 2,
-                "dispatcher": "ray",
-            },
-            "suggester tpe; stopper asha  grace=5; workers 2 to 4, ray; seed 0",
-        ),
-    ],
-)
-def test_the_status_says_the_settings(tmp_path: Path, given: dict[str, Any], line: str) -> None:
-    runs = store(tmp_path, completed(0, 2.0), spec=replace(SPEC, **given))
-    assert f"\nminimize loss; {line}\n" in automl("status", "toy", "--store", runs).stdout

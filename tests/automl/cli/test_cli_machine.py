@@ -48,13 +48,6 @@ def test_doctor_tells_of_a_store_that_cannot_be_written(tmp_path: Path) -> None:
     assert "is not a folder" in found["abilities"][-1]["lacks"]
 
 
-def test_workloads_are_listed() -> None:
-    found = parsed("workloads")
-    assert [workload["name"] for workload in found] == WORKLOADS.names()
-    assert all(workload["summary"] and workload["goals"] for workload in found)
-    assert "translation" in automl("workloads").stdout
-
-
 def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
     config = str(ROOT / "configs" / "nmt.yaml")
     found = parsed("space", config)

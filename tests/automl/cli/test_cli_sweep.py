@@ -19,18 +19,6 @@ def trials(name: str = "toy") -> list[dict[str, Any]]:
     return found
 
 
-def test_a_dry_run_shows_what_would_run_and_creates_nothing(folder: Path) -> None:
-    done = sweep("--dry-run", "--trials", "7")
-    assert done.exit_code == 0
-    assert "0 to 1" in done.stdout
-    assert "budget: trials 7" in done.stdout
-    assert "nothing was created" in done.stdout
-    assert sorted(path.name for path in folder.iterdir() if path.name != "__pycache__") == [
-        "mine.py",
-        "toy.yaml",
-    ]
-
-
 def test_a_sweep_runs_to_its_summary(folder: Path) -> None:
     done = sweep()
     assert done.exit_code == 0, done.output
@@ -155,30 +143,6 @@ def test_a_file_that_begins_a_sweep_itself_is_no_objective(folder: Path) -> None
     done = automl("sweep", "toy.yaml", "--objective", "mine.py:f", "--dispatcher", "inline")
     assert (done.exit_code, "put that under if __name__" in done.stderr) == (2, True)
     assert not (folder / ".automl").exists()
-
-
-def test_a_sweep_tells_a_program_how_it_ended(folder: Path) -> None:
-    (folder / "mine.py").write_text("def f(trial):\n    return {'loss': trial.params['x'] ** 2}\n")
-    run = [
-        "sweep",
-        "toy.yaml",
-        "--objective",
-        "mine.py:f",
-        "--dispatcher",
-        "inline",
-        "--trials",
-        "2",
-        "--json",
-    ]
-    planned = automl(*run, "--dry-run")
-    assert (planned.exit_code, json.loads(planned.stdout)["name"]) == (0, "toy")
-    done = automl(*run)
-    assert done.exit_code == 0, done.stderr
-    assert {key: json.loads(done.stdout)[key] for key in ("sweep", "state", "num_completed")} == {
-        "sweep": "toy",
-        "state": "finished",
-        "num_completed": 2,
-    }
 
 
 def status_trials(folder: Path) -> list[dict[str, Any]]:

@@ -245,29 +245,6 @@ def test_everything_is_reached_by_keyboard(chromium: Any, two: Client) -> None:
         assert page.evaluate("document.activeElement.id") == trial.lower().replace(" ", "-")
 
 
-def test_a_log_grows_while_it_is_looked_at(chromium: Any, store: str, client: Client) -> None:
-    with controller(store) as recorder:
-        number = begin_trial(recorder, loss=3.0)
-        logs = Ledger.open(store).files("toy") / "trials" / str(number) / "logs"
-        logs.make()
-        with (
-            logs.open("attempt-1-rank-0.log", "w") as rank,
-            logs.open("attempt-1-rank-1.log", "w") as other,
-        ):
-            rank.write("epoch 1\n\x1b[31mred\x1b[0m <b>\x07\n")
-            rank.flush()
-            other.write("of rank 1\n")
-            other.flush()
-            with opened(chromium, client, f"/sweeps/toy/trials/{number}") as page:
-                page.wait_for_selector(".log:has-text('epoch 1')")
-                assert "red <b>\\u0007" in page.inner_text(".log")
-                rank.write("epoch 2\n")
-                rank.flush()
-                page.wait_for_selector(".log:has-text('epoch 2')")
-                page.select_option("#log-which", "1 1")
-                page.wait_for_selector(".log:has-text('of rank 1')")
-
-
 def test_the_log_of_a_finished_trial_stays_if_the_page_is_told_anew_meanwhile(
     chromium: Any, store: str, client: Client
 ) -> None:
@@ -290,30 +267,6 @@ def test_the_log_of_a_finished_trial_stays_if_the_page_is_told_anew_meanwhile(
         page.wait_for_selector(".log:has-text('all of it')")
         assert not page.is_visible("#log-which"), "there is one rank"
         assert page.locator(".files li").all_inner_texts() == []
-
-
-def test_every_state_is_shown(chromium: Any, tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    with serving(str(tmp_path)) as client, opened(chromium, client, "/") as page:
-        page.wait_for_selector("h2:has-text('No sweeps yet')")
-        write_sweep(tmp_path, 0)
-        page.wait_for_selector("a:has-text('toy')")
-        go(page, client, "/sweeps/toy")
-        page.wait_for_selector("text=No trial has begun yet.")
-        with controller(str(tmp_path)) as recorder:
-            go(page, client, "/sweeps/toy")
-            for number in range(3):
-                recorder.apply(Proposed(number, {"lr": 0.1}, "bayes"))
-                recorder.apply(Begun(number, 1, 1.0))
-                outcome = Outcome(number, 1, Ending.FAILED, failure="crashed", message="no GPU")
-                recorder.apply(Ended(outcome, TrialState.FAILED, "crashed", "no GPU", 2.0))
-            recorder.commit(3.0)
-            page.wait_for_selector("text=3 of 3 trials failed, 3 of them alike")
-            page.wait_for_selector(".failures >> text=3 crashed")
-        page.wait_for_selector("text=No controller runs.")
-        assert "automl resume toy" in page.locator(".shell").first.inner_text()
-        page.click(".failures a >> nth=0")
-        page.wait_for_selector(".trial h2:has-text('Trial 0')")
 
 
 def test_hostile_sweeps_are_shown(chromium: Any, tmp_path: Path) -> None:
@@ -375,26 +328,6 @@ def hostile_events(trial: Trial, goals: dict[str, str]) -> Iterator[SweepEvent]:
         )
         state = TrialState.FAILED if failed else TrialState.COMPLETED
         yield Ended(outcome, state, trial.failure, trial.message, trial.ended or 1.0)
-
-
-def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: Path) -> None:
-    goals = ["minimize loss", "minimize size"]
-    store = write_sweep(tmp_path, 24, goals=goals, constraints=["size <= 1000"])
-    with serving(store) as client, opened(chromium, client, "/sweeps/toy") as page:
-        count = client.get("/api/sweeps/toy")["states"]["infeasible"]
-        assert count > 0
-        page.wait_for_selector(".progressed .points")
-        assert f"infeasible {count}" in page.inner_text(".part-head .legend")
-        page.wait_for_selector(".frontier tbody tr")
-        front = client.get("/api/sweeps/toy")["pareto"]
-        listed = page.locator(".frontier tbody th").all_inner_texts()
-        assert {int(number) for number in listed} == {*front, 0}
-        page.fill("#filter", "state = infeasible")
-        page.wait_for_selector(f"text={count} of 24 trials")
-        trials = client.get("/api/sweeps/toy/trials")
-        large = [t["number"] for t in trials if t["metrics"].get("size", 0) > 1000]
-        go(page, client, f"/sweeps/toy/trials/{large[0]}")
-        page.wait_for_selector(".trial:has-text('infeasible: size')")
 
 
 def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:

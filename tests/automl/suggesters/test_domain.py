@@ -164,17 +164,3 @@ def test_a_running_sweep_obeys_from_the_next_suggestion_on(tmp_path: Path, sugge
     assert len({trial.params["optimizer"] for trial in snapshot.trials[12:]}) == 3
     assert ledger.state("test").limits == {}
     ledger.close()
-
-
-def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec(space=SPACE))
-    ledger.close()
-    for arguments, words in (
-        (["space.lr=5"], "must lie in"),
-        (["space.speed=5"], "the sweep does not tune 'speed'"),
-        (["space.width=8"], "no configuration is left"),
-    ):
-        done = CliRunner().invoke(cli, ["set", "test", *arguments, "--store", str(tmp_path)])
-        assert done.exit_code == 2
-        assert words in done.output

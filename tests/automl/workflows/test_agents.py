@@ -22,7 +22,6 @@ from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.sqlite_files import SqliteConnection
 from automl.workflows import agents, requests
-from search_spaces import Choice, Float, Int, Space
 from workers.protocol import Ending, Outcome, Report
 
 LONG = 3600.0
@@ -296,30 +295,6 @@ def test_an_agent_pauses_and_another_goes_on(ledger: Ledger) -> None:
     assert all(one == list(range(1, len(one) + 1)) for one in steps), "a step was made twice"
 
 
-def test_constraints_and_conditions_hold(ledger: Ledger) -> None:
-    space = Space(
-        Choice("optimizer", ["sgd", "adam"]),
-        Float("momentum", 0.0, 0.9, when={"optimizer": "sgd"}),
-        Int("batch", 1, 64, log=True),
-        Int("accumulate", 1, 64, log=True),
-        constraints=["batch >= accumulate"],
-    )
-    created(ledger, space=space, trials=12)
-    for _ in range(6):
-        params = agents.ask(ledger, "test")["params"]
-        space.accept(params)
-        assert ("momentum" in params) == (params["optimizer"] == "sgd")
-
-
-def test_a_space_that_is_used_up_has_no_more_trials(ledger: Ledger) -> None:
-    created(ledger, space=Space(Choice("a", [1, 2, 3])), suggester="sobol", trials=50)
-    for _ in range(3):
-        agents.ask(ledger, "test")
-    answer = agents.ask(ledger, "test")
-    assert answer["trial"] is None
-    assert answer["reason"] == "every configuration of its space was tried; 3 trials still run"
-
-
 # ------------------------------------------------------------------ many at once
 
 
@@ -405,27 +380,6 @@ def test_a_running_controller_answers(tmp_path: Path, dispatcher: str) -> None:
         assert runs.is_alive(), "an agent has taken the sweep over"
         workers = {trial.worker for trial in snapshot.trials}
         assert len(workers) == (2 if dispatcher == "inline" else 1)
-
-
-def test_an_inline_sweep_and_agents_share_the_budget(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=8)
-    with ended(begin(tmp_path, make_spec(trials=8), slow)) as controller:
-        wait_until(lambda: bool(ledger.trials("test")))  # the controller's own first trial
-        told = []
-        while (asked := agents.ask(ledger, "test"))["trial"] is not None:
-            agents.tell(ledger, "test", asked["trial"], {"loss": 3.0})
-            told.append(asked["trial"])
-        controller.join()
-    trials = ledger.trials("test")
-    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 8
-    mine = [trial.number for trial in trials if trial.metrics["loss"] == 3.0]
-    assert mine == told
-    assert 0 < len(mine) < 8
-
-
-def slow(trial: Any) -> dict[str, float]:
-    time.sleep(0.2)
-    return {"loss": 1.0}
 
 
 def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) -> None:
@@ -531,10 +485,6 @@ def test_a_request_is_answered_once(ledger: Ledger) -> None:
     assert attend(ledger, "test")
     assert ledger.answer("test", identity)[0] == first
     assert len(ledger.trials("test")) == 1
-
-
-def test_without_a_name_the_agent_is_the_user_and_host() -> None:
-    assert "@" in requests.whoami()
 
 
 @pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))

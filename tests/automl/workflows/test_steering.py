@@ -150,23 +150,6 @@ def test_a_malformed_change_changes_nothing(
     assert ledger.commands("test") == []
 
 
-def test_what_is_tried_follows_the_limits_of_the_space(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec(trials=9))
-    agents.ask(ledger, "test")
-    done = steering.change(ledger, "test", {"space.lr": [0.001, 0.01], "space.optimizer": "sgd"})
-    assert done == "from the next suggestion on: lr: 0.001 to 0.01; optimizer: sgd"
-    for _ in range(3):
-        params = agents.ask(ledger, "test")["params"]
-        assert 0.001 <= params["lr"] <= 0.01
-        assert params["optimizer"] == "sgd"
-    done = steering.change(ledger, "test", {"space.lr": "auto", "workers": 3})
-    assert done == (
-        "the sweep has 3 workers from now on; from the next suggestion on: lr: its whole range"
-    )
-    assert ledger.spec("test").workers == 3
-    assert set(ledger.state("test").limits) == {"optimizer"}
-
-
 def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
     ledger.create_sweep(make_spec())
     agents.ask(ledger, "test")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -140,19 +139,6 @@ def test_newer_files_of_a_killed_attempt_on_this_machine_are_not_replaced(
     end(again)
     begin(location, tmp_path / "other", attempt=3)
     assert content(tmp_path / "other") == {"checkpoints/state": "newer"}
-
-
-def test_older_files_on_this_machine_are_replaced(location: str, tmp_path: Path) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    mirror = begin(location, here)
-    write(here, {"checkpoints/state": "1", "checkpoints/old": "1"})
-    end(mirror, remove=False)
-    second = begin(location, there, attempt=2)
-    write(there, {"checkpoints/state": "2"})
-    (there / "checkpoints" / "old").unlink()
-    end(second)
-    begin(location, here, attempt=3)
-    assert content(here) == {"checkpoints/state": "2"}
 
 
 def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
@@ -392,12 +378,3 @@ def test_many_files_are_not_all_open_at_a_time(
     assert len(most) >= 30  # a file that is read while it is written is copied again
     begin(str(tmp_path / "kept"), tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == files
-
-
-def test_a_manifest_is_json_that_a_person_can_read(tmp_path: Path) -> None:
-    mirror = begin(str(tmp_path / "kept"), tmp_path / "first")
-    write(tmp_path / "first", {"checkpoints/state": "1"})
-    end(mirror)
-    found = json.loads((tmp_path / "kept" / "000001" / "manifest-00000000.json").read_text())
-    assert found["files"]["checkpoints/state"]["size"] == 1
-    assert found["attempt"] == 1
