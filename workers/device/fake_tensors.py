@@ -141,7 +141,7 @@ _FP32_NAMES: Final = frozenset(_FP32.split())
 _HALF: Final = (torch.float16, torch.bfloat16)
 
 
-class AutocastOfCuda(TorchFunctionMode):  # type: ignore[no-untyped-call]
+class AutocastOfCuda(TorchFunctionMode):
     """Inside, autocast on the CPU casts to fp32 what it would on CUDA."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -283,7 +283,7 @@ class PreparedLoop:
         if self.scaler:
             loss = self.scaler.scale(loss)
         with self.strategy.synchronised(self.last):
-            joined = self.strategy.joined(loss)
+            joined: Any = self.strategy.joined(loss)
             (joined if isinstance(factor, float) and factor == 1.0 else joined * factor).backward()
         self.waiting = self._over = self.trained = True
 
