@@ -6,7 +6,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces import Space
 from search_spaces.other_tools import hinted
-from search_spaces.validation import plain_params, show
+from search_spaces.validation import show
 from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.assignments import seed_of
@@ -112,7 +113,7 @@ class Optimizer:
         )
         progress.say(notes)
         self._store, self._ledger = location, Ledger.open(location or IN_MEMORY, create=True)
-        self._lock = threading.RLock()
+        self._lock, self._process = threading.RLock(), os.getpid()
         if not self._ledger.exists(name):
             spec = with_earlier(self._ledger, spec, plugins.suggester)
             create(self._ledger, spec, described=bool(location))
@@ -171,7 +172,7 @@ class Optimizer:
             SpaceExhausted: the space has no more configurations.
             AutomlError: the suggester keeps failing.
         """
-        with self._lock:
+        with self._held():
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
             self._commit()
@@ -182,7 +183,7 @@ class Optimizer:
 
         Raises UsageError if the trial is not running.
         """
-        with self._lock:
+        with self._held():
             current = self._running(trial)
             step = arguments.whole("a step", step)
             numbers = arguments.numbers(metrics)
@@ -206,7 +207,7 @@ class Optimizer:
         Raises:
             UsageError: the trial is not running, or has no value for a goal.
         """
-        with self._lock:
+        with self._held():
             current, numbers = self._running(trial), self._named_metrics(metrics)
             return self._end(current, Ending.COMPLETED, numbers)
 
@@ -223,7 +224,7 @@ class Optimizer:
         """
         _check_failure(failure)
         arguments.text("message", message)
-        with self._lock:
+        with self._held():
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
 
     def add(
@@ -245,8 +246,7 @@ class Optimizer:
             _check_failure(failure)
         elif metrics is None:
             raise UsageError("an added trial needs metrics or a failure, got neither")
-        plain = plain_params(params)
-        self._spec.space.check(plain)
+        accepted = self._spec.space.accept(params, whole=True)
         numbers = self._named_metrics(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
         if missing and failure is None:
@@ -254,8 +254,8 @@ class Optimizer:
                 f"no value for the goal {', '.join(map(repr, missing))}; "
                 f"metrics given: {', '.join(sorted(numbers)) or 'none'}"
             )
-        with self._lock:
-            trial = self._writer.begin(self._writer.propose(plain, "added"), slots=0)
+        with self._held():
+            trial = self._writer.begin(self._writer.propose(accepted, "added"), slots=0)
             ending = Ending.COMPLETED if failure is None else Ending.FAILED
             return self._end(trial, ending, numbers, failure)
 
@@ -274,6 +274,16 @@ class Optimizer:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        if os.getpid() != self._process:  # its copy would learn nothing from the others
+            raise UsageError(
+                f"this optimizer belongs to the process {self._process}, and this is another that "
+                "was forked from it: ask and tell there, and give the configurations to the others"
+            )
+        with self._lock:
+            yield
 
     def _propose(self) -> Trial:
         writer = self._writer

@@ -103,11 +103,11 @@ class Result:
                 columns[goal.metric]: text.goal_value(trial, self.snapshot, index)
                 for index, goal in enumerate(goals)
             }
-            | {f"params.{key}": value for key, value in trial.params.items()}
-            | {f"metrics.{key}": value for key, value in trial.metrics.items()}
             for trial in self.trials
         ]
-        frame = pd.DataFrame(rows)
+        metrics = [{f"metrics.{k}": v for k, v in trial.metrics.items()} for trial in self.trials]
+        params = pd.DataFrame(dict(map(self._column, self._names())), index=range(len(rows)))
+        frame = pd.concat([pd.DataFrame(rows), params, pd.DataFrame(metrics)], axis=1)
         repeated = {**columns, "seconds": "seconds", "peak_memory_bytes": "peak_memory_bytes"}
         known = {f"metrics.{metric}": column for metric, column in repeated.items()}
         return frame.drop(
@@ -118,6 +118,28 @@ class Result:
                 and frame[metric].astype(float).equals(frame[column].astype(float))
             ]
         )
+
+    def _names(self) -> list[str]:
+        """The parameters of the trials."""
+        return [*dict.fromkeys(name for trial in self.trials for name in trial.params)]
+
+    def _column(self, name: str) -> tuple[str, pd.Series]:
+        """A column of `to_pandas` that reads as the same values again, also from a CSV file.
+
+        A whole number stays one if other trials have none, and a text that reads as another choice
+        is in quotes.
+        """
+        import pandas as pd
+
+        spec = self.snapshot.spec
+        parameter = spec.known_space.parameters.get(name) if spec is not None else None
+        values: list[Any] = [trial.params.get(name) for trial in self.trials]
+        if parameter is not None and parameter.kind == "choice":
+            fits = parameter.legal
+            values = [parameter.text(v) if isinstance(v, str) and fits(v) else v for v in values]
+        real = parameter is not None and parameter.kind == "float"
+        column = pd.Series(values, dtype="float64" if real else object)
+        return f"params.{name}", column if None in values else column.infer_objects()
 
     def save_report(self, path: str | os.PathLike[str]) -> None:
         """Write the report of the sweep as one HTML file.
@@ -130,12 +152,11 @@ class Result:
         import_module("automl.report.page").save(self._record(), path)
 
     def figure(self, name: str = "") -> Any:
-        """A figure of the report as a `plotly.graph_objects.Figure`, which notebooks show.
+        """A figure of `optuna.visualization` as a `plotly.graph_objects.Figure`.
 
         Args:
             name: "progress", "parallel", "pareto", "curves", "importance", "dependence",
-                "contours", "feasibility", "calibration", "memory" or "timeline". If the report has
-                several of this kind, the first.
+                "contours" or "timeline".
 
         Raises:
             UsageError: there is no such figure, too few trials to draw it, or plotly is not
@@ -148,7 +169,7 @@ class Result:
         no_attribute(self, name)
 
     def _repr_html_(self) -> str:
-        """The answer, the best trials and figures, as notebooks show them."""
+        """The page of the report, as notebooks show it."""
         found: str = import_module("automl.report.notebook").card(self.snapshot)
         return found
 

@@ -156,7 +156,7 @@ def report(page: Any, ledger: Ledger, folder: Path, out: Path) -> None:
     file = folder / "report.html"
     save(Record.read(ledger, SWEEP), file)
     page.goto(file.as_uri())
-    page.wait_for_selector("body[data-drawn=all]", timeout=120_000)
+    page.wait_for_selector("body[data-ready]", timeout=120_000)
     keep(page, out / "report.png")
     page.add_style_tag(content=".picked { position: static !important; }")  # not over a figure
     for key, name in REPORT.items():

@@ -33,7 +33,7 @@ from workers.protocol import Ending, Outcome  # noqa: E402
 
 COLOURS: Final = 160  # of a picture: text and lines need no more
 GOALS: Final = ("minimize loss", "minimize size", "minimize seconds_per_update")
-SWEEP: Final = ("", "/trials")
+SWEEP: Final = ("",)
 VIEWS: Final = {
     "light": {"viewport": {"width": 1360, "height": 900}, "color_scheme": "light"},
     "dark": {"viewport": {"width": 1360, "height": 900}, "color_scheme": "dark"},
@@ -123,7 +123,7 @@ def report(running: Any, store: Path, state: str, out: Path) -> None:
     for view, options in VIEWS.items():
         page = running.new_page(**options)
         page.goto(file.as_uri())
-        page.wait_for_selector("body[data-drawn=all]", timeout=300_000)
+        page.wait_for_selector("body[data-ready]", timeout=300_000)
         keep(page, out / f"{state}-report-{view}.png")
         page.close()
 

@@ -1,10 +1,12 @@
 """The graph of conditions between parameters: order, validation, number of configurations."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Hashable, Iterable, Mapping
 
 from .errors import SpaceError
-from .parameters import Choice, Float, Parameter, Value
+from .parameters import Choice, Float, Parameter, Value, parameter_from_dict
 from .plugins import nearest
+from .validation import identity
 
 MAX_STEPS = 20_000
 MAX_ENTANGLED = 100
@@ -59,23 +61,33 @@ def with_ancestors(parameters: Mapping[str, Parameter], names: Iterable[str]) ->
     return found
 
 
-def check_conditions(parameters: Mapping[str, Parameter]) -> None:
-    """Raise SpaceError if a condition uses a value that its parent cannot take."""
+def with_own_conditions(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
+    """The same parameters; the values of their conditions are in the form of the parents.
+
+    Raises:
+        SpaceError: a condition uses a value that its parent cannot take.
+    """
+    found = {}
     for name, parameter in parameters.items():
-        for parent_name, values in parameter.when.items():
-            parent = parameters[parent_name]
-            if isinstance(parent, Float):
-                raise SpaceError(
-                    f"when of {name!r} must name a Choice or an Int, {parent_name!r} is a Float: "
-                    "a single real value is never drawn"
-                )
-            for value in values:
-                _check_value(name, parent, value)
+        own = {
+            parent: tuple(_own(name, parameters[parent], value) for value in values)
+            for parent, values in parameter.when.items()
+        }
+        if json.dumps(own) != json.dumps(parameter.when):
+            when = {parent: list(values) for parent, values in own.items()}
+            parameter = parameter_from_dict({**parameter.to_dict(), "when": when})
+        found[name] = parameter
+    return found
 
 
-def _check_value(name: str, parent: Parameter, value: Value) -> None:
+def _own(name: str, parent: Parameter, value: Value) -> Value:
+    if isinstance(parent, Float):
+        raise SpaceError(
+            f"when of {name!r} must name a Choice or an Int, {parent.name!r} is a Float: "
+            "a single real value is never drawn"
+        )
     try:
-        parent.check(value)
+        return parent.accept(value)
     except SpaceError as error:
         hint = ""
         if isinstance(parent, Choice) and isinstance(value, str):
@@ -96,10 +108,10 @@ class _Counter:
 
     def __init__(self, parameters: Mapping[str, Parameter]) -> None:
         self.parameters = parameters
-        self.weights: dict[str, dict[Value, int]] = {name: {} for name in parameters}
+        self.weights: dict[str, dict[Hashable, int]] = {name: {} for name in parameters}
         for parameter in parameters.values():
             for parent, values in parameter.when.items():
-                self.weights[parent].update(dict.fromkeys(values, 1))
+                self.weights[parent].update(dict.fromkeys(map(identity, values), 1))
         self.rest = {
             name: (p.size or 0) - len(self.weights[name]) for name, p in parameters.items()
         }
@@ -115,7 +127,7 @@ class _Counter:
         for name in reversed(list(self.parameters)):
             if len(left[name]) == 1 and not any(name in parents for parents in left.values()):
                 (parent,) = left.pop(name)
-                for value in self.parameters[name].when[parent]:
+                for value in map(identity, self.parameters[name].when[parent]):
                     self.weights[parent][value] *= self.total(name)
         return left
 
@@ -158,7 +170,9 @@ class _Counter:
         classes: dict[frozenset[str], int] = {frozenset(): self.rest[root]}
         for value, weight in self.weights[root].items():
             on = frozenset(
-                child for child in children if value in self.parameters[child].when[root]
+                child
+                for child in children
+                if value in map(identity, self.parameters[child].when[root])
             )
             classes[on] = classes.get(on, 0) + weight
         return classes

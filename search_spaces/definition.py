@@ -8,13 +8,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from .conditions import check_conditions, count_configurations, parents_first
-from .constraints import BoolArray, ConstraintEvaluator, check_types
+from .conditions import count_configurations, parents_first, with_own_conditions
+from .constraints import Rules, check_types
 from .errors import SpaceError
-from .expressions import Expression, quoted
+from .expressions import BoolArray, Expression, quoted
 from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
-from .validation import show
+from .validation import identity, show
 
 Config = dict[str, Value]
 
@@ -29,8 +29,9 @@ class SpaceDefinition:
         *parameters: Parameter,
         constraints: str | Expression | Iterable[str | Expression] = (),
     ) -> None:
-        self.parameters: dict[str, Parameter] = parents_first(_by_name(parameters))
-        check_conditions(self.parameters)
+        self.parameters: dict[str, Parameter] = with_own_conditions(
+            parents_first(_by_name(parameters))
+        )
         given: Any = [constraints] if isinstance(constraints, str | Expression) else constraints
         if not isinstance(given, Iterable) or isinstance(given, bytes):
             raise SpaceError(
@@ -45,7 +46,10 @@ class SpaceDefinition:
         self._names = tuple(self.parameters)
         self.names = frozenset(self._names)
         self._conditional = {
-            name: tuple((parent, frozenset(values)) for parent, values in parameter.when.items())
+            name: tuple(
+                (parent, frozenset(map(identity, values)))
+                for parent, values in parameter.when.items()
+            )
             for name, parameter in self.parameters.items()
             if parameter.when
         }
@@ -69,7 +73,7 @@ class SpaceDefinition:
         off: set[str] = set()
         for name, conditions in self._conditional.items():
             if any(
-                parent in off or params.get(parent, _MISSING) not in allowed
+                parent in off or parent not in params or identity(params[parent]) not in allowed
                 for parent, allowed in conditions
             ):
                 off.add(name)
@@ -84,41 +88,68 @@ class SpaceDefinition:
         middles = {name: p.middle() for name, p in self.parameters.items() if name not in params}
         return self.strip({**params, **middles})
 
-    def check(self, params: Params) -> None:
-        """Raise SpaceError if the configuration is not legal, with the rule and the value."""
+    def accept(
+        self,
+        params: Mapping[str, Any],
+        *,
+        text: bool = False,
+        whole: bool = False,
+        surplus: bool = False,
+        rest: Params | None = None,
+    ) -> Config:
+        """The configuration of this space that is given, in the space's own form.
+
+        Whatever a configuration comes from, it comes through here. Each value may be of another
+        type that means the same, such as 2.0 for 2, a NumPy scalar, or a text. An active parameter
+        that is not given has its default, or its middle.
+
+        Args:
+            text: whether all values are texts, as in a table or a shell; see `Parameter.accept`.
+            whole: whether to refuse a configuration that lacks an active parameter.
+            surplus: whether to leave out names that are unknown or inactive; else they are refused.
+            rest: values of parameters that are not given, as far as they are legal.
+
+        Raises:
+            SpaceError: it is no configuration of this space; the message says the rule, the value
+                and what would be right.
+        """
         if not isinstance(params, Mapping):
             raise SpaceError(f"a configuration maps names to values, got {show(params)}")
-        for name in params:
-            if name not in self.parameters:
-                raise SpaceError(
-                    f"unknown parameter {name!r}: {nearest(str(name), list(self.parameters))}"
-                )
+        known: Config = {}
         for name, value in params.items():
-            self.parameters[name].check(value)
-        active = self.active(params)
-        missing = [name for name in active if name not in params]
-        if missing:
+            if name in self.parameters:
+                known[name] = self.parameters[name].accept(value, text=text)
+            elif not surplus:
+                hint = nearest(str(name), list(self.parameters))
+                raise SpaceError(f"unknown parameter {name!r}: {hint}")
+        others = {n: v for n, v in (rest or {}).items() if n in self.parameters}
+        legal = {n: v for n, v in others.items() if self.parameters[n].legal(v)}
+        found = self.complete({**legal, **known})
+        missing = [name for name in found if name not in known]
+        if whole and missing:
             raise SpaceError(
                 f"{missing[0]} is active and needs a value, the configuration has none"
             )
-        for name in params:
-            if name not in active:
-                condition = " and ".join(
-                    f"{parent} is {' or '.join(map(repr, values))}"
-                    for parent, values in self.parameters[name].when.items()
-                )
-                raise SpaceError(
-                    f"{name} is active only when {condition}; leave it out, got {params[name]!r}"
-                )
+        extra = [name for name in known if name not in found]
+        if extra and not surplus:
+            condition = " and ".join(
+                f"{parent} is {' or '.join(map(repr, values))}"
+                for parent, values in self.parameters[extra[0]].when.items()
+            )
+            raise SpaceError(
+                f"{extra[0]} is active only when {condition}; leave it out, "
+                f"got {show(params[extra[0]])}"
+            )
         for constraint in self.constraints:
-            if not self.holds(constraint, params):
-                values = ", ".join(f"{name}={params[name]!r}" for name in constraint.names)
+            if not self.holds(constraint, found):
+                values = ", ".join(f"{name}={found[name]!r}" for name in constraint.names)
                 raise SpaceError(f"constraint {show(str(constraint))} must hold, got {values}")
+        return found
 
     def legal(self, params: Params) -> bool:
-        """Whether `check` passes."""
+        """Whether `accept` takes the whole configuration."""
         try:
-            self.check(params)
+            self.accept(params, whole=True)
         except SpaceError:
             return False
         return True
@@ -135,7 +166,7 @@ class SpaceDefinition:
     def key(self, params: Params) -> Hashable:
         """Identity of a configuration, independent of the order of its names."""
         return tuple(
-            None if name not in params else parameter.canonical(params[name])
+            None if name not in params else (parameter.key(params[name]),)
             for name, parameter in self.parameters.items()
         )
 
@@ -218,31 +249,25 @@ class SpaceDefinition:
             mask = [True] * count
             for parent, allowed in self._conditional.get(name, ()):
                 above = zip(mask, masks[parent], columns[parent], strict=True)
-                mask = [m and a and v in allowed for m, a, v in above]
+                mask = [m and a and identity(v) in allowed for m, a, v in above]
             masks[name] = mask
         return list(masks.values())
 
     @cached_property
-    def evaluator(self) -> ConstraintEvaluator:
-        """Distances from the constraints, for many coordinates at once."""
-        return ConstraintEvaluator(self.parameters, self.constraints)
+    def rules(self) -> Rules:
+        """The constraints, for many coordinates at once."""
+        return Rules(self.parameters, self.constraints)
 
     def feasible(self, units: FloatArray) -> BoolArray:
-        """Whether rows of coordinates (n, d) decode to configurations that satisfy the constraints.
-
-        Fast, in float64. If integers exceed 2**53 or arithmetic has no result, `satisfied` decides.
+        """Whether rows of coordinates decode to configurations that satisfy the constraints.
 
         Args:
-            units: NaN marks inactive parameters.
+            units: of shape (n, d); NaN marks inactive parameters.
 
         Returns:
             An array of shape (n,).
         """
-        return (
-            self.evaluator.satisfied(units)
-            if self.constraints
-            else np.ones(len(units), dtype=np.bool_)
-        )
+        return self.rules.hold(units)
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""

@@ -1,19 +1,23 @@
 """Constraints between parameters as text, such as `batch_size * accumulation <= 512`.
 
-Python's parser reads the text, and a whitelist of node types is compiled to closures; nothing is
-passed to `eval`. Length, depth and the size of powers are limited, so that hostile text is refused
-quickly.
+Python's parser reads the text, and a whitelist of node types is compiled to one function of NumPy
+columns; nothing is passed to `eval`. Arithmetic is in float64, so whole numbers are exact up to
+2**53. Length and depth are limited, so that hostile text is refused quickly.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import operator
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from .errors import SpaceError
 from .validation import Value, show
@@ -21,10 +25,11 @@ from .validation import Value, show
 MAX_LENGTH: Final = 4000
 MAX_NODES: Final = 1000
 MAX_DEPTH: Final = 100
-MAX_BITS: Final = 1024
 _QUOTED: Final = re.compile(r"`([^`]*)`")
 
-Evaluate = Callable[[Mapping[str, Any]], Any]
+Columns = Mapping[str, Any]
+Evaluate = Callable[[Columns], Any]
+BoolArray = npt.NDArray[np.bool_]
 
 GRAMMAR: Final = (
     "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, "
@@ -46,15 +51,27 @@ def quoted(text: str, names: Iterable[str]) -> str:
     return re.sub(rf"(?<![\w.`'\"-])(?:{any_of})(?![\w.`'\"-])", r"`\g<0>`", text)
 
 
-class NoResultError(ArithmeticError):
-    """The arithmetic has no result: division by zero, overflow, or a string in a sum."""
+def column(values: Sequence[Value]) -> npt.NDArray[Any]:
+    """A column for `Expression.hold`: of numbers, or of objects if one value is none."""
+    if all(isinstance(value, int | float) for value in values):
+        return np.array([_as_float(value) for value in values], dtype=np.float64)
+    found = np.empty(len(values), dtype=object)
+    found[:] = [_as_float(v) if isinstance(v, int | float) else v for v in values]
+    return found
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
 
 
 class Expression:
     """A condition on the values of parameters.
 
-    If the arithmetic has no result (division by zero, overflow, a number compared with a string),
-    the condition is false.
+    A comparison is false if its arithmetic has no result (division by zero, overflow), or if it
+    orders a number and a text; so is its negation.
 
     Args:
         text: such as `width % num_heads == 0 and dropout < 0.5`. A name with a hyphen, which would
@@ -71,12 +88,23 @@ class Expression:
     def __init__(self, text: str) -> None:
         self.text = _checked_text(text)
         self.tree = _parse(self.text)
-        self._evaluate = Compiler(self.text).compile(self.tree)
+        compiler = _Compiler(self.text)
+        compiler.compile(self.tree)
         _check_condition(self.tree, self.text)
+        self._hold = compiler.condition(self.tree)
         called = {id(n.func) for n in ast.walk(self.tree) if isinstance(n, ast.Call)}
         found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
         found.sort(key=lambda n: (n.lineno, n.col_offset))
         self.names: tuple[str, ...] = tuple(dict.fromkeys(n.id for n in found))
+
+    def hold(self, columns: Columns, count: int) -> BoolArray:
+        """Whether the condition holds in each row, shape (count,).
+
+        Args:
+            columns: by name what `column` returns, shape (count,).
+        """
+        with np.errstate(all="ignore"):
+            return np.broadcast_to(np.asarray(self._hold(columns), dtype=np.bool_), (count,))
 
     def evaluate(self, params: Mapping[str, Value]) -> bool:
         """Whether the condition holds.
@@ -84,14 +112,12 @@ class Expression:
         Raises:
             SpaceError: a parameter of the condition has no value.
         """
-        try:
-            return bool(self._evaluate(params))
-        except (ArithmeticError, TypeError):
-            return False
-        except KeyError as error:
-            raise SpaceError(
-                f"constraint {show(self.text)} needs a value of {error.args[0]!r}, got none"
-            ) from None
+        for name in self.names:
+            if name not in params:
+                raise SpaceError(
+                    f"constraint {show(self.text)} needs a value of {name!r}, got none"
+                )
+        return bool(self.hold({name: column([params[name]]) for name in self.names}, 1)[0])
 
     def bind(self, values: Mapping[str, Value]) -> Expression:
         """The same condition with some names replaced by values; other names are ignored."""
@@ -217,149 +243,179 @@ def _check_condition(node: ast.expr, text: str) -> None:
             )
 
 
-def _number(value: Any) -> Any:
-    """The value if it is a number; refuses strings, so that `*` and `%` are always arithmetic."""
-    if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        raise NoResultError
-    if isinstance(value, int | float):
-        return value
-    raise NoResultError
-
-
-def _power(base: Any, exponent: Any) -> Any:
-    base, exponent = map(_number, (base, exponent))
-    if (
-        isinstance(base, int)
-        and isinstance(exponent, int)
-        and base.bit_length() * abs(exponent) > MAX_BITS
-    ):
-        base = float(base)  # as a float it overflows at once instead of growing
-    result = base**exponent
-    if isinstance(result, complex):
-        raise NoResultError
-    return result
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise NoResultError
-    return value
-
-
 _BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: lambda a, b: _finite(_number(a) + _number(b)),
-    ast.Sub: lambda a, b: _finite(_number(a) - _number(b)),
-    ast.Mult: lambda a, b: _finite(_number(a) * _number(b)),
-    ast.Div: lambda a, b: _finite(_number(a) / _number(b)),
-    ast.FloorDiv: lambda a, b: _finite(_number(a) // _number(b)),
-    ast.Mod: lambda a, b: _finite(_number(a) % _number(b)),
-    ast.Pow: lambda a, b: _finite(_power(a, b)),
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
 }
-_UNARY: Final[Mapping[type[ast.unaryop], Callable[[Any], Any]]] = {
-    ast.Not: operator.not_,
-    ast.USub: lambda a: -_number(a),
-    ast.UAdd: _number,
-}
-COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.In: operator.eq,
+    ast.NotIn: operator.ne,
+}
+_NEGATED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
+    ast.Lt: ast.GtE,
+    ast.LtE: ast.Gt,
+    ast.Gt: ast.LtE,
+    ast.GtE: ast.Lt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "min": lambda *items: min(map(_number, items)),
-    "max": lambda *items: max(map(_number, items)),
-    "abs": lambda item: abs(_number(item)),
+    "min": lambda *items: functools.reduce(np.minimum, items),
+    "max": lambda *items: functools.reduce(np.maximum, items),
+    "abs": np.abs,
 }
 
 
-class Compiler:
-    """Compiles a syntax tree to closures; refuses nodes that are not whitelisted."""
+def _numbers(values: Any) -> Any:
+    """The values as numbers; NaN for what is none."""
+    if values.dtype != object:
+        return values
+    flat = [value if isinstance(value, float) else math.nan for value in values.ravel()]
+    return np.array(flat, dtype=np.float64).reshape(values.shape)
+
+
+def _result(values: Any, *operands: Any) -> Any:
+    """The results of arithmetic; NaN if there is none, or if an operand had none."""
+    fine = np.isfinite(values)
+    for operand in operands:
+        fine = fine & ~np.isnan(operand)
+    return np.where(fine, values, math.nan)
+
+
+def _compared(op: type[ast.cmpop], left: Any, right: Any) -> Any:
+    """Whether each comparison is true; false if a side has no result or they have no order."""
+    compare = _COMPARISONS[op]
+    if left.dtype != object and right.dtype != object:
+        return compare(left, right) & ~np.isnan(left) & ~np.isnan(right)
+
+    def one(first: Any, second: Any) -> bool:
+        try:
+            return first == first and second == second and bool(compare(first, second))
+        except TypeError:  # a text and a number have no order
+            return False
+
+    return np.frompyfunc(one, 2, 1)(left, right).astype(np.bool_)
+
+
+class _Compiler:
+    """Compiles a syntax tree to functions of columns; refuses nodes that are not whitelisted."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def compile(self, node: ast.AST) -> Evaluate:
-        """Compile a node to a function of the parameters; raises SpaceError if it is forbidden."""
+        """The values of a node; raises SpaceError if it is forbidden."""
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
         if method is None:
-            raise self.refuse(node)
+            raise self._refuse(node)
         return cast(Evaluate, method(node))
 
-    def refuse(self, node: ast.AST) -> SpaceError:
-        """The error that names the part that is not allowed."""
+    def condition(self, node: ast.AST, negated: bool = False) -> Evaluate:
+        """Whether a node is true, or false if `negated`; neither without a result."""
+        match node:
+            case ast.BoolOp():
+                parts = [self.condition(value, negated) for value in node.values]
+                return _joined(parts, isinstance(node.op, ast.And) is not negated)
+            case ast.UnaryOp(op=ast.Not()):
+                return self.condition(node.operand, not negated)
+            case ast.Compare():
+                sides = zip([node.left, *node.comparators], node.ops, node.comparators)  # noqa: B905
+                pairs = [self._pair(left, op, right, node, negated) for left, op, right in sides]
+                return _joined(pairs, not negated)
+        values = self.compile(node)
+        op: type[ast.cmpop] = ast.Eq if negated else ast.NotEq
+        return lambda columns: _compared(op, _numbers(values(columns)), np.float64(0))
+
+    def _pair(
+        self, left: ast.expr, op: ast.cmpop, right: ast.expr, node: ast.Compare, negated: bool
+    ) -> Evaluate:
+        if type(op) not in _COMPARISONS:
+            raise self._refuse(node)
+        kind = _NEGATED[type(op)] if negated else type(op)
+        first = self.compile(left)
+        if not isinstance(op, ast.In | ast.NotIn):
+            second = self.compile(right)
+            return lambda columns: _compared(kind, first(columns), second(columns))
+        if not isinstance(right, ast.Tuple | ast.List | ast.Set) or len(node.ops) > 1:
+            raise self._refuse(node)
+        items = [self.compile(item) for item in right.elts]
+
+        def among(item: Evaluate) -> Evaluate:
+            return lambda columns: _compared(kind, first(columns), item(columns))
+
+        pairs = list(map(among, items))
+        return _joined(pairs, kind is ast.NotIn)
+
+    def _refuse(self, node: ast.AST) -> SpaceError:
         part = ast.get_source_segment(self.text, node) or type(node).__name__
         return SpaceError(
             f"constraint {show(self.text)} must not contain {show(part)} "
             f"({type(node).__name__}); {GRAMMAR}"
         )
 
+    def _truth(self, node: ast.expr) -> Evaluate:
+        truth = self.condition(node)
+        return lambda columns: np.asarray(truth(columns), dtype=np.float64)
+
+    _boolop = _compare = _truth
+
     def _name(self, node: ast.Name) -> Evaluate:
         return operator.itemgetter(node.id)
 
     def _constant(self, node: ast.Constant) -> Evaluate:
         value = node.value
-        big = isinstance(value, int) and value.bit_length() > MAX_BITS
-        if (
-            not isinstance(value, bool | int | float | str | None)
-            or big
-            or (isinstance(value, float) and math.isinf(value))
+        if not isinstance(value, bool | int | float | str | None) or (
+            isinstance(value, int | float) and not math.isfinite(_as_float(value))
         ):
-            raise self.refuse(node)
-        return lambda params: value
+            raise self._refuse(node)
+        constant = column([value])[0:1]
+        return lambda columns: constant
 
     def _binop(self, node: ast.BinOp) -> Evaluate:
         apply = _BINARY.get(type(node.op))
         if apply is None:
-            raise self.refuse(node)
+            raise self._refuse(node)
         left, right = map(self.compile, (node.left, node.right))
-        return lambda params: apply(left(params), right(params))
+
+        def result(columns: Columns) -> Any:
+            first, second = _numbers(left(columns)), _numbers(right(columns))
+            return _result(apply(first, second), first, second)
+
+        return result
 
     def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
-        apply = _UNARY.get(type(node.op))
-        if apply is None:
-            raise self.refuse(node)
+        if isinstance(node.op, ast.Not):
+            return self._truth(node)
+        if not isinstance(node.op, ast.USub | ast.UAdd):
+            raise self._refuse(node)
+        sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
         operand = self.compile(node.operand)
-        return lambda params: apply(operand(params))
-
-    def _boolop(self, node: ast.BoolOp) -> Evaluate:
-        values = [self.compile(value) for value in node.values]
-        test = all if isinstance(node.op, ast.And) else any
-        return lambda params: test(value(params) for value in values)
-
-    def _compare(self, node: ast.Compare) -> Evaluate:
-        operands = [node.left, *node.comparators]
-        pairs: list[tuple[Callable[[Any, Any], Any], Evaluate, Evaluate]] = []
-        for left, op, right in zip(operands, node.ops, operands[1:], strict=False):
-            if type(op) not in COMPARISONS:
-                raise self.refuse(node)
-            compare = COMPARISONS[type(op)]
-            pairs.append((compare, self.compile(left), self._right(op, right, node)))
-        if len(pairs) == 1:
-            compare, first, second = pairs[0]
-            return lambda params: compare(first(params), second(params))
-        return lambda params: all(
-            compare(left(params), right(params)) for compare, left, right in pairs
-        )
-
-    def _right(self, op: ast.cmpop, node: ast.expr, compare: ast.Compare) -> Evaluate:
-        if not isinstance(op, ast.In | ast.NotIn):
-            return self.compile(node)
-        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or len(compare.ops) > 1:
-            raise self.refuse(compare)
-        items = [self.compile(item) for item in node.elts]
-        return lambda params: [item(params) for item in items]
+        return lambda columns: sign * _numbers(operand(columns))
 
     def _call(self, node: ast.Call) -> Evaluate:
-        function = _FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
-        if function is None or node.keywords or not node.args:
-            raise self.refuse(node)
-        wanted_one = isinstance(node.func, ast.Name) and node.func.id == "abs"
-        if wanted_one is not (len(node.args) == 1):
-            raise self.refuse(node)
-        arguments = [self.compile(argument) for argument in node.args]
-        return lambda params: function(*[argument(params) for argument in arguments])
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in _FUNCTIONS or node.keywords or not node.args:
+            raise self._refuse(node)
+        if (name == "abs") is not (len(node.args) == 1):
+            raise self._refuse(node)
+        function, arguments = _FUNCTIONS[name], [self.compile(one) for one in node.args]
+        return lambda columns: function(*[_numbers(one(columns)) for one in arguments])
+
+
+def _joined(parts: list[Evaluate], all_needed: bool) -> Evaluate:
+    join = operator.and_ if all_needed else operator.or_
+    start = np.full(1, all_needed)
+    return lambda columns: functools.reduce(join, [part(columns) for part in parts], start)

@@ -1,8 +1,9 @@
 """The base class of parameters: name, condition, effect, and a map to the unit interval."""
 
 import json
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -16,7 +17,9 @@ from .validation import (
     checked_affects,
     checked_name,
     checked_when,
+    number_of,
     plain,
+    same,
     show,
 )
 
@@ -64,14 +67,13 @@ class Parameter(ABC):
         self.when = checked_when(self.name, when)
         self.affects = checked_affects(self.name, affects)
         self.has_default = has_default or default is not None
-        self.default = self._canonical_default(plain(default)) if self.has_default else None
+        self.default = self._checked_default(plain(default)) if self.has_default else None
 
-    def _canonical_default(self, default: Value) -> Value:
+    def _checked_default(self, default: Value) -> Value:
         try:
-            self.check(default)
+            return self.accept(default)
         except SpaceError as error:
             raise SpaceError(f"the default of {error}") from None
-        return self.canonical(default)
 
     @property
     @abstractmethod
@@ -79,12 +81,21 @@ class Parameter(ABC):
         """The number of values; None if there are infinitely many."""
 
     @abstractmethod
-    def check(self, value: Any) -> None:
-        """Raise SpaceError if the value is not legal."""
+    def accept(self, value: Any, *, text: bool = False) -> Value:
+        """The value of this parameter that a given one is: a float for a `Float`, and so on.
 
-    @abstractmethod
-    def canonical(self, value: Value) -> Value:
-        """The value in its standard form: a float for `Float`, the equal choice for `Choice`."""
+        Args:
+            value: plain, of NumPy, or the text of a value.
+            text: whether a text comes from where all values are texts, such as a table or a shell:
+                "1" is 1 there even if there is a choice "1", which is written '"1"'.
+
+        Raises:
+            SpaceError: it is no value of this parameter; the message says what would be.
+        """
+
+    def text(self, value: Value) -> str:
+        """The text that `accept` reads as this value."""
+        return str(value)
 
     @abstractmethod
     def to_units(self, values: Sequence[Value]) -> FloatArray:
@@ -148,10 +159,14 @@ class Parameter(ABC):
         """The default if there is one, else the value at coordinate 0.5."""
         return self.default if self.has_default else self.from_unit(0.5)
 
+    def key(self, value: Value) -> Hashable:
+        """Identity of one of the values."""
+        return self.accept(value)
+
     def legal(self, value: Any) -> bool:
-        """Whether the value is legal."""
+        """Whether `accept` takes the value."""
         try:
-            self.check(value)
+            self.accept(value)
         except SpaceError:
             return False
         return True
@@ -203,34 +218,41 @@ class NumberParameter(Parameter):
     high: float
     log: bool
     step: float | None
-    _types: ClassVar[Any]  # accepted by `isinstance`
     _noun: ClassVar[str]
 
-    def check(self, value: Any) -> None:
-        """Raise SpaceError unless the value is a number of this kind (not a bool) within bounds."""
-        if isinstance(value, bool) or not isinstance(value, self._types):
+    def accept(self, value: Any, *, text: bool = False) -> float:
+        """See `Parameter.accept`; a number on the grid up to `TOLERANCE` of a step."""
+        number = number_of(value) if isinstance(value, str) else plain(value)
+        if self.kind == "int" and isinstance(number, float) and math.isfinite(number):
+            number = round(number) if abs(number - round(number)) < TOLERANCE else number
+        fits = int if self.kind == "int" else int | float
+        if isinstance(number, bool) or not isinstance(number, fits):
             raise SpaceError(
                 f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
             )
-        nearest = self.nearest(value)
-        if nearest == value or (self.step and abs(nearest - value) <= TOLERANCE * self.step):
-            return
-        if not self.low <= value <= self.high:
+        for bound in (self.low, self.high):
+            if not self.low <= number <= self.high and same(number, bound):
+                return bound
+        slack = TOLERANCE * self.step if self.step and isinstance(number, float) else 0
+        if not self.low - slack <= number <= self.high + slack:
             raise SpaceError(
                 f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}"
             )
+        nearest = self.nearest(number)
+        if nearest == number or (self.step and abs(nearest - number) <= TOLERANCE * self.step):
+            return nearest
         raise SpaceError(
             f"{self.name} goes from {self.low!r} in steps of {self.step!r}, got {show(value)}; "
             f"the nearest value is {nearest!r}"
         )
 
+    def key(self, value: Value) -> Hashable:
+        """See `Parameter.key`."""
+        return self.nearest(cast(float, value))
+
     @abstractmethod
     def nearest(self, value: float) -> float:
         """The value of this parameter that is nearest to a number."""
-
-    def canonical(self, value: Value) -> float:
-        """The value as a number of this kind, exactly on its grid."""
-        return self.nearest(cast(float, value))
 
     def domain(self) -> dict[str, Any]:
         """Bounds, scale and step."""

@@ -1,17 +1,27 @@
 """The kinds of parameters: `Float`, `Int` and `Choice`, each with its map to the unit interval."""
 
 import inspect
+import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
 from enum import Enum
+from functools import cached_property
 from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .parameter_base import FloatArray, NumberParameter, Parameter, RawArray, clipped
+from .parameter_base import (
+    TOLERANCE,
+    FloatArray,
+    NumberParameter,
+    Parameter,
+    RawArray,
+    clipped,
+)
 from .plugins import nearest
 from .validation import (
     ALL,
@@ -24,11 +34,15 @@ from .validation import (
     checked_flag,
     checked_int_bound,
     checked_step,
+    identity,
     is_value,
+    number_of,
     plain,
+    same,
     show,
 )
 
+MAX_EXPONENT: Final = 307  # of the number of steps, and of the width of a range in steps
 MAX_DIGITS: Final = 15  # decimals to which values in steps are rounded, so that 0.1 * 3 is 0.3
 
 
@@ -46,7 +60,6 @@ class Float(NumberParameter):
     """
 
     kind = "float"
-    _types = (int, float)
     _noun = "a number"
 
     def __init__(
@@ -70,10 +83,19 @@ class Float(NumberParameter):
         self._digits = 0
         if self.step is not None:
             self.gap = self.step
-            exact = [Decimal(repr(number)) for number in (self.low, self.high, self.step)]
-            self._count = int((exact[1] - exact[0]) / exact[2]) + 1
-            self._digits = max(0, *(-cast(int, part.as_tuple().exponent) for part in exact))
-            self.high = float(exact[0] + (self._count - 1) * exact[2])
+            self.low = _without_rounding(self.low)
+            start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
+            with localcontext(prec=2 * MAX_EXPONENT, Emax=MAX_EMAX, Emin=MIN_EMIN):
+                self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
+                if not max(end - start, self._count) < 10**MAX_EXPONENT:
+                    raise SpaceError(
+                        f"{show(name)} has too many steps of {step!r} between {start} and {end}: "
+                        "make them larger, or drop the step"
+                    )
+                self.high = float(start + (self._count - 1) * gap)
+            self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
+            if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
+                self._digits = MAX_DIGITS + 1  # rounding would move them
         # Halved, so that the width of the widest interval is finite.
         self._begin = math.log(self.low) if log else self.low / 2
         self._end = math.log(self.high) if log else self.high / 2
@@ -132,7 +154,14 @@ class Float(NumberParameter):
     def _stepped(self, cells: FloatArray) -> FloatArray:
         """The values of cells that are counted from 0."""
         values = self.low + cells * cast(float, self.step)
-        return np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
+        values = np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
+        return np.where(cells < self._count - 1, np.minimum(values, self.high), self.high)
+
+
+def _without_rounding(number: float) -> float:
+    """0.3 for 0.1 * 3: the number of few digits that this one is, up to rounding."""
+    short = float(f"{number:.12g}")
+    return short if math.isclose(short, number, rel_tol=4e-16) else number
 
 
 class Int(NumberParameter):
@@ -147,7 +176,6 @@ class Int(NumberParameter):
     low: int
     high: int
     step: int
-    _types = (int,)
     _noun = "an integer"
 
     def __init__(
@@ -283,8 +311,8 @@ class Choice(Parameter):
     ) -> None:
         self.choices = checked_choices(name, choices)
         self.ordered = checked_flag(name, "ordered", ordered)
-        self._index = {choice: i for i, choice in enumerate(self.choices)}
-        self.takes_none = None in self._index
+        self._index = {identity(choice): i for i, choice in enumerate(self.choices)}
+        self.takes_none = None in self.choices
         given = None if isinstance(default, _Unset) else default
         none = self.takes_none and default is None
         super().__init__(name, default=given, when=when, affects=affects, has_default=none)
@@ -294,31 +322,65 @@ class Choice(Parameter):
         """Number of choices."""
         return len(self.choices)
 
-    def index(self, value: Value) -> int:
-        """Position of the value in the list; raises SpaceError if it is not a choice."""
-        key = plain(value)
-        found = (
-            self._index.get(key) if isinstance(key, _KINDS_OF_VALUES) and is_value(key) else None
-        )
-        if found is None or isinstance(value, bool) is not isinstance(self.choices[found], bool):
+    def index(self, value: Any, *, text: bool = False) -> int:
+        """Position in the list of the choice that `accept` returns."""
+        given = plain(value)
+        found = None
+        if isinstance(given, _KINDS_OF_VALUES) and is_value(given):
+            if not (text and isinstance(given, str)):
+                found = self._index.get(identity(given))
+            if found is None and isinstance(given, str):
+                found = self._named(given)
+            elif found is None:
+                found = self._near(given)
+        if found is None:
             listed = ", ".join(map(repr, self.choices[:20]))
             more = ", ..." if len(self.choices) > 20 else ""
             raise SpaceError(f"{self.name} must be one of {listed}{more}; got {show(value)}")
         return found
 
-    def check(self, value: Any) -> None:
-        """Raise SpaceError unless the value is one of the choices (True differs from 1)."""
-        self.index(value)
+    def _near(self, value: Value) -> int | None:
+        return next((i for i, choice in enumerate(self.choices) if same(choice, value)), None)
 
-    def canonical(self, value: Value) -> Value:
-        """The choice that equals the value."""
-        return self.choices[self.index(value)]
+    def _named(self, text: str) -> int | None:
+        """The index of the choice that a text is."""
+        for form in (text, _bare(text)):
+            if form in self._by_text:
+                return self._by_text[form]
+        number = number_of(text)
+        return None if number is None else self._near(number)
+
+    @cached_property
+    def _by_text(self) -> dict[str, int]:
+        """The texts of the choices: in JSON, in Python, then as people write them."""
+        found: dict[str, int] = {}
+        for form in (json.dumps, _in_python, str, _bare, lambda choice: _bare(json.dumps(choice))):
+            for i, choice in enumerate(self.choices):
+                if form in (json.dumps, _in_python, str) or not isinstance(choice, str):
+                    found.setdefault(form(choice), i)
+        if self.takes_none:
+            found.setdefault("", self.choices.index(None))
+        return found
+
+    def accept(self, value: Any, *, text: bool = False) -> Value:
+        """See `Parameter.accept`."""
+        return self.choices[self.index(value, text=text)]
+
+    def text(self, value: Value) -> str:
+        """See `Parameter.text`."""
+        index = self.index(value)
+        plainly = str(self.choices[index])
+        return plainly if self._by_text[plainly] == index else json.dumps(self.choices[index])
+
+    def key(self, value: Value) -> Hashable:
+        """See `Parameter.key`."""
+        return self.index(value)
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.to_units`; raises SpaceError if a value is not a choice."""
         try:
-            indices = [self._index[value] for value in values]
-        except (KeyError, TypeError):
+            indices = [self._index[value.__class__ is bool, value] for value in values]
+        except (KeyError, TypeError):  # a list, or in another form
             indices = [self.index(value) for value in values]
         return self.centres(np.array(indices, dtype=np.float64))
 
@@ -339,6 +401,10 @@ class Choice(Parameter):
         """The choices."""
         return list(self.choices)
 
+    def middle(self) -> Value:
+        """The default if there is one, else the first choice."""
+        return self.default if self.has_default else self.choices[0]
+
     def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
         """See `Parameter.perturb`; if the choices are not ordered, any other choice."""
         num_choices = len(self.choices)
@@ -354,6 +420,16 @@ class Choice(Parameter):
 
     def _arguments(self) -> list[str]:
         return [repr(list(self.choices)), *(["ordered=True"] if self.ordered else [])]
+
+
+def _in_python(value: Value) -> str:
+    """A text that no string is, unless it is quoted."""
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+def _bare(value: Value) -> str:
+    """What people may write in another way: without spaces, quotes and capitals."""
+    return "bare " + re.sub(r"[\s'\"]", "", str(value)).lower()
 
 
 KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {

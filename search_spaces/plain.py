@@ -2,15 +2,17 @@
 
 import math
 from collections.abc import Iterable, Mapping
+from inspect import signature
 from typing import Any, Final
 
 from .errors import SpaceError
 from .other_tools import WORDS
-from .parameters import Choice, Float, Int, Parameter, parameter_from_dict
+from .parameters import KINDS, Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
 from .validation import plain, show
 
 TAIL: Final = 0.005  # of a distribution without an end, on each side
+_KEYS: Final = {key for kind in KINDS.values() for key in signature(kind).parameters}
 _FORMS: Final = (
     "(low, high) with two numbers, a list of choices, a mapping such as "
     "{'low': 1e-5, 'high': 0.1, 'log': True}, or a Float, Int or Choice"
@@ -98,7 +100,7 @@ def _parameter(name: Any, entry: Any) -> Parameter:
         return Choice(name, entry)
     if isinstance(entry, Mapping) and entry:
         for key in entry:
-            if key in WORDS:
+            if key in WORDS and key not in _KEYS:
                 raise SpaceError(f"{show(name)}: a range has no key {key!r}; {WORDS[key]}")
         if "type" in entry:
             return parameter_from_dict({**entry, "name": name})

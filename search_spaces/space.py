@@ -7,7 +7,7 @@ import numpy as np
 
 from .definition import Config, SpaceDefinition
 from .other_tools import no_attribute
-from .parameters import Params, Value
+from .parameters import Params
 from .sampling import Sampler, connected_parts, neighbours, repaired
 
 __all__ = ["Config", "Space"]
@@ -46,27 +46,20 @@ class Space(SpaceDefinition):
     def sample(self, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """`count` legal configurations, uniform in the unit cube given conditions and constraints.
 
-        If constraints are so tight that rejection fails, discrete parts are enumerated and others
-        are sampled by a random walk; then neighbours in the list may be similar.
+        Points that rejection misses are enumerated, or found near a corner and then moved by slice
+        sampling; then neighbours in the list may be similar.
 
         Raises:
             SpaceError: no configuration that satisfies the constraints was found.
         """
-        columns: dict[str, list[Value]] = {}
+        units = rng.random((count, len(self)))
         for sampler in self._samplers:
-            drawn = sampler.draw(rng, count)
-            for name, parameter in sampler.part.parameters.items():
-                columns[name] = [
-                    params[name] if name in params else parameter.middle() for params in drawn
-                ]
-        for name, parameter in self.parameters.items():
-            if name not in columns:
-                columns[name] = parameter.from_units(rng.random(count))
-        return self._assembled({name: columns[name] for name in self._names}, count)
+            units[:, sampler.columns] = sampler.draw(rng, count)
+        return self.decode(units)
 
     @cached_property
     def _samplers(self) -> list[Sampler]:
-        return [Sampler(part) for part in connected_parts(self)]
+        return [Sampler(self, part) for part in connected_parts(self)]
 
     def neighbours(self, params: Params, rng: np.random.Generator, count: int = 1) -> list[Config]:
         """Up to `count` different legal configurations, one or two changes away from a legal one.
@@ -75,7 +68,7 @@ class Space(SpaceDefinition):
         it activates. If constraints prevent that, further parameters change until they hold. The
         list is shorter than `count` only if few neighbours were found.
         """
-        return neighbours(self, dict(params), rng, count)
+        return neighbours(self, self._samplers, dict(params), rng, count)
 
     def repair(self, params: Params, rng: np.random.Generator) -> Config:
         """A legal configuration near one that may violate constraints.
@@ -85,9 +78,8 @@ class Space(SpaceDefinition):
         Raises:
             SpaceError: a value is illegal, or no configuration satisfies the constraints.
         """
-        found = self.complete(params)
-        for name, value in found.items():
-            self.parameters[name].check(value)
+        given = {n: p.accept(params[n]) for n, p in self.parameters.items() if n in params}
+        found = self.complete(given)
         if self.satisfied(found):
             return found
-        return repaired(self, found, rng) or self.sample(rng)[0]
+        return repaired(self, self._samplers, found, rng) or self.sample(rng)[0]

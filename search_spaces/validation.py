@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any, Final
@@ -18,6 +18,7 @@ When = Mapping[str, Value | Sequence[Value]]
 ALL: Final = frozenset({"quality", "speed", "memory"})
 MAX_INT: Final = 2**63 - 1
 MAX_NAME: Final = 100
+ROUNDING: Final = 1e-12  # relative: real numbers that differ by less are the same
 
 
 def plain(value: Any) -> Any:
@@ -27,8 +28,10 @@ def plain(value: Any) -> Any:
     """
     if type(value) in (str, int, bool, NoneType):
         return value
-    if isinstance(value, np.generic):
-        value = value.item()
+    if isinstance(value, np.floating):  # float32(0.3) is 0.3, not 0.30000001192
+        value = float(value if value.dtype.itemsize >= 8 else str(value))
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
     if isinstance(value, bool):
@@ -43,6 +46,42 @@ def plain(value: Any) -> Any:
 def plain_params(params: Params) -> dict[str, Value]:
     """A configuration with plain values, such as one that JSON has changed."""
     return {name: plain(value) for name, value in params.items()}
+
+
+def identity(value: Value) -> Hashable:
+    """What tells a plain value from others: True differs from 1, and 1.0 does not.
+
+    Example:
+        >>> identity(1) == identity(1.0), identity(1) == identity(True)
+        (True, False)
+    """
+    if isinstance(value, tuple):
+        return tuple(map(identity, value))
+    return (isinstance(value, bool), value)
+
+
+def same(first: Value, second: Value) -> bool:
+    """Whether two plain values are the same, real numbers up to their rounding."""
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return len(first) == len(second) and all(map(same, first, second))
+    if {type(first), type(second)} in ({float}, {int, float}):
+        with suppress(OverflowError):  # of an int beyond all floats
+            return math.isclose(first, second, rel_tol=ROUNDING)  # type: ignore[arg-type]
+    return identity(first) == identity(second)
+
+
+def among(value: Value, values: Iterable[Value]) -> bool:
+    """Whether a plain value is one of these."""
+    return any(same(value, other) for other in values)
+
+
+def number_of(text: str) -> int | float | None:
+    """The number that a text from a shell or a table is; None if it is none."""
+    text = text.strip()
+    for kind in (int, float) if "_" not in text else ():
+        with suppress(ValueError):
+            return kind(text)
+    return None
 
 
 def is_value(value: object) -> bool:
@@ -157,14 +196,15 @@ def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
                 f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
                 f"None, or a list of these; got {show(choice)} ({type(choice).__name__})"
             )
-    seen: dict[Value, Value] = {}
+    seen: dict[Hashable, Value] = {}
     for choice in found:
-        if choice in seen:
+        key = identity(choice)
+        if key in seen:
             raise SpaceError(
-                f"choices of {show(name)} must differ, got {seen[choice]!r} and {choice!r}, "
+                f"choices of {show(name)} must differ, got {show(seen[key])} and {show(choice)}, "
                 "which are equal; drop one"
             )
-        seen[choice] = choice
+        seen[key] = choice
     return found
 
 
@@ -190,9 +230,7 @@ def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
             raise SpaceError(
                 f"when of {name!r} must name another parameter, it names {name!r} itself"
             )
-        # A dict takes True and 1 for the same key; the pairs keep them apart.
-        known = dict.fromkeys((isinstance(value, bool), value) for value in allowed)
-        conditions[parent] = tuple(value for _, value in known)
+        conditions[parent] = tuple({identity(value): value for value in allowed}.values())
     return conditions
 
 

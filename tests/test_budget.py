@@ -37,7 +37,7 @@ CAPS = {
     "dispatch": 2_054,
     "suggesters, stopping": 4_714,
     "config, actions, cli, top": 5_040,
-    "report, studio": 4_250,
+    "report, studio": 2_600,
     "the rest of automl": 3_944,
     "product": 46_482,
     "tests": 31_664,

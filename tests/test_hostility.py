@@ -268,7 +268,7 @@ def test_only_objects_of_this_process_are_unpickled_and_no_text_is_evaluated() -
             if used and not harmless(file, used):
                 found[str(file.parent.relative_to(ROOT))] = used
     assert found == {
-        "workers/runtime": {"pickle.loads"},
+        "workers/runtime": {"pickle.load"},
     }
 
 

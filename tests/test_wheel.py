@@ -18,12 +18,12 @@ from scripts import release
 
 TIME = "1700000000"
 END = ("-py3-none-any.whl", ".tar.gz")
-DATA = ("**/py.typed", "**/*.json", "**/assets/*", "automl/studio/static/**/*.*")
+DATA = ("**/py.typed", "**/*.json", "**/assets/*")
 NEEDED = {  # one file of each kind, in case the patterns find nothing
     "automl/py.typed",
     "automl/launch/assets/slurm_job.sh",
     "automl/report/assets/report.html",
-    "automl/studio/static/index.html",
+    "automl/report/assets/index.html",
     "hydra_plugins/automl_sweeper.py",
     "search_spaces/py.typed",
     "workers/py.typed",

@@ -108,8 +108,7 @@ def _assignment(name: str, given: argparse.Namespace) -> Assignment:
         else:
             hint = nearest(key, [*space.parameters, *kind.defaults])
             raise UsageError(f"unknown setting {key!r}: {hint}")
-    params = space.complete(params)
-    space.check(params)
+    params = space.accept(params)
     kind.check(data, fixed)
     return Assignment(
         sweep="alone",

@@ -71,13 +71,11 @@ class Context:
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
         self.reported: set[str] = set()  # names of metrics
-        self.worker_spent = False  # the worker takes no attempt after this one
         self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
         self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
-        self.process_state: Any = None  # a ProcessState, before the trial
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.loop_state: Any = None  # what `restore` has read of it
         self.preparing: Callable[..., Any] = _not_prepared

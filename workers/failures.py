@@ -1,4 +1,21 @@
-"""Failures in words: the kind, a message and a traceback, each cut for its way to the controller.
+"""Failures: the kind, a message and a traceback, each cut for its way to the controller.
+
+An `Outcome` tells each as data: `failure`, `cause` and `exit_status`. Nothing decides by a message.
+
+failure         cause      what has happened
+out_of_memory   raised     Python, torch or a library had no memory
+                killed     the kernel or Ray has killed the process for memory
+non_finite      raised     a goal or the arithmetic gave no number
+missing_metric  raised     the objective has said nothing of a goal
+timeout         lost       no step for too long, so the attempt was ended
+crashed         raised     the objective has raised; `exception` and `raised_at` tell what and where
+                exited     its process has ended by itself, with `exit_status`
+                signalled  its process has died of a signal of its own doing, such as SIGSEGV
+                killed     its process was killed from outside; it runs again
+                lost       its process gave no sign of life; it runs again
+preempted       lost       the worker, its machine or its GPU is gone; it runs again
+                killed     a program was killed from outside; it runs again
+                disk       there is no room on the disk; it runs again
 
 Every text that a worker sends has its limit here.
 """

@@ -228,9 +228,8 @@ class Outcome:
         peak_memory_bytes: the largest of the ranks; None if it was not measured.
         details: further facts for the report (memory by module, skipped steps); JSON. Nothing is
             decided by them.
-        worker_lost: the worker is gone; the attempt did not end by its own code.
-        worker_spent: the worker takes no further attempt.
-        gpu_lost: why the worker's GPU cannot be used any more; "" if it can.
+        worker_lost: the process is gone; the attempt did not end by its own code.
+        gpu_lost: why the GPU could not be used when the attempt began; "" if it could.
         gpus_full: the GPUs that a rank without memory saw, as CUDA_VISIBLE_DEVICES names them; None
             if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
@@ -256,7 +255,6 @@ class Outcome:
     peak_memory_bytes: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     worker_lost: bool = False
-    worker_spent: bool = False
     gpu_lost: str = ""
     gpus_full: str | None = None
     failed_at: float | None = None
@@ -273,6 +271,22 @@ class Outcome:
 
 
 Event = Started | Report | Outcome
+
+
+@dataclass(frozen=True)
+class Death:
+    """How the process of a rank ended without an outcome.
+
+    Args:
+        message: for a person.
+        failure, cause: see `Outcome`.
+        status: its exit status; below 0 the signal that ended it; None if it is not known.
+    """
+
+    message: str
+    failure: str = "crashed"
+    cause: Cause = Cause.LOST
+    status: int | None = None
 
 
 @dataclass(frozen=True)

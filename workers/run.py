@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -32,9 +32,6 @@ from .failures import (
 from .functions.numbers import LARGEST, WrongReturn, returned, what_to_return
 from .protocol import Cause, Ending, Outcome, StopRequest, lost
 
-if TYPE_CHECKING:
-    from .device.process_state import ProcessState
-
 MIN_PEAK_BYTES: Final = 50_000_000  # of a function on the CPU, to be reported
 
 Objective = Callable[["Context"], Any]
@@ -52,11 +49,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
-    from workers.device.libraries import fresh_compiler
-
     from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
-    from .device.libraries import prepared_libraries
-    from .device.process_state import ProcessState
+    from .device.seeds import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
     context.preparing = _prepare
@@ -64,13 +58,8 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
     gpu_lost = unreachable = no_room = ""
-    before: ProcessState | None = None
     try:
-        with (
-            prepared_libraries(a.seed, a.threads, lambda torch: _torch_loaded(context, torch)),
-            fresh_compiler(context.details),
-        ):
-            before = context.process_state = ProcessState()
+        with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -104,8 +93,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     finally:
         context.close()
         _leave_loop(context, failed=True)
-        _leave_process_group()
-        _put_back(context, before)
     seconds = time.monotonic() - begun - notes.seconds
     if unreachable:  # the trial is not to blame
         return lost(a, unreachable, seconds=seconds)
@@ -114,10 +101,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     if gpu_lost:  # before the trial began: it is not to blame
         message = f"the GPU of its worker cannot be used: {gpu_lost}"
-        return replace(lost(a, message, seconds=seconds), **_gone(gpu_lost))
+        return replace(lost(a, message, seconds=seconds), gpu_lost=gpu_lost)
     peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
-    typed |= {"worker_spent": context.worker_spent, **_leave_gpu(context.device)}
     details = _plain(context.details) | facts | notes.details
     message = notes.add_to(message)
     return Outcome(
@@ -156,11 +142,6 @@ def _peak(context: Context, objective: Objective | None) -> int | None:
 
 class _GpuLost(Exception):
     """The GPU could not be used before the trial began."""
-
-
-def _gone(problem: str) -> dict[str, Any]:
-    """The fields of an outcome whose worker has a GPU with this problem ("" for none)."""
-    return {"gpu_lost": problem, "worker_spent": True} if problem else {}
 
 
 def _plain(details: Any) -> dict[str, Any]:
@@ -223,17 +204,6 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
     return _CAUSES.index(outcome.failure or "crashed"), at
 
 
-def _leave_process_group() -> None:
-    """Leave the process group of the attempt if it has made one."""
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is None or not distributed.is_available():
-        return
-    if "workers.ranks.process_group" in sys.modules or distributed.is_initialized():
-        from .ranks.process_group import disconnect
-
-        disconnect(failed=True)  # else the training has left it already
-
-
 def _prepare(*arguments: Any) -> Any:
     from .own_loop.prepare import prepare  # imports torch, which the caller has
 
@@ -246,29 +216,6 @@ def _leave_loop(context: Context, *, failed: bool) -> None:
         with suppress(Exception) if failed else nullcontext():
             context.loop.close(failed=failed)
         context.loop = None
-
-
-def _put_back(context: Context, before: "ProcessState | None") -> None:
-    """Put the settings of the process back; if that fails, the worker takes no further trial."""
-    if before is None:
-        return
-    changed, left = before.put_back()
-    if changed:
-        print(f"put back after the trial: {', '.join(changed)}", file=sys.stderr)
-    if left:
-        context.worker_spent = True
-        context.details["left_behind"] = left
-        print(
-            "the trial has left behind what cannot be put back, so its worker process ends: "
-            + ", ".join(left),
-            file=sys.stderr,
-        )
-
-
-def _torch_loaded(context: Context, torch: Any) -> None:
-    _set_up_gpu(context, torch)
-    if context.process_state is not None:  # the trial has imported torch
-        context.process_state.learn()
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:
@@ -299,16 +246,6 @@ def _room(context: Context) -> int:
         with suppress(RuntimeError):  # of a GPU that fails
             total = torch.cuda.get_device_properties(context.device).total_memory
     return int(total * min(1.0, context.assignment.gpus))
-
-
-def _leave_gpu(device: str) -> dict[str, Any]:
-    """Empty the GPU after a trial; the facts for the outcome if it cannot be used any more."""
-    from .device.gpu import free_gpu, gpu_problem
-
-    problem = gpu_problem(device)
-    if not problem:
-        free_gpu(device)
-    return _gone(problem)
 
 
 def _run_measured(context: Context, objective: Objective | None) -> Any:

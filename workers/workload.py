@@ -101,6 +101,12 @@ class Workload(ABC):
             return self.params[name]
         return self.fixed[name] if name in self.fixed else self.defaults[name]
 
+    def load_data(self) -> None:  # noqa: B027 (not every workload has data to share)
+        """Load what attempts with this configuration share, into a cache of this process.
+
+        It is called in the parent of their processes, which must start no thread that stays.
+        """
+
     @classmethod
     @abstractmethod
     def space(cls, hardware: Hardware) -> Space:

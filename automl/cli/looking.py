@@ -131,9 +131,8 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
 
 @no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
-    """Show the best configuration beside the default one."""
+    """Show the answer of a sweep: what it recommends, how sure that is, what failed."""
     from automl.report.confirmations import read
-    from automl.report.recommendation import recommended
     from automl.report.record import Record
 
     snapshot = ledger.snapshot(sweep, condensed=True)
@@ -144,20 +143,18 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
             raise AutomlError(f"{message}\nThe sweep still runs.")
         say(f"{message}\nSee automl trials {sweep}", err=True)
         return NO_SUCCESS
-    advice = recommended(Record.of(snapshot, confirmation))
-    assert advice is not None, "there is a successful trial"
+    record = Record.of(snapshot, confirmation)
     if as_json:
+        from automl.report.recommendation import recommended
+
+        advice = recommended(record)
+        assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
-    from automl.report.summary import comparison, pareto_table
+    from automl.report.console import console
+    from automl.report.summary import print_answer
 
-    if lines := advice.lines(snapshot):
-        draw("\n".join([*lines, ""]))
-    draw(comparison(snapshot, ledger.spec(sweep).known_space))
-    if len(snapshot.goals) > 1:
-        draw(pareto_table(snapshot))
-    if confirmation:
-        draw(f"\n{confirmation}")
+    print_answer(console(), record, more=True)
     return None
 
 

@@ -1,6 +1,7 @@
 """`automl resume SWEEP`: continue an interrupted sweep."""
 
 import os
+from collections.abc import Mapping
 from contextlib import chdir, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +15,21 @@ from automl.core.resuming import Typed, present_folder
 from automl.core.text import why_early
 from automl.errors import UsageError
 from automl.workflows import steering
+from search_spaces.change import changes
+from search_spaces.validation import show
 from workers.artifacts.location import read_location
 
 from .common import given_limits, opened, say
 from .program import Program, load_trained
 from .running import check_runnable, dispatcher_of, run_sweep
 
-_KEPT: Final = ("budget", "stopper", "suggester", "workers", "resources")  # by a sweep
+_FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
+_TAKEN: Final = (  # of a configuration that is read again
+    *("goals", "constraints", "budget", "suggester", "suggester_options", "stopper"),
+    *("stopper_options", "workers", "min_workers", "resources", "seed", "max_retries", "max_steps"),
+    *("resumable", "ranks", "timeout", "beliefs", "trackers", "reports", "cwd", "stop_grace"),
+    *("knowledge", "replicates", "space"),
+)
 
 
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
@@ -45,16 +54,18 @@ def continue_sweep(
     artifacts: str | None = None,
     cwd: str | None = None,
     moved: bool = False,
+    wanted: SweepSpec | None = None,
     **options: Any,
 ) -> int:
     """Run the rest of a sweep, and return the exit status; the arguments are those of the verb.
 
     Args:
         moved: it may go on in another folder than the one where it began, without `cwd`.
+        wanted: what a configuration says of it now.
     """
     given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
-    changes = [word for name, value in given.items() if value for word in (name, value)]
-    typed = Typed(store, objective, options["ray_address"], (*changes, *overrides))
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    typed = Typed(store, objective, options["ray_address"], (*words, *overrides))
     if cwd is not None and not Path(cwd).is_dir():
         raise UsageError(f"--cwd: there is no folder {cwd!r}")
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
@@ -62,15 +73,30 @@ def continue_sweep(
         stored = ledger.spec(sweep)
         options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
         of_space, changed = _apart(stored, overrides)
-        limits = {**changed.budget, **given_limits(trials, budget)}
-        spec = replace(stored, budget=checked_budget(replace(stored.budget, **limits)))
+        limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
+        spec = stored
+        if config is not None:
+            from automl.config import load
+
+            wanted = load(config, of_space, objective=None).spec
+        if wanted is not None:
+            added = sum(trial.source == "added" for trial in ledger.trials(sweep))
+            spec = _edited(stored, wanted, added)
+            limits = changed.budget if config is None else limits
+        elif of_space:
+            from automl.config.overrides import with_changes
+
+            spec = replace(spec, space=with_changes(spec.space, of_space))
+        spec = replace(spec, budget=checked_budget(replace(spec.budget, **limits)))
         spec = spec if changed.workers is None else spec.with_workers(changed.workers)
-        spec = _with_space(spec.with_location(""), stored, config, of_space)
+        if wanted is None:
+            spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        same = (spec.budget, spec.space) == (stored.budget, stored.space) and not changed.space
-        if same and (words := why_finished(ledger.snapshot(sweep, condensed=True))):
+        same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
+        same = same and not changed.space
+        if same and (why := why_finished(ledger.snapshot(sweep, condensed=True))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
-            say(f"{sweep} is finished{words}: {typed.line(spec, '--trials', more)}", err=True)
+            say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
         num, most = len(ledger.trials(sweep)), spec.budget.trials
         if trials and most is not None and most <= num:
@@ -106,9 +132,9 @@ def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...]
         and key.startswith("space.")
         and not isinstance(value, list | dict)
     }
-    changes = {key: v for key, v in found.items() if key in limits or key[:6] != "space."}
-    words = tuple(text for text in overrides if text.partition("=")[0] not in changes)
-    return words, read_changes(changes)
+    others = {key: v for key, v in found.items() if key in limits or key[:6] != "space."}
+    words = tuple(text for text in overrides if text.partition("=")[0] not in others)
+    return words, read_changes(others)
 
 
 def _check_folder(spec: SweepSpec, typed: Typed) -> None:
@@ -136,30 +162,31 @@ def why_finished(snapshot: Snapshot) -> str:
     return "; to continue, raise --trials or --budget"
 
 
-def _with_space(
-    spec: SweepSpec, stored: SweepSpec, config: str | None, overrides: tuple[str, ...]
-) -> SweepSpec:
-    """The spec with the space of a configuration, or with the overrides in its own.
+def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
+    """The spec of a sweep with what its configuration says now; says what has changed.
 
-    What else the configuration would change, of what was `stored`, is told.
+    Args:
+        added: number of imported trials, which are beside the budget of a configuration.
+
+    Raises:
+        UsageError: something has changed that the earlier trials have.
     """
-    if config is not None:
-        from automl.config import load
-
-        found = load(config, overrides, objective=None).spec
-        if found.workload != spec.workload:
+    if added and wanted.budget.trials is not None:
+        more = wanted.budget.trials + added
+        wanted = replace(wanted, budget=replace(wanted.budget, trials=more))
+    before, after = stored.to_dict(), wanted.to_dict()
+    for name in _FIXED:
+        if getattr(stored, name) != getattr(wanted, name):
             raise UsageError(
-                f"--config: {config} tunes {found.trained}, sweep {spec.name} tunes {spec.trained}"
+                f"{name} of the sweep {stored.name} was {show(before.get(name))}, and the "
+                f"configuration says {show(after.get(name))}: earlier trials have it, so begin "
+                "another sweep (--name), or write the old value"
             )
-        same = [name for name in _KEPT if getattr(spec, name) == getattr(stored, name)]
-        kept = [name for name in same if getattr(found, name) != getattr(stored, name)]
-        if kept:
-            line = f"--config: of {config} the space is taken; the sweep keeps its own "
-            say(line + ", ".join(kept), err=True)
-        # Other goals are refused where the sweep goes on.
-        return replace(spec, space=found.space, goals=found.goals, artifacts=found.artifacts)
-    if overrides:
-        from automl.config.overrides import with_changes
-
-        return replace(spec, space=with_changes(spec.space, overrides))
-    return spec
+    for name in _TAKEN:
+        if name not in ("space", "goals") and getattr(stored, name) != getattr(wanted, name):
+            said = f"{show(before.get(name))} became {show(after.get(name))}"
+            say(f"changed by the configuration: {name}: {said}", err=True)
+    if changed := changes(stored.space, wanted.space):
+        say(f"changed by the configuration: {'; '.join(changed)}", err=True)
+    taken = {name: getattr(wanted, name) for name in _TAKEN}
+    return replace(stored, **taken, artifacts=wanted.artifacts)

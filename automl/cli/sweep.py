@@ -88,8 +88,7 @@ def _exists(loaded: Config) -> bool:
 def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) -> int:
     """Do what `automl resume` does, once a controller that was lost counts as dead.
 
-    The sweep keeps its space and its settings. Of the configuration only `artifacts` counts, which
-    has to be repeated.
+    What the configuration says now holds from here on, and is told; what cannot change is refused.
     """
     from .resume import continue_sweep
 
@@ -98,7 +97,13 @@ def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) 
     given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
     location = loaded.spec.artifacts
     return continue_sweep(
-        name, loaded.store, program=program, artifacts=location, moved=True, **given
+        name,
+        loaded.store,
+        program=program,
+        artifacts=location,
+        moved=True,
+        wanted=loaded.spec,
+        **given,
     )
 
 

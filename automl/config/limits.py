@@ -8,12 +8,10 @@ from automl.core.budget import LIMITS
 from automl.core.worker_range import WorkerRange, read_workers
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
-from search_spaces import Choice, Int, Space
+from search_spaces import Choice, Space
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from search_spaces.validation import plain, show
-
-from .scalars import plain_scalar
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,10 @@ def read_setting(text: str, space: Space) -> tuple[str, Value]:
     Raises:
         UsageError: the text is malformed, the parameter is unknown, or it cannot have the value.
     """
-    parameter, raw = _split(text, space, "a setting is KEY=VALUE")
-    return parameter.name, _value(parameter, raw)
+    name, equals, raw = text.partition("=")
+    if not equals or not raw:
+        raise UsageError(f"a setting is KEY=VALUE, got {text!r}")
+    return name, known_parameter(space, name).accept(raw, text=True)
 
 
 def limit_of(space: Space, name: str, value: Any) -> Limit:
@@ -74,12 +74,9 @@ def limit_of(space: Space, name: str, value: Any) -> Limit:
     value = plain(value)
     several = isinstance(value, tuple) and not parameter.legal(value)
     values = list(value) if several else [value]
-    if isinstance(parameter, Int):
-        values = [_whole(one) for one in values]
-    for one in values:
-        parameter.check(one)
+    values = [parameter.accept(one) for one in values]
     if isinstance(parameter, Choice):
-        return Limit(tuple(map(parameter.canonical, values)))
+        return Limit(tuple(values))
     if len(values) > 2 or values[0] > values[-1]:
         raise UsageError(f"the range of {name} is [LOW, HIGH], got {show(value)}")
     return Limit(low=values[0], high=values[-1])
@@ -92,44 +89,3 @@ def known_parameter(space: Space, name: str) -> Parameter:
             f"the sweep does not tune {name!r}: {nearest(name, list(space.parameters))}"
         )
     return space.parameters[name]
-
-
-def _split(text: str, space: Space, rule: str) -> tuple[Parameter, str]:
-    key, equals, raw = text.partition("=")
-    if not equals or not raw:
-        raise UsageError(f"{rule}, got {text!r}")
-    return known_parameter(space, key), raw
-
-
-def _value(parameter: Parameter, raw: str) -> Value:
-    if (index := _named(parameter, raw)) is not None:
-        return parameter.values()[index]  # type: ignore[no-any-return]
-    try:
-        value: Any = plain_scalar(raw)
-    except ValueError as error:
-        raise UsageError(f"{parameter.name}: {error}") from error
-    value = _whole(value) if isinstance(parameter, Int) else value
-    parameter.check(value)
-    return parameter.canonical(value)
-
-
-def _whole(value: Any) -> Any:
-    """A whole number that was written like a float, such as 1e2, as an int."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _named(parameter: Parameter, raw: str) -> int | None:
-    """The index of the choice that a text names: by its Python or its YAML form."""
-    if not isinstance(parameter, Choice):
-        return None
-    named = {str(choice): i for i, choice in enumerate(parameter.choices)}
-    named |= {
-        _form(c): i for i, c in enumerate(parameter.choices) if c is None or isinstance(c, tuple)
-    }
-    return named.get(raw, named.get(raw.replace(" ", "").replace("'", "").replace('"', "")))
-
-
-def _form(value: Value) -> str:
-    if isinstance(value, tuple):
-        return f"[{','.join(map(_form, value))}]"
-    return "null" if value is None else str(value)

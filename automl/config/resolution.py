@@ -63,7 +63,7 @@ class Resolution:
         """
         before = len(self.problems.found)
         self._select(entries)
-        if len(self.problems.found) > before:
+        if len(self.problems.found) > before or any(map(self._is_broken, entries or ())):
             return None
         self._narrow()
         for name in self.explicit:
@@ -102,7 +102,8 @@ class Resolution:
             self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
-            self._entry(name, entry)
+            if not self._is_broken(name):
+                self._entry(name, entry)
         for name in self.fixed:
             if name in entries:
                 text = (
@@ -110,6 +111,11 @@ class Resolution:
                     f"or write space.{name}=[VALUE]"
                 )
                 self.problems.under(self.root, ("fixed", name), text)
+
+    def _is_broken(self, name: str) -> bool:
+        """Whether a part of an entry was refused already, so that nothing else is said of it."""
+        nodes = self.root.locate(("space", name))
+        return len(nodes) > 2 and nodes[-1].broken_below()
 
     def _entry(self, name: str, entry: Any) -> None:
         if entry == "auto":

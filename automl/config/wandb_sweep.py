@@ -15,6 +15,7 @@ from typing import Any, Final
 from automl.config.nodes import ConfigProblems
 from automl.config.strict_yaml import read_file
 from automl.config.template import name_of
+from automl.core import Budget, parse_goals
 from automl.core.resuming import shell_line
 from automl.core.text import printable
 from automl.errors import SpaceError, UsageError
@@ -38,12 +39,14 @@ class WandbSweep:
         settings: other keys of a configuration.
         command: what to type after `--`.
         notes: what was not carried over, or not exactly.
+        as_json: whether the program reads its parameters from a JSON file.
     """
 
     space: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     command: str = ""
     notes: list[str] = field(default_factory=list)
+    as_json: bool = False
 
     def text(self, source: str, file: str) -> str:
         """A configuration with comments; `source` is the sweep's file, `file` its own."""
@@ -76,10 +79,12 @@ def read_wandb(path: Path) -> WandbSweep:
             f"--from: {path} is not recognised: it must be the YAML file of `wandb sweep`, which "
             "has `parameters:`"
         )
-    found = WandbSweep()
+    found = WandbSweep(as_json="${args_json_file}" in _words(data))
     try:
         _read_parameters(found, data["parameters"], "")
         _read_settings(found, data)
+        parse_goals(found.settings["goals"])
+        Budget(**found.settings["budget"])
     except UsageError as error:
         raise UsageError(f"--from: {path}: {error}") from error
     if not found.space:
@@ -104,6 +109,10 @@ def _read_parameters(found: WandbSweep, given: Mapping[str, Any], outer: str) ->
             _read_parameters(found, entry["parameters"], f"{name}.")
             continue
         value = _entry(found, name, entry)
+        flags = isinstance(value, list) and any(isinstance(one, bool) for one in value)
+        if flags and not found.as_json:  # W&B writes Python's words into arguments
+            value = [str(one) if isinstance(one, bool) else one for one in value]
+            found.notes.append(f"{name}: booleans are the texts True and False, as in W&B")
         try:
             read_space({name: value})
         except SpaceError as error:
@@ -178,10 +187,16 @@ def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
         found.notes.append(f"early_terminate is not carried over: {show(early)}")
 
 
+def _words(data: Mapping[str, Any]) -> list[Any]:
+    words = data.get("command")
+    return words if isinstance(words, list) else ["${interpreter}", "${program}", "${args}"]
+
+
 def _command(found: WandbSweep, data: Mapping[str, Any]) -> str:
     """What to type after `--`."""
-    words = data.get("command")
-    words = words if isinstance(words, list) else ["${interpreter}", "${program}", "${args}"]
+    words = _words(data)
+    if "${args_no_boolean_flags}" in words:
+        found.notes.append("booleans are --NAME=True and --NAME=False, not flags without a value")
     known: dict[str, list[str]] = {
         "${env}": [],
         "${interpreter}": ["python"] if "program" in data else [],

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from automl.core import SweepSpec, arguments, parse_constraints, parse_goals
 from automl.core.environment import describe
 from automl.core.keys import read_keys
@@ -62,15 +64,26 @@ def read_spec(
         **plugins.settings(),
         **given,
     )
+    check_sweep(spec)
+    return spec.with_workers(workers), plugins, [note, *notes] if note else notes
+
+
+def check_sweep(spec: SweepSpec) -> None:
+    """Check what holds for every sweep, whoever begins it.
+
+    Raises:
+        UsageError: no configuration satisfies the constraints of the space, or a constraint is on a
+            parameter.
+    """
+    spec.space.sample(np.random.default_rng(0))
     for one in spec.constraints:
-        if one.metric in space.parameters and one.declared is None:
+        if one.metric in spec.space.parameters and one.declared is None:
             raise UsageError(
                 f"the constraint {str(one)!r} is on a parameter, and those of a sweep are on "
                 "metrics: narrow the range of the parameter, or put the constraint into the space: "
                 f"Space(..., constraints=[{str(one)!r}]). If a metric has the same name, declare "
                 f"it: metrics=[automl.Metric({one.metric!r})]"
             )
-    return spec.with_workers(workers), plugins, [note, *notes] if note else notes
 
 
 def create(
@@ -91,5 +104,6 @@ def create(
     Returns:
         The spec, under the name of the sweep in the ledger.
     """
+    check_sweep(spec)
     environment = {**(describe() if described else {}), **(facts or {})}
     return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))

@@ -12,7 +12,6 @@ from automl.errors import AutomlError
 from automl.stopping.base import Stopper
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
-from search_spaces.validation import plain_params
 from workers.protocol import Params
 
 from .journal import Journal
@@ -65,9 +64,8 @@ class SweepCommands:
         self._stopper.restrict(domain)
 
     def _enqueue(self, number: int, command: Command) -> None:
-        params = plain_params(command.content)
         try:
-            self._journal.spec.space.check(params)
+            params = self._journal.spec.space.accept(command.content)
         except AutomlError as error:
             self._journal.answer(number, {"error": str(error), "usage": True})
         else:

@@ -181,17 +181,20 @@ class Scheduler:
         return self._next_waiting()
 
     def _next_waiting(self) -> Trial | None:
-        """The trial at the head of the queue; of those tried before if it is late for a new one."""
-        waiting = self._journal.state.index.next_waiting
-        if waiting is None or waiting.attempts > 0:
-            return waiting
+        """The trial at the head of the queue; of those tried before if no other may begin.
+
+        As numbers are given in turn, those below the budget's number of trials may begin.
+        """
+        index, limit = self._journal.state.index, self._journal.spec.budget.trials
+        first = index.next_waiting
+        if first is None or first.attempts > 0:
+            return first
         late = self._ending.reason_of_time(self._journal.now)
         self._note_end(late)
-        if not late:
-            return waiting
-        return next(
-            (trial for trial in self._journal.state.index.waiting if trial.attempts > 0), None
-        )
+        most = 0 if late else math.inf if limit is None else limit
+        if first.number < most:
+            return first
+        return next((trial for trial in index.waiting if trial.attempts > 0), None)
 
     def _fits(self, trial: Trial, free: int, begun: int) -> bool:
         """Whether a trial can begin on the free slots.

@@ -6,6 +6,7 @@ from automl.core import SweepSpec
 from automl.errors import SpaceError, UsageError
 from search_spaces.change import changes, joined
 
+from .beginning import check_sweep
 from .writer import SweepWriter
 
 
@@ -44,6 +45,7 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
                 raise UsageError(
                     f"sweep {spec.name!r} has run with another space: {error}"
                 ) from error
+        check_sweep(spec)
         writer.note("space", "; ".join(changes(stored.space, wanted.space)))
     writer.specify(spec)
     return spec

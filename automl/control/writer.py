@@ -31,7 +31,7 @@ from automl.core.plain_data import json_data
 from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
 from automl.ledger import Ledger, Recorder
-from workers.protocol import Ending, Outcome, Params, StopRequest
+from workers.protocol import Ending, Outcome, Params, Report, StopRequest
 
 from .outcome_policy import OutcomePolicy
 
@@ -47,6 +47,7 @@ class SweepWriter:
     def __init__(self, recorder: Recorder, clock: Callable[[], float]) -> None:
         self._recorder = recorder
         self._clock = clock
+        self._said_steps = False
 
     @property
     def state(self) -> SweepState:
@@ -70,7 +71,18 @@ class SweepWriter:
 
     def apply(self, event: SweepEvent) -> Trial | None:
         """The trial after the event; None if the event changes none."""
+        if isinstance(event, Report) and not self._said_steps:
+            self._check_step(event)
         return self._recorder.apply(event)
+
+    def _check_step(self, report: Report) -> None:
+        """Note the first step that is lower than the one before: stoppers expect that they grow."""
+        trial = self.trials[report.trial] if report.trial < len(self.trials) else None
+        last = trial.reports[-1] if trial is not None and trial.reports else None
+        if last is not None and last.attempt == report.attempt and report.step < last.step:
+            self._said_steps = True
+            words = f"trial {report.trial} reports step {report.step} after step {last.step}"
+            self.note("steps", f"{words}: count steps up, as curves and stoppers need it")
 
     def propose(
         self,

@@ -16,7 +16,9 @@ from .arguments import listed
 from .durations import parse_duration
 from .metrics import guessed_aspects
 
-_METRIC = r"[A-Za-z_][A-Za-z0-9_./@-]*"
+_WORD = r"[^\s,;:<>='\"`]+"
+_METRIC = rf"(?!within\b|at\b){_WORD}(?: (?!within\b|at\b|end\b){_WORD})*"
+METRIC_RULE = "a METRIC has no line break, quote, comma, colon, semicolon, <, > or ="
 _GOAL = re.compile(rf"(minimize|maximize)\s+({_METRIC})(\s+at\s+the\s+end)?(?:\s+within\s+(\S+))?")
 _CONSTRAINT = re.compile(rf"({_METRIC})\s*(<=|>=)\s*(\S+)")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]B)")
@@ -57,7 +59,7 @@ class Goal:
             hint = f"; did you mean {close[0]!r}?" if close and first not in known else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
-                "then 'at the end', 'within 10m' or nothing; "
+                f"then 'at the end', 'within 10m' or nothing; {METRIC_RULE}; "
                 f"got {show(text)}{hint}"
             )
         return cls(
@@ -115,7 +117,7 @@ class Constraint:
         if match is None or not math.isfinite(bound):
             raise UsageError(
                 "a constraint is 'METRIC <= NUMBER' or 'METRIC >= NUMBER'; bytes may be "
-                f"like 300MB, got {show(text)}"
+                f"like 300MB; {METRIC_RULE}; got {show(text)}"
             )
         return cls(match[1], bound, match[2] == "<=")
 

@@ -91,7 +91,9 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        hint = WORDS.get(str(name)) or nearest(name, sorted(known))
+        said = WORDS.get(str(name), "")
+        said = re.sub('`(\\w+)="(.*?)"`', r"`\1: \2`", said)  # as a mapping has it
+        hint = said or nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
 

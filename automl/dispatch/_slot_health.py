@@ -1,5 +1,6 @@
 """Slots whose GPU fails again and again are taken out of use."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -9,11 +10,9 @@ MAX_FAILURES: Final = 3  # of the GPU of one slot, in a row
 
 
 class SlotHealth:
-    """Counts the failures of each slot's GPU.
+    """Counts the attempts of each slot that could not use its GPU when they began.
 
-    A GPU that cannot be used when a worker starts is broken. One that fails during a trial may be
-    broken, or the trial made an error that spoils the worker's CUDA context. So such a slot is only
-    taken out of use if the last trial of another slot left its GPU in order.
+    Each attempt has a process of its own, so what an earlier one did to the GPU is not to blame.
 
     Args:
         slots: the numbers of all slots of the sweep, now.
@@ -24,35 +23,32 @@ class SlotHealth:
 
     def __init__(self, slots: Callable[[], Iterable[int]]) -> None:
         self._slots = slots
-        self._failures: dict[int, int] = {}  # in a row, of slots that have run or failed
+        self._failures: Counter[int] = Counter()  # in a row
         self.quarantined: dict[int, str] = {}
-
-    def start_failed(self, slot: int, problem: str) -> bool:
-        """The worker of a slot has started, and its GPU cannot be used.
-
-        Returns:
-            Whether the slot is out of use from now on; else its worker is to be replaced.
-
-        Raises:
-            AutomlError: no slot is left.
-        """
-        return self._count(slot) and self._quarantine(slot, problem)
 
     def attempt_ended(self, slot: int, problem: str) -> bool:
         """An attempt on a slot has ended.
 
         Args:
             slot: of the attempt.
-            problem: of the GPU since then; "" if there is none.
+            problem: of the GPU when it began; "" if there was none.
 
         Returns:
             Whether the slot is out of use from now on.
+
+        Raises:
+            AutomlError: no slot is left.
         """
-        if not problem:
-            self._failures[slot] = 0
+        self._failures[slot] = self._failures[slot] + 1 if problem else 0
+        if self._failures[slot] < MAX_FAILURES:
             return False
-        others = (self._failures.get(other) == 0 for other in self._in_use() if other != slot)
-        return self._count(slot) and any(others) and self._quarantine(slot, problem)
+        self.quarantined[slot] = problem
+        if self.quarantined.keys() >= set(self._slots()):
+            raise AutomlError(
+                f"no GPU of the sweep can be used: {self.trouble}. Look at the GPUs with "
+                "`nvidia-smi`; the sweep can be resumed"
+            )
+        return True
 
     def forget(self, slot: int) -> None:
         """A slot is gone; another one may get its number."""
@@ -67,19 +63,3 @@ class SlotHealth:
             f"{problem}"
             for slot, problem in self.quarantined.items()
         )
-
-    def _in_use(self) -> Iterable[int]:
-        return (slot for slot in self._slots() if slot not in self.quarantined)
-
-    def _count(self, slot: int) -> bool:
-        self._failures[slot] = self._failures.get(slot, 0) + 1
-        return self._failures[slot] >= MAX_FAILURES
-
-    def _quarantine(self, slot: int, problem: str) -> bool:
-        self.quarantined[slot] = problem
-        if not any(True for _ in self._in_use()):
-            raise AutomlError(
-                f"no GPU of the sweep can be used: {self.trouble}. Look at the GPUs with "
-                "`nvidia-smi`; the sweep can be resumed"
-            )
-        return True

@@ -102,6 +102,7 @@ class InlineDispatcher(Dispatcher):
             if self._error is not None:
                 raise self._error
             handle(outcome)
+        _leave_torch()
         self._freeze()  # what the attempt has imported
         if outcome.gpu_lost:
             raise AutomlError(
@@ -162,3 +163,13 @@ class InlineDispatcher(Dispatcher):
     def _beat(self) -> None:
         while not self._closed.wait(PULSE_SECONDS):
             self._deliver(self._current, None)
+
+
+def _leave_torch() -> None:
+    """Let the next attempt of this process compile and connect anew."""
+    if dynamo := sys.modules.get("torch._dynamo"):
+        dynamo.reset()  # torch stops compiling a function after some graphs
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        with suppress(RuntimeError):
+            distributed.destroy_process_group()

@@ -138,7 +138,7 @@ class LearnedSpace:
         found = {n: _inward(d, params[n]) for n, d in self.distributions.items() if n in params}
         parameters = self.space.parameters
         return {
-            self.names[n]: parameters[self.names[n]].canonical(value)
+            self.names[n]: parameters[self.names[n]].accept(value)
             for n, value in found.items()
             if parameters[self.names[n]].legal(value)
         }

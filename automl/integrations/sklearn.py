@@ -13,6 +13,8 @@ from automl.core import Trial, arguments
 from automl.errors import SpaceExhausted, UsageError
 from automl.optimizer import Optimizer
 from search_spaces import Space
+from search_spaces.validation import identity, is_value
+from search_spaces.validation import plain as to_plain
 
 MAX_TEXT: Final = 100  # of the text that stands for an object
 
@@ -120,18 +122,27 @@ def _plain_space(space: Any) -> tuple[Any, Objects]:
         return space, {}
     plain, objects = dict(space), Objects()
     for name, entry in space.items():
-        if isinstance(entry, list) and not all(_is_plain(one) for one in entry):
-            texts = [one if _is_plain(one) else f"{one!r}"[:MAX_TEXT] for one in entry]
-            for place, text in enumerate(texts):
-                if text in texts[:place]:
-                    texts[place] = f"{text} ({place})"
-            objects[name] = dict(zip(map(str, texts), entry, strict=True))
-            plain[name] = [str(text) for text in texts]
+        alone = isinstance(entry, list) and all(map(_is_plain, entry))
+        if not isinstance(entry, list) or (alone and len(set(map(identity, entry))) == len(entry)):
+            continue  # 1 and 1.0 are one choice, and two values to scikit-learn
+        objects[name] = {}
+        for place, one in enumerate(entry):
+            text = one if isinstance(one, str) else f"{one!r}"[:MAX_TEXT]
+            unused = text not in objects[name]
+            # Of named parts (`estimators`, `steps`) scikit-learn takes no tuple.
+            is_steps = isinstance(one, tuple) and all(isinstance(part, tuple) for part in one)
+            value = list(one) if is_steps and not _is_plain(one) else one
+            objects[name][text if unused else f"{text} ({place})"] = value
+        plain[name] = list(objects[name])
     return plain, objects
 
 
 def _is_plain(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | tuple | np.generic)
+    """Whether a value can be a choice itself; else a text stands for it."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    scalar = value is None or isinstance(value, bool | int | float | str | np.generic)
+    return scalar and is_value(to_plain(value))
 
 
 def _decoded(trial: Trial, objects: Objects) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -54,6 +55,7 @@ class Recorder:
         self.seconds: float = before["seconds"] if before else state.seconds
         self.earlier_state = shown_state(before, state.closed)
         self._events: list[SweepEvent] = []  # that wait for a commit
+        self._process = os.getpid()
         self._store = database.name
         self._sweep = sweep
         self._lease = lease
@@ -77,6 +79,11 @@ class Recorder:
 
         An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"sweep {self._sweep.name!r} is held by the process {self._process}, and this is "
+                "another that was forked from it: write there"
+            )
         event = limited(event)
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):

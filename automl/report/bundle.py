@@ -3,22 +3,32 @@
 import base64
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib import resources
 from string import Template
-from typing import Final
+from typing import Any, Final
+
+from automl.core.plain_data import compact_json
 
 MODULES: Final = (
     "format.js",
     "dom.js",
     "scales.js",
-    "save.js",
     "marks.js",
     "chart.js",
-    "selection.js",
     "filter.js",
-    "parallel.js",
-    "figure.js",
+    "api.js",
+    "parts.js",
+    "table.js",
+    "rows.js",
+    "actions.js",
+    "answer.js",
+    "progress.js",
+    "trials.js",
+    "log.js",
+    "trial.js",
+    "explore.js",
+    "sweep.js",
     "report.js",
 )  # each after those that it imports
 _IMPORT: Final = re.compile(r'^import (\{[^\n}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
@@ -27,26 +37,19 @@ _EXPORT: Final = re.compile(
 )
 
 
-def page(title: str, body: Sequence[str], opening: Sequence[str] = ()) -> str:
+def page(title: str, data: Mapping[str, Any], kind: str = "whole") -> str:
     """The file.
 
     Args:
-        title, body: as HTML.
-        opening: what comes before the body: the header and the contents; none if the page is a
-            part of another one.
+        title: as HTML.
+        data: what the page shows.
+        kind: "bare" for a page that is a part of another one.
     """
     script = _script()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    parts = {
-        "title": title,
-        "kind": "whole" if opening else "bare",
-        "css": asset("theme.css") + asset("report.css"),
-        "js": script,
-        "opening": "\n".join(opening),
-        "body": "\n".join(body),
-        "digest": digest,
-    }
-    return Template(asset("report.html")).substitute(parts)
+    inside = compact_json(data).replace("<", "\\u003c")
+    parts = {"title": title, "kind": kind, "css": asset("style.css"), "js": script}
+    return Template(asset("report.html")).substitute(parts, data=inside, digest=digest)
 
 
 def asset(name: str) -> str:

@@ -1,17 +1,14 @@
 """Reasons to doubt the result of a sweep, as sentences for the summary and the report."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
-from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core import Snapshot, Trial, ranking, text
 from automl.core.replicates import deterministic
-from search_spaces import Choice, Float, Int, Space
-from workers.protocol import Params
+from search_spaces import Float, Int, Space
 
 EDGE: Final = 0.02  # of a range
 TRIALS_PER_PARAMETER: Final = 3
-DOMINATED: Final = 0.75  # of the failures
 MIN_EQUAL: Final = 5  # trials
 
 
@@ -23,7 +20,6 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _directions(snapshot)
     yield from _at_bounds(best, space)
     yield from _too_few(snapshot, space)
-    yield from _failing(snapshot, space)
     yield from _skipped(snapshot)
     yield from _deterministic(snapshot)
     yield from _equal(snapshot)
@@ -56,15 +52,6 @@ def _too_few(snapshot: Snapshot, space: Space) -> Iterator[str]:
     if snapshot.state != "running" and usable < TRIALS_PER_PARAMETER * tuned:
         trials = f"{usable} usable trial{'s' * (usable != 1)}"
         yield f"{trials} for {tuned} parameter{'s' * (tuned != 1)}: the best is uncertain"
-
-
-def _failing(snapshot: Snapshot, space: Space) -> Iterator[str]:
-    failed = snapshot.in_state(TrialState.FAILED)
-    if len(failed) * 2 > len(snapshot.trials):
-        yield f"{len(failed)} of {len(snapshot.trials)} trials failed:{text.reasons(failed)}"
-    succeeded = [t for t in snapshot.trials if t.state.finished and not t.failure]
-    if pattern := _failure_pattern(failed, succeeded, space):
-        yield pattern
 
 
 def _skipped(snapshot: Snapshot) -> Iterator[str]:
@@ -101,37 +88,3 @@ def _equal(snapshot: Snapshot) -> Iterator[str]:
                 f"all {len(values)} trials have the same {goal.metric}, {text.number(values[0])}: "
                 "does it depend on the parameters?"
             )
-
-
-def _failure_pattern(
-    failed: Sequence[Trial], succeeded: Sequence[Trial], space: Space
-) -> str | None:
-    """The value, or third of a range, that most failures share and few successes do."""
-    if len(failed) < 3 or not succeeded:
-        return None
-    in_failed, in_succeeded = (
-        Counter(trait for trial in trials for trait in _traits(trial.params, space))
-        for trials in (failed, succeeded)
-    )
-    best: tuple[float, str] = (0.0, "")
-    for trait, count in in_failed.items():
-        share = count / len(failed)
-        usual = in_succeeded[trait] / len(succeeded)
-        if share >= DOMINATED and usual <= share / 2 and share - usual > best[0]:
-            shown = f"{share:.0%} of the failures have {trait}, {usual:.0%} of the successes do"
-            best = (share - usual, shown)
-    return best[1] or None
-
-
-def _traits(params: Params, space: Space) -> Iterator[str]:
-    """The values of choices, and the outer thirds of ranges that hold other values."""
-    for name, value in params.items():
-        parameter = space.parameters.get(name)
-        if isinstance(parameter, Choice):
-            yield f"{name}={text.number(value)}"
-        elif isinstance(parameter, Float | Int) and parameter.legal(value):
-            unit = parameter.to_unit(value)
-            if unit <= 1 / 3:
-                yield f"{name} <= {text.number(parameter.from_unit(1 / 3))}"
-            elif unit >= 2 / 3:
-                yield f"{name} >= {text.number(parameter.from_unit(2 / 3))}"

@@ -109,12 +109,11 @@ class PlainLines:
 
 
 def budget_text(snapshot: Snapshot) -> str:
-    """How much of the budget is used."""
+    """How much of the budget is used: only trials that have ended count."""
     budget = snapshot.budget
-    trials = (
-        f"{len(snapshot.trials)} of {budget.trials}" if budget.trials else str(len(snapshot.trials))
-    )
+    ended = sum(trial.state.finished for trial in snapshot.trials)
+    trials = f"{ended} of {budget.trials}" if budget.trials else str(ended)
     time_text = duration(snapshot.seconds)
     if budget.time:
         time_text += f" of {duration(budget.time)}"
-    return f"{trials} trials, {time_text}"
+    return f"{trials} trials done, {time_text}"

@@ -8,19 +8,24 @@ optimization", 2018, section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from automl.core import Snapshot, Trial, TrialState
+from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.replicates import original
-from automl.core.text import configuration, number
+from automl.core.text import number
+from automl.suggesters import SUGGESTERS
+from automl.suggesters.base import Array, Belief
 from workers.protocol import Params
 
-from .metric_models import MetricModel, fit_goal
+from .confirmations import Confirmation
 from .record import Record
+
+MODEL: Final = "bayes"  # the suggester whose model judges, whichever has proposed the trials
+MAX_RIVALS: Final = 120  # the most promising of what was tried, that the best is compared with
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,10 @@ class Recommendation:
         runs: how many trials had these parameters and a value; they are not all of one seed.
         trials: numbers of the trials of the sweep with these parameters and a value.
         confirmed: whether it comes from the new runs of `automl confirm`.
+        baseline_mean: the expected value of trial 0, likewise; None if it has none.
+        baseline_interval: of `baseline_mean`.
+        probability_better: that `mean` is better than `baseline_mean`; None if it is not known.
+        probability_best: that it is the best of what was tried; None if it is not known.
     """
 
     params: Params
@@ -47,92 +56,126 @@ class Recommendation:
     runs: int
     trials: tuple[int, ...]
     confirmed: bool = False
+    baseline_mean: float | None = None
+    baseline_interval: tuple[float, float] | None = None
+    probability_better: float | None = None
+    probability_best: float | None = None
 
     def to_dict(self) -> Mapping[str, Any]:
         """The JSON object of `automl best --json`."""
         return asdict(self)
 
-    def why(self, snapshot: Snapshot) -> str:
-        """Why it is not the best single trial, or what that has to do with it."""
-        best = snapshot.best
-        assert best is not None, "there is a recommendation"
-        value = number(snapshot.value(best) or 0.0)
-        if best.number in self.trials and self.confirmed:
-            return f"its value in the sweep, {value}, does not count: it was selected for it"
-        if best.number in self.trials:
-            return f"trial {best.number} has the best value of these runs, {value}: it had luck"
-        found = f"trial {best.number} has the best value, {value}, but"
-        if self.confirmed:
-            return f"{found} its new runs are worse"
-        own = ", ".join(number(snapshot.value(snapshot.trials[i]) or 0.0) for i in self.trials)
-        expects = f"{found} a model of all whole trials expects less of another run of it"
-        return f"{expects}; trial {', '.join(map(str, self.trials))} itself reached {own}"
-
-    def comes_first(self, snapshot: Snapshot) -> bool:
-        """Whether it says something else than the best single trial, since runs differ."""
-        best = snapshot.best
-        several = self.confirmed or self.runs > 1
-        return best is not None and (several or best.number not in self.trials)
-
     def lines(self, snapshot: Snapshot) -> list[str]:
-        """What people are shown first: the recommendation, and why; none if it adds nothing."""
-        if not self.comes_first(snapshot):
-            return []
+        """The answer in sentences, the same wherever people look."""
+        goal, default = snapshot.goals[0], text.baseline_name(snapshot)
+        trials = f"trial{'s' * (len(self.trials) > 1)} {', '.join(map(str, self.trials))}"
+        source = f" by {_counted(self.runs, 'new run')} of automl confirm" if self.confirmed else ""
+        value = f"{goal.metric} {_value(self.mean, self.interval)}{source}"
+        first = " by the first goal" if len(snapshot.goals) > 1 else ""
+        found = [f"Recommended{first}: {trials}, {value}"]
+        if 0 in self.trials:
+            found.append(f"That is {default}: nothing better is known.")
+        elif self.baseline_mean is None:
+            found.append(f"{default[0].upper()}{default[1:]} has no value to compare with.")
+        else:
+            change = text.change(self.mean, self.baseline_mean)
+            words = f"; the change is {change}" if change else ""
+            against = _value(self.baseline_mean, self.baseline_interval)
+            found.append(f"{default[0].upper()}{default[1:]}: {against}{words}.")
+        odds = [
+            f"{share(chance)} that it {words}"
+            for chance, words in (
+                (self.probability_better, f"beats {default}"),
+                (self.probability_best, "is the best of what was tried"),
+            )
+            if chance is not None
+        ]
+        if odds:
+            found.append(f"Probability: {', '.join(odds)}.")
+        return found
+
+    def luck(self, snapshot: Snapshot) -> str:
+        """The best single run, in small type: it was selected for its value."""
         best = snapshot.best
-        shown = best is not None and best.number in self.trials
-        which = [] if shown else [f"  {configuration(self.params)}"]
-        return [f"Recommended: {self}", *which, f"  {self.why(snapshot)}"]
-
-    def __str__(self) -> str:
-        trials = ", ".join(map(str, self.trials))
-        named = f"trial {trials}" if len(self.trials) == 1 else f"trials {trials}"
-        new = f"{self.runs} new run{'s' if self.runs > 1 else ''} of `automl confirm`"
-        source = f" by {new}" if self.confirmed else ""
-        if self.interval is None:
-            return f"{named}: {number(self.mean)}{source}"
-        low, high = map(number, self.interval)
-        found = f"{named}: {number(self.mean)} expected{source}"
-        return f"{found}, with 90% probability {low} to {high}"
+        if best is None:
+            return ""
+        value = number(snapshot.value(best) or 0.0)
+        if self.interval is None and not self.confirmed and self.runs == 1:
+            return ""  # it is that run
+        return f"Best single run: trial {best.number}, {value}; it was selected for its luck too."
 
 
-def believed(record: Record) -> MetricModel | None:
-    """The model of the first goal if it predicts trials that it has not seen; else None."""
-    model = fit_goal(record)
-    if model is None:
+def share(chance: float) -> str:
+    """A probability in words of people: none is 0% or 100%."""
+    if chance > 0.99:
+        return "over 99%"
+    return "under 1%" if chance < 0.01 else f"{chance:.0%}"
+
+
+def believed(record: Record) -> Belief | None:
+    """What the model believes of the first goal, if it predicts trials that it has not seen."""
+    spec = record.snapshot.spec
+    if spec is None or len(record.snapshot.in_state(TrialState.COMPLETED)) < 3:
         return None
-    from .calibration import calibrate
+    kind = SUGGESTERS.get(MODEL)
+    model = kind(record.space, spec.goals, spec.constraints, seed=spec.seed)
+    ended = [trial for trial in record.trials if trial.state.finished]
+    found = model.belief(ended)
+    return found if found is not None and found.trustworthy else None
 
-    return model if calibrate(model.metric, model.ensemble).believable else None
+
+def recommended(record: Record) -> Recommendation | None:
+    """What the sweep recommends by its first goal; None if no trial has succeeded."""
+    return None if record.snapshot.best is None else judged(record, believed(record))
 
 
-def recommended(
-    record: Record, modelled: Callable[[Record], MetricModel | None] = believed
-) -> Recommendation | None:
-    """What the sweep recommends by its first goal; None if no trial has succeeded.
-
-    Args:
-        modelled: gives the model of the first goal; None if none is to be believed.
-    """
+def judged(record: Record, belief: Belief | None) -> Recommendation | None:
+    """The recommendation by what a model believes; None for `belief` if none is to be trusted."""
     best, again = record.snapshot.best, record.confirmation
-    completed = record.spec.completed
     if best is None:
         return None
+    if best.state is not TrialState.COMPLETED:
+        belief = None  # the model knows nothing of a trial that was stopped early
     if again is not None and again.leader.values:
-        leader = again.leader
-        trial, mean, interval = record.trials[leader.trial], leader.mean, again.interval(leader)
-        trials = tuple(sorted(_same(record, trial)))
-        params, count = completed(trial.params), len(leader.values)
-        return Recommendation(params, mean, interval, count, trials, confirmed=True)
-    # The model knows nothing of a trial that was stopped early.
-    model = modelled(record) if best.state is TrialState.COMPLETED else None
-    trial = best if model is None else expected_best(record, model)
-    same = _same(record, trial)
-    if model is None:
-        mean, interval = float(np.mean(list(same.values()))), None
-    else:
-        unit = record.space.encode([trial.params])
-        mean, interval = model.expected(unit), model.interval(unit, trial.params)
-    return Recommendation(completed(trial.params), mean, interval, len(same), tuple(sorted(same)))
+        return _confirmed(record, again)
+    ranked = shortlist(record, belief)
+    trial, default = _alike(record, belief, ranked[0], best), record.trials[0]
+    runs = _same(record, trial)
+    found = Recommendation(
+        record.spec.completed(trial.params),
+        float(np.mean(list(runs.values()))),
+        None,
+        len(runs),
+        tuple(sorted(runs)),
+        baseline_mean=_mean(_same(record, default)),
+    )
+    if belief is None:
+        return found
+    rivals = [one for one in ranked if one.params != trial.params][: MAX_RIVALS - 2]
+    known = record.space.legal(default.params)
+    rows = [trial.params, *([default.params] if known else []), *(one.params for one in rivals)]
+    draws = belief.draws(rows, trial.params)
+    losses = draws if not record.goal.maximize else -draws
+    theirs = draws[:, 1] if known and found.baseline_mean is not None else None
+    better = 0 not in found.trials and theirs is not None
+    return Recommendation(
+        found.params,
+        float(np.median(draws[:, 0])),
+        interval(draws[:, 0]),
+        found.runs,
+        found.trials,
+        False,
+        found.baseline_mean if theirs is None else float(np.median(theirs)),
+        None if theirs is None else interval(theirs),
+        float((losses[:, 0] < losses[:, 1]).mean()) if better else None,
+        float((losses[:, 0] <= losses.min(1)).mean()),
+    )
+
+
+def interval(draws: Array) -> tuple[float, float]:
+    """The values between which 90% of the draws are."""
+    low, high = np.quantile(draws, [0.05, 0.95])
+    return float(low), float(high)
 
 
 def best_run(record: Record, advice: Recommendation) -> Trial:
@@ -140,36 +183,69 @@ def best_run(record: Record, advice: Recommendation) -> Trial:
     return next(trial for trial, _ in record.scored() if trial.number in advice.trials)
 
 
+def shortlist(record: Record, belief: Belief | None) -> list[Trial]:
+    """The first whole trial of each configuration with a value, the most promising first.
+
+    Args:
+        belief: of the first goal; None to rank by the best value of each configuration.
+    """
+    first: dict[int, Trial] = {}
+    for trial, _ in record.scored():
+        first.setdefault(original(trial), trial)
+    if belief is None:
+        return list(first.values())
+    legal = record.space.legal
+    whole = [t for t in first.values() if t.state is TrialState.COMPLETED and legal(t.params)]
+    losses = belief.expected([trial.params for trial in whole]) * (
+        -1 if record.goal.maximize else 1
+    )
+    order = sorted(
+        zip(losses.tolist(), whole, strict=True), key=lambda one: (one[0], one[1].number)
+    )
+    return [record.trials[original(trial)] for _, trial in order]
+
+
+def _alike(record: Record, belief: Belief | None, trial: Trial, best: Trial) -> Trial:
+    """The best single run instead, if people would be shown the same expected value for it."""
+    if belief is None or not record.space.legal(best.params):
+        return trial
+    both = {number(float(value)) for value in belief.expected([trial.params, best.params])}
+    return trial if len(both) > 1 else best
+
+
+def _confirmed(record: Record, again: Confirmation) -> Recommendation:
+    leader = again.leader
+    trial, default = record.trials[leader.trial], record.trials[0]
+    theirs = next((one for one in again.repeats if one.trial == 0 and one.values), None)
+    doubt = again.doubts().get(0) if theirs is not None and leader.trial != 0 else None
+    return Recommendation(
+        record.spec.completed(trial.params),
+        leader.mean,
+        again.interval(leader),
+        len(leader.values),
+        tuple(sorted(_same(record, trial))),
+        True,
+        theirs.mean if theirs else _mean(_same(record, default)),
+        again.interval(theirs) if theirs else None,
+        None if doubt is None else 1 - doubt,
+        again.probability if len(again.repeats) > 1 and again.degrees else None,
+    )
+
+
 def _same(record: Record, trial: Trial) -> dict[int, float]:
     """The values of the trials with the parameters of this one, by number."""
     return {t.number: value for t, value in record.scored() if t.params == trial.params}
 
 
-def expected_best(record: Record, model: MetricModel) -> Trial:
-    """The trial whose expected result in another run is the best.
-
-    It is the best single run, too, if the two differ less than people are shown.
-    """
-    best = record.snapshot.best
-    assert best is not None, "a model needs successful trials"
-    found = next(iter(shortlist(record, model)), best)
-    unit = record.space.encode([best.params, found.params])
-    both = {number(model.expected(unit[i : i + 1])) for i in range(2)}
-    return found if len(both) > 1 else best
+def _mean(values: Mapping[int, float]) -> float | None:
+    return float(np.mean(list(values.values()))) if values else None
 
 
-def shortlist(record: Record, model: MetricModel | None) -> list[Trial]:
-    """The first trial of each configuration with a value, the most promising first.
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
-    Args:
-        model: of the first goal; None to rank by the best value of each configuration.
-    """
-    if model is None:
-        best: dict[int, Trial] = {}
-        for trial, _ in record.scored():
-            best.setdefault(original(trial), trial)
-        return list(best.values())
-    scored = {original(trial) for trial, _ in record.scored()}
-    means = model.ensemble.mean(model.ensemble.features).tolist()
-    ranked = sorted(zip(means, model.trials, strict=True), key=lambda one: (one[0], one[1].number))
-    return [trial for _, trial in ranked if original(trial) in scored]
+
+def _value(mean: float, ends: tuple[float, float] | None) -> str:
+    if ends is None:
+        return number(mean)
+    return f"{number(mean)} expected (90%: {number(ends[0])} to {number(ends[1])})"

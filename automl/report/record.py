@@ -7,11 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from automl.core import (
-    Begun,
     Command,
-    Ended,
     Goal,
-    Moved,
     Noted,
     Proposed,
     Snapshot,
@@ -19,14 +16,11 @@ from automl.core import (
     SweepSpec,
     SweepState,
     Trial,
-    TrialState,
     text,
 )
-from automl.core.metrics import SECONDS
 from automl.errors import AutomlError, StoreError
 from automl.suggesters.domain import Limit
 from search_spaces import Space
-from workers.protocol import Metric
 
 from . import confirmations
 from .confirmations import Confirmation
@@ -36,31 +30,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One attempt: when it ran, in seconds of the sweep, and the state that it ended in."""
-
-    trial: int
-    number: int
-    started: float
-    ended: float
-    state: str
-
-
-@dataclass(frozen=True)
 class Record:
     """A sweep as its report shows it.
 
     Args:
         snapshot: of the sweep.
         environment: git commit, versions and hardware; empty if they are not known.
-        attempts: by their beginning; notes: by time.
+        notes: by time.
         limits: first trial and text of each pinned or narrowed parameter.
         confirmation: repeated trainings of the best configurations; None if there are none.
     """
 
     snapshot: Snapshot
     environment: Mapping[str, Any] = field(default_factory=dict)
-    attempts: Sequence[Attempt] = ()
     notes: Sequence[Noted] = ()
     confirmation: Confirmation | None = None
     limits: Sequence[tuple[int, str]] = ()
@@ -76,7 +58,6 @@ class Record:
         return cls(
             snapshot,
             state.environment,
-            _attempts(events, snapshot),
             [event for event in events if isinstance(event, Noted)],
             confirmations.read(ledger, snapshot),
             _limits(events),
@@ -103,13 +84,7 @@ class Record:
     @classmethod
     def of(cls, snapshot: Snapshot, confirmation: Confirmation | None = None) -> Record:
         """The part that is known without a ledger, and the runs of `automl confirm`."""
-        attempts = [
-            Attempt(t.number, t.attempts, t.started, t.started + t.seconds, str(t.state))
-            for t in snapshot.trials
-            if t.started is not None
-        ]
-        ordered = sorted(attempts, key=lambda a: a.started)
-        return cls(snapshot, attempts=ordered, confirmation=confirmation)
+        return cls(snapshot, confirmation=confirmation)
 
     @property
     def spec(self) -> SweepSpec:
@@ -132,12 +107,6 @@ class Record:
         """Every trial by number."""
         return self.snapshot.trials
 
-    @property
-    def ended(self) -> Sequence[Trial]:
-        """The trials that have ended, by time."""
-        ended = [trial for trial in self.trials if trial.ended is not None]
-        return sorted(ended, key=lambda trial: (trial.ended or 0.0, trial.number))
-
     def value(self, trial: Trial, index: int = 0) -> float | None:
         """The value of a trial for a goal; None if it has none."""
         return text.goal_value(trial, self.snapshot, index)
@@ -148,32 +117,6 @@ class Record:
             (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
-
-    def speed_metrics(self) -> Sequence[Metric]:
-        """The declared metrics of speed alone that have a direction, the workload's first."""
-        speed = [m for m in self.spec.metrics if m.aspects == {"speed"} and m.direction]
-        return [*speed, SECONDS]
-
-
-def _attempts(events: Iterable[SweepEvent], snapshot: Snapshot) -> list[Attempt]:
-    open_: dict[int, Begun] = {}
-    found: list[Attempt] = []
-    for event in events:
-        if isinstance(event, Begun):
-            open_[event.trial] = event
-        elif isinstance(event, Ended | Moved) and event.trial in open_:
-            if isinstance(event, Moved) and event.state is TrialState.RUNNING:
-                continue
-            begun = open_.pop(event.trial)
-            ended = max(event.at, begun.at)
-            seconds = event.outcome.seconds if isinstance(event, Ended) else event.seconds
-            # The start of its worker is no part of it.
-            started = max(begun.at, ended - seconds) if seconds else begun.at
-            state = str(event.outcome.ending) if isinstance(event, Ended) else str(event.state)
-            found.append(Attempt(event.trial, begun.attempt, started, ended, state))
-    now = snapshot.seconds
-    found += [Attempt(b.trial, b.attempt, b.at, max(now, b.at), "running") for b in open_.values()]
-    return sorted(found, key=lambda attempt: attempt.started)
 
 
 def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:

@@ -1,10 +1,10 @@
-"""The summary in the terminal after a sweep: the result, a comparison, caveats, next commands."""
+"""The answer in the terminal: at the end of a sweep, and by `automl best`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
@@ -12,13 +12,16 @@ from automl.core.durations import duration
 from automl.core.resuming import Typed, shell_line
 from search_spaces import Space
 
+from .answer import Answer, Row, answer, knee
 from .caveats import caveats
 from .confirmations import Confirmation
 from .console import table
-from .recommendation import recommended
+from .recommendation import best_run
 from .record import Record
 
 MAX_METRICS = 12
+MAX_FAILURES = 5
+NARROW = 100  # columns, below which ranges are not drawn
 NOTHING = Typed()
 
 
@@ -38,14 +41,7 @@ def print_summary(
     """
     console.print()
     console.print(Text(_state(snapshot), style="bold"))
-    for line in recommended_first(Record.of(snapshot, confirmation)):
-        console.print(Text(line))
-    console.print(Text(headline(snapshot)))
-    if snapshot.best:
-        console.print()
-        console.print(comparison(snapshot, space))
-    if len(snapshot.goals) > 1 and snapshot.best:
-        console.print(pareto_table(snapshot))
+    print_answer(console, Record.of(snapshot, confirmation))
     console.print()
     warnings = list(caveats(snapshot, space))
     for line in warnings:
@@ -56,38 +52,67 @@ def print_summary(
         console.print(Text(line))
 
 
-def recommended_first(record: Record) -> list[str]:
-    """The recommendation beside the best single trial, if runs differ; else nothing."""
-    advice = recommended(record) if record.snapshot.spec is not None else None
-    return [] if advice is None else advice.lines(record.snapshot)
+def print_answer(console: Console, record: Record, *, more: bool = False) -> None:
+    """Print the answer of a sweep.
+
+    Args:
+        more: what to try next, too.
+    """
+    found = answer(record)
+    for i, line in enumerate(found.lines):
+        console.print(Text(line, style="bold" if i == 0 and found.recommendation else ""))
+    if found.luck:
+        console.print(Text(found.luck, style="dim"))
+    if found.rows:
+        console.print()
+        console.print(_picture(found.rows, console.width))
+    if found.recommendation is not None:
+        shown = best_run(record, found.recommendation)
+        console.print()
+        console.print(_metrics(record.snapshot, shown, record.trials[0]))
+    if len(record.snapshot.goals) > 1 and record.snapshot.best:
+        console.print(pareto_table(record))
+    if record.confirmation:
+        console.print(Text(f"\n{record.confirmation}"))
+    for line in _ahead(found, more=more):
+        console.print(Text(line))
 
 
-def comparison(snapshot: Snapshot, space: Space) -> RenderableType:
-    """The best configuration and its metrics beside those of trial 0."""
-    best, baseline = snapshot.best, snapshot.trials[0]
-    assert best is not None, "a comparison needs a successful trial"
-    header = [
-        "",
-        f"best (trial {best.number})",
-        "default (trial 0)" if text.has_default(snapshot) else "trial 0",
-        "change",
-    ]
-    params = list(compared_params(best, baseline, space))
-    metrics = list(compared_metrics(snapshot, best, baseline))
+def _ahead(found: Answer, *, more: bool) -> Iterator[str]:
+    """What going on promises, what to try next, what failed."""
+    if found.outlook or found.unknown:
+        yield f"\n{found.outlook or found.unknown}"
+    if more and found.next:
+        yield "\nWhat to try next:"
+        yield from (f"  {one}" for one in found.next)
+    groups = found.failures if found.recommendation or len(found.failures) > 1 else ()
+    if groups:
+        yield "\nFailures:"
+    for group in groups[:MAX_FAILURES]:
+        yield f"  {group}"
+        if group.cut:
+            yield f"    to cut it off: {group.cut}"
+    if (left := len(groups) - MAX_FAILURES) > 0:
+        yield f"  and {left} more kinds"
+
+
+def _picture(rows: Sequence[Row], width: int) -> RenderableType:
+    """A line for each parameter: what is recommended, its plateau, the way back."""
+    header = ["parameter", "recommended", "", "back to the default"]
+    if width >= NARROW:
+        cells = [[row.name, row.words, row.drawing, row.back] for row in rows]
+        return table(header, cells)
+    return table([*header[:2], header[3]], [[row.name, row.words, row.back] for row in rows])
+
+
+def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> RenderableType:
+    """The metrics of a run of the recommended configuration beside those of trial 0."""
+    default = "default (trial 0)" if text.has_default(snapshot) else "trial 0"
+    header = ["measured once", f"trial {best.number}", default, "change"]
+    rows = list(compared_metrics(snapshot, best, baseline))
     if best.number == 0:
-        return table(header[:2], [row[:2] for row in [*params, *metrics]], right=header[1:2])
-    return table(header, [*params, ("", "", "", ""), *metrics], right=header[1:])
-
-
-def compared_params(best: Trial, baseline: Trial, space: Space) -> Iterator[tuple[str, ...]]:
-    """Name and values of each parameter of two trials."""
-    for name in space.parameters:
-        if name in best.params or name in baseline.params:
-            yield name, *(_value(trial, name) for trial in (best, baseline)), ""
-
-
-def _value(trial: Trial, name: str) -> str:
-    return text.number(trial.params[name]) if name in trial.params else "inactive"
+        header, rows = header[:2], [row[:2] for row in rows]
+    return table(header, rows, right=header[1:])
 
 
 def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, ...]]:
@@ -122,17 +147,20 @@ def _cells(
     return *shown, change  # type: ignore[return-value]
 
 
-def pareto_table(snapshot: Snapshot) -> RenderableType:
-    """The trials of the Pareto front."""
-    front = snapshot.pareto
-    names = [goal.metric for goal in snapshot.goals]
+def pareto_table(record: Record) -> RenderableType:
+    """The trials of the Pareto front, by the first goal; the knee and the default are marked."""
+    snapshot = record.snapshot
+    front = sorted(snapshot.pareto, key=lambda t: snapshot.goals[0].loss(snapshot.value(t) or 0.0))
+    middle, names = knee(snapshot, front), [goal.metric for goal in snapshot.goals]
     rows = []
-    for trial in front:
+    for trial in front if snapshot.trials[0] in front else [*front, snapshot.trials[0]]:
         values = [text.goal_value(trial, snapshot, index) for index in range(len(names))]
         cells = ["-" if value is None else text.number(value) for value in values]
-        rows.append([str(trial.number), *cells, text.configuration(trial.params)])
-    title = Text(f"\nPareto front: {len(front)} configurations that no other dominates")
-    return Group(title, table(["trial", *names, "configuration"], rows, right=["trial", *names]))
+        marks = ["knee"] * (trial.number == middle) + ["default"] * (trial.number == 0)
+        name = " ".join([str(trial.number), *marks])
+        rows.append([name, *cells, text.configuration(trial.params)])
+    title = f"front of {len(front)}"
+    return table([title, *names, "configuration"], rows, right=names)
 
 
 def _state(snapshot: Snapshot) -> str:
@@ -140,30 +168,12 @@ def _state(snapshot: Snapshot) -> str:
     if text.why_early(snapshot):
         trials = f"{len(snapshot.trials)} of {snapshot.budget.trials} trials"
     failed = snapshot.in_state(TrialState.FAILED) if snapshot.best is None else []
-    said = failed and text.commonest_failure(failed)[1].message in snapshot.reason  # by `headline`
+    said = failed and text.commonest_failure(failed)[1].message in snapshot.reason
     shown = replace(snapshot, reason=snapshot.reason.partition(":")[0]) if said else snapshot
     state = f"{snapshot.sweep} {text.explained_state(shown)}"
     found = f"{state}: {trials} in {duration(snapshot.seconds)}"
     counts = text.failure_text(snapshot.trials)
     return f"{found}, {counts}" if counts else found
-
-
-def headline(snapshot: Snapshot) -> str:
-    """The best value beside the default's, in a sentence; or why there is none."""
-    best, goal = snapshot.best, snapshot.goals[0]
-    value = text.goal_value(best, snapshot) if best else None
-    if best is None or value is None:
-        return text.why_no_best(snapshot)
-    found = f"Best {goal.metric}: {text.number(value)} in trial {best.number}"
-    baseline = text.goal_value(snapshot.trials[0], snapshot)
-    default = text.baseline_name(snapshot)
-    if best.number == 0:
-        which = ", the default" if text.has_default(snapshot) else ""
-        return f"{found}{which}: no other trial was better."
-    if baseline is None:
-        return f"{found}; {default} failed."
-    share = f" ({found_change})" if (found_change := text.change(value, baseline)) else ""
-    return f"{found}, {value - baseline:+.4g}{share} against {default} ({text.number(baseline)})."
 
 
 def _next_commands(snapshot: Snapshot, typed: Typed) -> list[str]:
@@ -177,7 +187,7 @@ def _next_commands(snapshot: Snapshot, typed: Typed) -> list[str]:
             "Report with figures": f"automl report {name}",
         }
         if snapshot.best:
-            commands["The best as JSON"] = f"automl best {name} --json"
+            commands["This answer again"] = f"automl best {name}"
         if snapshot.best and snapshot.spec and snapshot.spec.workload:
             commands["Train the best again"] = f"automl confirm {name}"
             commands["Export the trained model"] = f"automl export {name}"

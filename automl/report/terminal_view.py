@@ -107,10 +107,10 @@ def _outlook(snapshot: Snapshot) -> list[str]:
     """What going on promises, in a line of text; none while it is not known."""
     if snapshot.gain is None or snapshot.error is None:
         return []
-    metric = snapshot.goals[0].metric
+    advice = ": you may stop" if snapshot.gain < snapshot.error else ""
     return [
-        f"going on is expected to improve {metric} by {snapshot.gain:.2g} at most; "
-        f"standard error of the recommendation: {snapshot.error:.2g}"
+        f"going on gains {snapshot.gain:.2g} at most, the best is known to "
+        f"{snapshot.error:.2g}{advice}"
     ]
 
 
@@ -177,7 +177,11 @@ def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
     best = snapshot.best
     default = snapshot.trials[0].params if text.has_default(snapshot) else {}
     goal = snapshot.goals[0].metric
+    if left := max(len(shown) - num_rows, 0):
+        num_rows, left = num_rows - 1, left + 1
     rows = [_row(snapshot, trial, default, best) for trial in shown[:num_rows]]
+    if left:
+        rows.append(("", Text(f"+{left} more", style="dim"), "", "", ""))
     return table(
         [
             "trial",
@@ -241,10 +245,7 @@ def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
     if snapshot.dashboard:
         words.append(snapshot.dashboard)
     lines = ["   ".join(words), *_outlook(snapshot)]
-    return [
-        numbers,
-        *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines),
-    ]
+    return [numbers, *(Text(line, style="dim") for line in lines)]
 
 
 def _suggesting(snapshot: Snapshot) -> str:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
+from automl.report.page import curves
 
 from . import stream, trial_page
 from .actions import action_routes
@@ -25,8 +26,7 @@ from .watcher import Watcher
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
-
-    from .followed_sweep import FollowedSweep
+    from automl.report.sweep_data import SweepData
 
 PAGES: Final = (
     "/",
@@ -55,7 +55,7 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
             return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
         return static.file("index.html", status=404)
 
-    def about(answer: Callable[[FollowedSweep, Request], Any]) -> Callable[[Request], Any]:
+    def about(answer: Callable[[SweepData, Request], Any]) -> Callable[[Request], Any]:
         """Answers about the sweep of the path."""
         return _json(lambda request: answer(watcher.view(request.path_params["sweep"]), request))
 
@@ -92,20 +92,20 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
     return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
 
 
-def _curves(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _curves(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The curves of some trials: `?trials=1,2&metric=loss`."""
     metrics = request.query_params.getlist("metric") or None
     numbers = request.query_params.get("trials", "").split(",")[:24]
     trials = [ledger.trial(view.name, int(one)) for one in numbers if one.isdecimal()]
-    return {trial.number: trial_page.curves(trial, metrics) for trial in trials if trial}
+    return {trial.number: curves(trial, metrics, 120) for trial in trials if trial}
 
 
-def _trial(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _trial(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The page of a trial."""
     return trial_page.describe(ledger, view, request.path_params["trial"])
 
 
-def _log(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _log(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """A part of the log of a rank: `?attempt=1&rank=0&offset=0`; without an offset, its end."""
     offset = _whole(request, "offset", -1)
     attempt, rank = _whole(request, "attempt", 1), _whole(request, "rank", 0)
@@ -115,7 +115,7 @@ def _log(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
     )
 
 
-def _opened(ledger: Ledger, view: FollowedSweep, request: Request) -> Any:
+def _opened(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The file of a trial that the path names, open."""
     trial, path = request.path_params["trial"], request.path_params["path"]
     *folders, name = path.split("/")

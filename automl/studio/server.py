@@ -36,7 +36,7 @@ class StudioServer:
 
     def __init__(self, ledger: Ledger, port: int = 0, store: str = "") -> None:
         self.token = secrets.token_urlsafe(24)
-        self.watcher = Watcher(ledger)
+        self.watcher = Watcher(ledger, store or STORE)
         self._socket = _bound(port)
         app = create_app(self.watcher, store or STORE, self.token, option=store)
         config = uvicorn.Config(

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-FOLDERS: Final = (("automl.studio", "static"), ("automl.report", "assets"))
+FOLDER: Final = "automl.report", "assets"
 
 
 class StaticFiles:
@@ -20,8 +20,8 @@ class StaticFiles:
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, str, str]] = {}  # content, media type, ETag
-        for package, folder in FOLDERS:
-            self._read(files(package) / folder, "")
+        package, folder = FOLDER
+        self._read(files(package) / folder, "")
 
     def _read(self, folder: Traversable, path: str) -> None:
         for entry in folder.iterdir():

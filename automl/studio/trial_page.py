@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,15 +17,15 @@ from automl.core import (
     Noted,
     Proposed,
     SweepEvent,
-    Trial,
     ranking,
 )
-from automl.core.text import origin_of, thinned, violation
+from automl.core.text import origin_of, violation
 from automl.errors import StoreError, UsageError
+from automl.report.command_log import OF_AGENTS, in_words
+from automl.report.page import curves
+from automl.report.sweep_data import SweepData
 from workers.protocol import LOGS, log_name
 
-from .command_log import OF_AGENTS, in_words
-from .followed_sweep import FollowedSweep
 from .watcher import unknown_trial
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ MAX_FILES: Final = 500
 _LOG: Final = re.compile(r"attempt-(\d+)-rank-(\d+)\.log")
 
 
-def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]:
+def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
     """Everything on the page of a trial.
 
     Raises:
@@ -63,26 +62,11 @@ def describe(ledger: Ledger, view: FollowedSweep, number: int) -> dict[str, Any]
         "estimated_memory_bytes": details.get("estimated_memory_bytes"),
         "details": details,
         "num_reports": len(trial.reports),
-        "curves": curves(trial),
+        "curves": curves(trial, None, MAX_POINTS),
         "events": [_event(at, event) for at, event in events if _is_shown(event)],
         "logs": logs(ledger, view.name, number),
         "files": files(ledger, view.name, number),
     }
-
-
-def curves(trial: Trial, metrics: Sequence[str] | None = None) -> dict[str, Any]:
-    """Of each metric: steps, seconds, attempts and values, thinned if there are very many."""
-    names = dict.fromkeys(name for point in trial.reports for name in point.metrics)
-    found = {}
-    for name in names if metrics is None else [one for one in metrics if one in names]:
-        kept = thinned([p for p in trial.reports if name in p.metrics], MAX_POINTS)
-        found[name] = {
-            "steps": [point.step for point in kept],
-            "seconds": [point.seconds for point in kept],
-            "attempts": [point.attempt for point in kept],
-            "values": [point.metrics[name] for point in kept],
-        }
-    return found
 
 
 def logs(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:

@@ -13,8 +13,9 @@ from typing import Any, Final
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.reader import SweepHead
+from automl.report.sweep_data import SweepData
 
-from .followed_sweep import FollowedSweep
+from .answers import Answers
 
 EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
 MORE_SECONDS: Final = 0.02  # between two looks, for each who is connected
@@ -27,16 +28,16 @@ class Watcher:
     """Keeps every sweep that somebody looks at up to date, and says what has changed.
 
     Args:
-        ledger: open for reading; interval: seconds between two looks.
+        ledger: open for reading; store: its location; interval: seconds between looks.
     """
 
-    def __init__(self, ledger: Ledger, interval: float = EVERY_SECONDS) -> None:
+    def __init__(self, ledger: Ledger, store: str, interval: float = EVERY_SECONDS) -> None:
         self.ledger = ledger
         self._interval = interval
         self._lock = Lock()
         self._loading: dict[str, Lock] = {}
         self._heads: dict[str, SweepHead] = {}
-        self._views: OrderedDict[str, FollowedSweep] = OrderedDict()
+        self._views: OrderedDict[str, SweepData] = OrderedDict()
         self._read: dict[str, tuple[float, ...]] = {}  # the version of the sweep that a view has
         self._lines: dict[str, dict[str, Any]] = {}  # of sweeps without a view
         self._error = ""
@@ -44,6 +45,7 @@ class Watcher:
         self._listeners: set[_Listener] = set()
         self._wanted = Condition(self._lock)
         self._closed = Event()
+        self._answers = Answers(store)
         self._thread = Thread(target=self._run, name="automl-studio", daemon=True)
 
     def start(self) -> None:
@@ -57,6 +59,7 @@ class Watcher:
             self._wanted.notify_all()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
+        self._answers.close()
 
     # what the pages ask for
 
@@ -79,7 +82,7 @@ class Watcher:
                 ],
             }
 
-    def view(self, name: str) -> FollowedSweep:
+    def view(self, name: str) -> SweepData:
         """A sweep, read if that has not been done yet.
 
         Raises:
@@ -96,7 +99,7 @@ class Watcher:
         with loading:
             return self._updated(name)
 
-    def view_if_read(self, name: str) -> FollowedSweep | None:
+    def view_if_read(self, name: str) -> SweepData | None:
         """A sweep that the thread keeps up to date; None if it must be read first."""
         with self._lock:
             return self._views.get(name) if self._listeners else None
@@ -160,13 +163,14 @@ class Watcher:
                 self._updated(name)
         if changed or gone or stale:
             self._tell({*changed, *stale})
-        self._warn(heads)
+        self._answer(heads)
         self._read_lines(heads)
 
-    def _warn(self, heads: Mapping[str, SweepHead]) -> None:
+    def _answer(self, heads: Mapping[str, SweepHead]) -> None:
+        """Take the answers that are ready, and ask for others."""
         with self._lock:
-            views = [view for name, view in self._views.items() if name in heads]
-        if changed := {view.name for view in views if view.warn()}:
+            views = {name: view for name, view in self._views.items() if name in heads}
+        if changed := self._answers.follow(views, asking=bool(self._listeners)):
             self._tell(changed)
 
     def _read_lines(self, heads: dict[str, SweepHead]) -> None:
@@ -193,9 +197,9 @@ class Watcher:
             state = view.snapshot.state if view and view.snapshot else entry.info.state
             return self._read.get(name) != entry.version or state != entry.info.state
 
-    def _updated(self, name: str) -> FollowedSweep:
+    def _updated(self, name: str) -> SweepData:
         with self._lock:
-            view = self._views.get(name) or FollowedSweep(self.ledger, name)
+            view = self._views.get(name) or SweepData(self.ledger.follow(name), name)
             entry = self._heads.get(name)
         if entry is None:
             found = {one.info.name: one for one in self.heads()}

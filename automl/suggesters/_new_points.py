@@ -66,7 +66,9 @@ def new_points(
                     return found
     if not small:
         return found
-    rest = [params for params, _ in enumerate_legal(space) or [] if key(params) not in met]
+    every = enumerate_legal(space)
+    listed = [] if every is None else space.decode(every[0])
+    rest = [params for params in listed if key(params) not in met]
     order = rng.permutation(len(rest))[: count - len(found)]
     return found + [rest[i] for i in order]
 

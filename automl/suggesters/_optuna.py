@@ -164,7 +164,5 @@ def _to_optuna(parameter: Parameter, value: Value) -> Any:
 
 def _from_optuna(parameter: Parameter, value: Any) -> Value:
     return (
-        parameter.choices[int(value)]
-        if isinstance(parameter, Choice)
-        else parameter.canonical(value)
+        parameter.choices[int(value)] if isinstance(parameter, Choice) else parameter.nearest(value)  # type: ignore[attr-defined]
     )

@@ -5,6 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from automl.core import Budget, Constraint, Goal, Trial
 from automl.core.replicates import best_mean
 from search_spaces import Space
@@ -12,6 +15,8 @@ from workers.protocol import Params
 
 from ._new_points import TrialKeys
 from .domain import Domain
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,37 @@ class Prospect:
     gain: float
     error: float
     repeat: int | None = None
+
+
+class Belief(ABC):
+    """What a model of the first goal believes of configurations, after some trials.
+
+    Attributes:
+        trustworthy: whether it predicts trials that it has not seen.
+    """
+
+    trustworthy: bool
+
+    @abstractmethod
+    def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
+        """Draws of the goal's mean over runs of `m` configurations, together: `draws x m`.
+
+        Args:
+            doubted: a configuration whose own run may have been luck. If no configuration has run
+                twice, noise and a rough surface look alike: half of the draws then leave it out.
+        """
+
+    @abstractmethod
+    def expected(self, params: Sequence[Params]) -> Array:
+        """The expected value of the goal for each of `m` configurations."""
+
+    @abstractmethod
+    def noise(self, params: Params) -> float:
+        """Standard deviation of the goal between runs of one configuration."""
+
+    @abstractmethod
+    def success(self, params: Sequence[Params]) -> Array:
+        """The probability that a trial succeeds, for each of `m` configurations."""
 
 
 class Suggester(ABC):
@@ -138,6 +174,10 @@ class Suggester(ABC):
             A number in the goal's unit; None if the suggester cannot tell: it has no surrogate,
             there are too few trials, or there are several goals.
         """
+        return None
+
+    def belief(self, history: Sequence[Trial]) -> Belief | None:
+        """What it believes of the first goal; None if it has no model, or too few whole trials."""
         return None
 
     def prospect(

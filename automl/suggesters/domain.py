@@ -13,7 +13,7 @@ from automl.core import SweepSpec
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
-from search_spaces.validation import plain
+from search_spaces.validation import among, plain
 from workers.protocol import Params
 
 from ._new_points import new_points
@@ -167,7 +167,7 @@ class Domain:
         for name, value in params.items():
             parameter = self.inner.parameters.get(name)
             if isinstance(parameter, Float) or (isinstance(parameter, Int) and parameter.step > 1):
-                found[name] = parameter.canonical(value)
+                found[name] = parameter.nearest(value)  # type: ignore[arg-type]
         return found
 
 
@@ -219,9 +219,9 @@ def _limited(
     if parameter.has_default and limit is not None:
         default = data.pop("default")
         if limit.choices:
-            data["default"] = default if default in limit.choices else limit.choices[0]
+            data["default"] = default if among(default, limit.choices) else limit.choices[0]
         else:
-            data["default"] = parameter_from_dict(data).canonical(default)
+            data["default"] = parameter_from_dict(data).nearest(default)  # type: ignore[attr-defined]
     return parameter_from_dict(data)
 
 

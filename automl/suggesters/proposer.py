@@ -293,11 +293,11 @@ class Proposer:
         taken = self._pending_keys(pending)
         fresh: list[Params] = []
         for params in answer:
-            space.check(params)
+            params = space.accept(params, whole=True)
             key = space.key(params)
             if key not in taken:
                 taken.add(key)
-                fresh.append(dict(params))
+                fresh.append(params)
         if answer and not fresh:
             raise SpaceError("it proposed only configurations that are being tried already")
         return fresh

@@ -82,7 +82,7 @@ class ParameterPrior:
             raise UsageError(f"beliefs.{name} needs at least one value, got {show(dict(given))}")
         at = given.get("at", ())
         values = tuple(
-            _legal(parameter, value)
+            parameter.accept(value)
             for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
         )
         weights = _weights(parameter, given.get("weights", {}))
@@ -270,27 +270,16 @@ def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]])
         if isinstance(parameter, Choice):
             each = FAVOUR * len(parameter.choices) / 2 / len(values)
             found[name] = {
-                "weights": {str(c): round(1 + each * values.count(c), 3) for c in parameter.choices}
+                "weights": {
+                    parameter.text(choice): round(1 + each * values.count(choice), 3)
+                    for choice in parameter.choices
+                }
             }
         else:
             apart = float(np.std([parameter.to_unit(value) for value in values]))
             spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
             found[name] = {"at": values, "spread": round(spread, 3)}
     return {name: {**one, "strength": len(found) ** -0.5} for name, one in found.items()}
-
-
-def _legal(parameter: Parameter, value: Any) -> Value:
-    known = {str(c): c for c in parameter.choices} if isinstance(parameter, Choice) else {}
-    value = known.get(value, value) if isinstance(value, str) else value
-    if (
-        not parameter.legal(value)
-        and isinstance(value, float)
-        and value.is_integer()
-        and parameter.legal(int(value))
-    ):
-        value = int(value)
-    parameter.check(value)
-    return parameter.canonical(value)
 
 
 def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...]:
@@ -311,7 +300,7 @@ def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...
                 f"the weight of {parameter.name}={value} must be a positive number, "
                 f"got {show(weight)}"
             )
-        found.append((_legal(parameter, value), float(weight)))
+        found.append((parameter.accept(value, text=True), float(weight)))
     return tuple(found)
 
 

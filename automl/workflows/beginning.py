@@ -14,7 +14,6 @@ from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.knowledge import usual_values
-from search_spaces.validation import plain_params
 from workers.protocol import Params
 
 from . import import_trials
@@ -53,7 +52,7 @@ class Beginning:
         sources = list(prior) if isinstance(prior, list | tuple) else [prior] if prior else []
         wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
         pinned = {} if limits is None else arguments.mapping("pin", limits)
-        return cls(sources, [plain_params(c) for c in wanted], pinned)
+        return cls(sources, wanted, pinned)
 
 
 def begin(
@@ -124,14 +123,19 @@ def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
         given = beginning.limits.items()
         limits = {name: limit_of(space, name, value) for name, value in given}
     Domain(space, limits)  # raises if no configuration is left
-    for params in beginning.configurations:
-        unknown = {n: v for n, v in params.items() if n not in space.parameters}
-        space.check({**space.complete(params), **unknown})
-    trials = ledger.trials(spec.name) if beginning.configurations else []
+    configurations = [space.accept(params) for params in beginning.configurations]
+    trials = ledger.trials(spec.name) if configurations else []
     seen = {space.key(t.params) for t in trials if space.legal(t.params)}
-    wanted = {space.key(c): c for c in map(space.complete, beginning.configurations)}
+    wanted = {space.key(params): params for params in configurations}
     new = [params for key, params in wanted.items() if key not in seen]
     default = space.default()
+    begun = sum(trial.source != import_trials.SOURCE for trial in trials)
+    count = len(new) + begun + (default is not None and not trials)
+    if new and spec.budget.trials is not None and count > spec.budget.trials:
+        raise UsageError(
+            f"the budget is {spec.budget.trials} trials, and with the {len(new)} enqueued ones "
+            f"there are {count} (trial 0 counts): raise it, or enqueue fewer"
+        )
     if new and not trials and default is not None:
         enqueue(ledger, spec.name, [default], "default")
         new = [params for params in new if space.key(params) != space.key(default)]

@@ -21,8 +21,8 @@ def chosen(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
         return []
     record = Record.of(snapshot)
     found = [observed[0]]
-    if (model := believed(record)) is not None:
-        found = shortlist(record, model)[: count - 1] + found
+    if (belief := believed(record)) is not None:
+        found = shortlist(record, belief)[: count - 1] + found
     unique: dict[object, Trial] = {}
     for trial in [*found, *observed]:
         unique.setdefault(identity(space, trial.params), trial)

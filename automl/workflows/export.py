@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from automl.control.assignments import seed_of
-from automl.core import Snapshot, SweepSpec, Trial, text
+from automl.core import Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.report import confirmations, summary
+from automl.report import confirmations
 from automl.report.recipe import line_of, recipe
 from automl.report.recommendation import Recommendation, best_run, recommended
 from automl.report.record import Record
@@ -88,18 +88,12 @@ def _advice(record: Record) -> Recommendation:
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
-    best, record = snapshot.best == trial, _record(ledger, snapshot)
-    known = snapshot.best is None or (best and record.confirmation is None)
-    advice = None if known else _advice(record)
-    if advice is not None and trial.number in advice.trials and (advice.confirmed or not best):
-        by = f"a model of {len(snapshot.trials)} trials"
-        if advice.confirmed:
-            by = f"{advice.runs} new runs of `automl confirm` (mean {text.number(advice.mean)})"
-        which = f"Trial {trial.number}, recommended by {by},"
-        return f"{which} of the sweep `{sweep}`. {advice.why(snapshot)}."
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
-    which = f"Trial {trial.number}, {'the best' if best else 'one'} of {count}"
-    return f"{which} of the sweep `{sweep}`.{f' {summary.headline(snapshot)}' if best else ''}"
+    which = f"Trial {trial.number} of the {count} of the sweep `{sweep}`."
+    advice = _advice(_record(ledger, snapshot)) if snapshot.best is not None else None
+    if advice is None or trial.number not in advice.trials:
+        return which
+    return "\n".join([which, *advice.lines(snapshot), advice.luck(snapshot)]).rstrip()
 
 
 def _of_workload(

@@ -6,6 +6,7 @@ A source is `trials.csv`, `optuna:URL#STUDY` (such as `optuna:sqlite:///old.db#r
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -16,12 +17,11 @@ from urllib.parse import quote
 from automl.control.outcome_policy import OutcomePolicy
 from automl.control.writer import writing
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
-from automl.errors import FAILURE_KINDS, UsageError
+from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
-from search_spaces import Choice, Int, Space
-from search_spaces.parameters import Parameter, Value
-from search_spaces.validation import show
+from search_spaces import Choice, Space
+from search_spaces.validation import number_of, show
 from workers.protocol import Ending, Outcome
 
 SOURCE = "added"
@@ -32,13 +32,14 @@ IMPORTED = OutcomePolicy(goals=(), max_retries=0)  # an imported trial is what i
 class FinishedTrial:
     """A trial from elsewhere: its parameters, and its metrics or its kind of failure.
 
-    It may have been `stopped` before its end.
+    It may have been `stopped` before its end. In a table its values are `text`.
     """
 
-    params: Mapping[str, Value]
+    params: Mapping[str, Any]
     metrics: Mapping[str, float] = field(default_factory=dict)
     failure: str | None = None
     stopped: bool = False
+    text: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def read(
     elif kind == "sweep":
         found = _finished(ledger.trials(rest), goals, constraints)
     else:
-        found = _from_csv(Path(source), space)
+        found = _from_csv(Path(source), space, goals)
     return _fitting(found, space, goals)
 
 
@@ -130,15 +131,13 @@ def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]
     kept: list[FinishedTrial] = []
     left_out: dict[str, int] = {}
     for trial in found:
-        params = space.complete(
-            {name: v for name, v in trial.params.items() if name in space.parameters}
-        )
-        reason = None
-        if not space.legal(params):
+        params, reason = trial.params, None
+        try:
+            params = space.accept(params, text=trial.text, surplus=True)
+        except SpaceError:
             reason = "outside of the space"
-        elif trial.failure is None and not any(
-            math.isfinite(trial.metrics.get(g.metric, math.nan)) for g in goals
-        ):
+        known = [trial.metrics.get(goal.metric, math.nan) for goal in goals]
+        if not reason and trial.failure is None and not any(map(math.isfinite, known)):
             reason = f"without {' or '.join(goal.metric for goal in goals)}"
         if reason:
             left_out[reason] = left_out.get(reason, 0) + 1
@@ -147,20 +146,26 @@ def _fitting(found: Iterable[FinishedTrial], space: Space, goals: Sequence[Goal]
     return ImportedTrials(kept, left_out)
 
 
-def _from_csv(path: Path, space: Space) -> list[FinishedTrial]:
-    """One trial from each row; columns are parameters and metrics, or `params.*`, `metrics.*`."""
+def _from_csv(path: Path, space: Space, goals: Sequence[Goal]) -> list[FinishedTrial]:
+    """One trial from each row of a table, such as `Result.to_pandas` or Optuna writes.
+
+    Columns are parameters and metrics, or `params.*` and `metrics.*`; `value` and `value.METRIC`
+    are those of goals.
+    """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{path} cannot be read as CSV: {error}") from error
-    return [_row(path, number, row, space) for number, row in enumerate(rows, start=2)]
+    return [_row(path, number, row, space, goals) for number, row in enumerate(rows, start=2)]
 
 
-def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> FinishedTrial:
-    params: dict[str, Value] = {}
-    metrics: dict[str, float] = {}
-    failure = str(row.get("failure") or "") or None
+def _row(
+    path: Path, line: int, row: Mapping[str | None, Any], space: Space, goals: Sequence[Goal]
+) -> FinishedTrial:
+    known, params, metrics = space.parameters, dict[str, str](), dict[str, float]()
+    state = str(row.get("state") or "").lower()
+    failure = str(row.get("failure") or "") or ("crashed" if state == "fail" else None)
     if failure is not None and failure not in FAILURE_KINDS:
         raise UsageError(
             f"{path}, line {line}: a failure is one of {', '.join(FAILURE_KINDS)}, got {failure!r}"
@@ -168,33 +173,19 @@ def _row(path: Path, line: int, row: Mapping[str | None, Any], space: Space) -> 
     for key, text in row.items():
         if key is None or text is None or key == "failure":
             continue
-        name = key.removeprefix("params.").removeprefix("metrics.")
-        if text == "" and not (name in space.parameters and space.parameters[name].takes_none):
-            continue
-        if name in space.parameters and not key.startswith("metrics."):
-            params[name] = _value(path, line, space.parameters[name], str(text))
-        else:
-            try:
-                metrics[name] = float(text)
-            except ValueError:
-                continue  # a column of words is no metric
-    return FinishedTrial(params, metrics, failure)
-
-
-def _value(path: Path, line: int, parameter: Parameter, text: str) -> Value:
-    if isinstance(parameter, Choice):
-        known = {str(choice): choice for choice in parameter.choices}
-        known |= {str(list(c)): c for c in parameter.choices if isinstance(c, tuple)}
-        known |= {"": None} if parameter.takes_none else {}
-        known |= {f"{float(c):g}": c for c in parameter.choices if isinstance(c, int | float)}
-        return known.get(text, text)
-    try:
-        number = float(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{path}, line {line}: {parameter.name} must be a number, got {text!r}"
-        ) from error
-    return int(number) if isinstance(parameter, Int) and number.is_integer() else number
+        name = key if key in known else re.sub(r"^(params[._]|metrics\.)", "", key)
+        if name in known and not key.startswith("metrics."):
+            if text != "" or known[name].takes_none:
+                params[name] = text
+            if not isinstance(known[name], Choice) and text and number_of(text) is None:
+                raise UsageError(f"{path}, line {line}: {name} must be a number, got {text!r}")
+        elif (number := number_of(text)) is not None:  # a column of words is no metric
+            metrics[name] = float(number)
+    for index, goal in enumerate(goals):
+        for column in (f"value.{goal.metric}", f"values_{index}", "" if index else "value"):
+            if column in metrics and goal.metric not in metrics:
+                metrics[goal.metric] = metrics[column]
+    return FinishedTrial(params, metrics, failure, state == "stopped", text=True)
 
 
 def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:

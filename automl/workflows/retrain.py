@@ -46,10 +46,9 @@ def enqueue(
         StoreError: a controller holds the sweep.
     """
     space = ledger.spec(sweep).space
-    for params in configurations:
-        space.check(params)
+    accepted = [space.accept(params) for params in configurations]
     with writing(ledger, sweep) as writer:
-        for params in configurations:
+        for params in accepted:
             writer.propose(params, source)
 
 
@@ -70,7 +69,8 @@ def prepare(
         _change_space(ledger, spec)
     else:
         create(ledger, spec)
-    enqueue(ledger, spec.name, [spec.space.complete(params) for params in configurations])
+    accepted = [spec.space.accept(params, surplus=True) for params in configurations]
+    enqueue(ledger, spec.name, accepted)
     total = len(ledger.trials(spec.name))
     return replace(spec, budget=Budget(trials=total))
 

@@ -18,9 +18,6 @@ from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.store_errors import HeldError
 from automl.suggesters.domain import Domain, updated_limits
-from search_spaces import Space
-from search_spaces.validation import plain_params
-from workers.protocol import Params
 
 from .requests import request, whoami
 
@@ -137,12 +134,11 @@ def enqueue(
     spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
     if trial is not None:
         again = _finished(snapshot.trials, arguments.whole("trial", trial, least=0))
-        whole, first = again.params, original(again)
+        whole, first = spec.space.accept(again.params), original(again)
     else:
         best = snapshot.best.params if snapshot.best else {}
-        wanted = plain_params(arguments.mapping("params", params))
-        whole, first = _completed(spec.space, wanted, best), None
-    spec.space.check(whole)
+        whole = spec.space.accept(arguments.mapping("params", params), rest=best)
+        first = None
     command = Command("enqueue", whole, first, at=snapshot.seconds, by=by or whoami())
     (identity,) = ledger.send(sweep, command)
     number = None
@@ -166,18 +162,6 @@ def _finished(trials: Any, number: int) -> Trial:
             f"trial {number} is {trial.state}: only a finished one can be tried again"
         )
     return trial
-
-
-def _completed(space: Space, wanted: Params, best: Params) -> Params:
-    """A whole configuration: the wanted values, else those of the best trial, else defaults."""
-    given = {}
-    for name, value in wanted.items():
-        parameter = known_parameter(space, name)
-        parameter.check(value)
-        given[name] = parameter.canonical(value)
-    known = space.parameters
-    kept = {n: value for n, value in best.items() if n in known and known[n].legal(value)}
-    return space.complete({**kept, **given})
 
 
 def _of_trial(ledger: Ledger, sweep: str, kind: str, trial: int, by: str) -> str:

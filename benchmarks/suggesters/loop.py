@@ -56,7 +56,7 @@ def _trials(
         seconds.append(cpu_seconds(suggester) - started)
         if not found:
             break
-        problem.space.check(found[0])
+        problem.space.accept(found[0])
         trials.append(problem.trial(len(trials), found[0], noise))
     return trials, seconds
 

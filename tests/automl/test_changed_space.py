@@ -89,7 +89,7 @@ def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:
     new = after.trials[10:]
     assert {t.source for t in new} == {"bayes"}, "it did not begin again"
     for trial in new:
-        WIDER.check(trial.params)
+        WIDER.accept(trial.params)
     assert min(loss(t.params) for t in new) < min(loss(t.params) for t in before.trials)
     assert notes(tmp_path) == [
         "x: 0.0 to 1.0 became 0.0 to 3.0; kind: 'c' added; "
@@ -111,7 +111,7 @@ def test_a_narrower_space_is_never_left(tmp_path: Path, suggester: str) -> None:
     space = Space(*NARROWER.parameters.values(), WIDER.parameters["extra"])
     after = run(tmp_path, space, 16, resume=True, suggester=suggester)
     for trial in after.trials[10:]:
-        space.check(trial.params)
+        space.accept(trial.params)
 
 
 def test_trials_outside_of_the_space_are_known_to_the_surrogate() -> None:
@@ -176,14 +176,14 @@ def test_on_the_command_line_by_overrides_and_by_an_edited_file(tmp_path: Path) 
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
     assert "n was of type int and is now of type choice" in refused.output
-    assert "the space is taken; the sweep keeps its own stopper, workers" in refused.output
+    assert "changed by the configuration: stopper: " in refused.output
     config.write_text("space: {x: {low: 1.0, high: 2.0}}\ngoals: maximize loss\n")
     refused = ended("resume", "s", "--config", str(config), "--trials", "8")
     assert refused.exit_code == 2
     assert "has the goal 'minimize loss', got 'maximize loss'" in refused.output
     wrong = ended("resume", "s", "seed=3", "space.x.hihg=3", "--trials", "8")
     assert wrong.exit_code == 2
-    assert "only the space can be changed here" in wrong.output
+    assert "cannot be set" in wrong.output
     with closing(Ledger.open(store[1], readonly=True)) as ledger:
         space = ledger.spec("s").space
     assert list(space.parameters.values()) == [

@@ -33,10 +33,10 @@ def test_every_earlier_and_every_coming_configuration_fits() -> None:
     rng = np.random.default_rng(0)
     for params in BEFORE.sample(rng, 200):
         fitted = space.complete(params)
-        space.check(fitted)
+        space.accept(fitted)
         assert fitted == {**params, "decay": 0.1}, "an earlier trial has the default"
     for params in AFTER.sample(rng, 200):
-        space.check(params)
+        space.accept(params)
     assert repr(space) == repr(
         Space(
             Float("lr", 1e-3, 1.0, log=True),

@@ -43,7 +43,6 @@ NAN, INF = float("nan"), float("inf")
         (lambda: Choice("c", {"a", "b"}), "must be a list"),
         (lambda: Choice("c", 3), "must be a list, got 3"),
         (lambda: Choice("c", ["a", "a"]), "must differ, got 'a' and 'a'"),
-        (lambda: Choice("c", [True, 1]), "must differ, got True and 1, which are equal"),
         (lambda: Choice("c", [1, 1.0]), "must differ, got 1 and 1.0"),
         (lambda: Choice("c", [0.1, NAN]), "each choice of 'c' must be"),
         (lambda: Choice("c", [{"a": 1}]), "got {'a': 1} (dict)"),
@@ -111,11 +110,12 @@ def test_malformed_parameters_are_refused(build: Any, said: str) -> None:
         (Float("x", 0, 1), True),
         (Float("x", 0, 1), NAN),
         (Float("x", 0, 1), 1.0000001),
-        (Float("x", 0, 1), "0.5"),
         (Float("x", 0, 1), None),
-        (Int("n", 0, 9), 3.0),
+        (Float("x", 0, 1), "half"),
+        (Float("x", 0, 1), "true"),
+        (Int("n", 0, 9), 3.5),
+        (Int("n", 0, 9), "3.5"),
         (Int("n", 0, 9), True),
-        (Int("n", 0, 9), np.int64(3)),
         (Int("n", 0, 9), 10),
         (Choice("c", [0, 1]), True),
         (Choice("c", [False, True]), 1),
@@ -127,14 +127,14 @@ def test_malformed_parameters_are_refused(build: Any, said: str) -> None:
 def test_wrong_values_are_refused(parameter: Parameter, value: object) -> None:
     assert not parameter.legal(value)
     with pytest.raises(SpaceError, match=f"^{parameter.name} must"):
-        parameter.check(value)
+        parameter.accept(value)
 
 
 def test_equal_numbers_are_the_same_choice() -> None:
     parameter = Choice("c", [1, 2.5])
-    parameter.check(1.0)
-    assert repr(parameter.canonical(1.0)) == "1"
-    assert repr(Float("x", 0, 9).canonical(3)) == "3.0"
+    parameter.accept(1.0)
+    assert repr(parameter.accept(1.0)) == "1"
+    assert repr(Float("x", 0, 9).accept(3)) == "3.0"
 
 
 def test_there_is_no_negative_zero() -> None:
@@ -248,7 +248,7 @@ def test_steps_are_counted_from_low_as_in_optuna() -> None:
     x = Float("x", 0.1, 1.0, step=0.2)
     assert x.values() == [0.1, 0.3, 0.5, 0.7, 0.9]
     assert (x.high, x.size, x.to_unit(0.3)) == (0.9, 5, 0.3)
-    assert x.canonical(0.1 + 0.2) == 0.3
+    assert x.accept(0.1 + 0.2) == 0.3
     assert Int("n", 16, 100, step=32).values() == [16, 48, 80]
     with pytest.warns(UserWarning, match="not divisible"):
         theirs = FloatDistribution(0.1, 1.0, step=0.2)
@@ -262,7 +262,7 @@ def test_none_and_lists_are_choices() -> None:
     choice = Choice("widths", [None, [64, 32], [64]], default=None)
     assert choice.choices == (None, (64, 32), (64,))
     assert (choice.has_default, choice.default) == (True, None)
-    assert choice.canonical([64, 32]) == (64, 32)  # type: ignore[arg-type]
+    assert choice.accept([64, 32]) == (64, 32)  # type: ignore[arg-type]
     again = parameter_from_dict(json.loads(json.dumps(choice.to_dict())))
     assert again == choice
     assert Choice("c", ["a"], default=None) == Choice("c", ["a"])  # type: ignore[arg-type]

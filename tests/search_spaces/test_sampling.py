@@ -15,8 +15,12 @@ TIGHT = {
         *[Float(f"x{i}", 0, 1) for i in range(10)],
         constraints=["+".join(f"x{i}" for i in range(10)) + "<= 0.5"],
     ),
-    "a sliver": Space(
-        Float("a", 0, 1), Float("b", 0, 1), constraints=["0.5 < a < 0.50001", "abs(a - b) < 1e-5"]
+    "shares": Space(*[Float(n, 0, 1) for n in "abc"], constraints=["a + b + c == 1"]),
+    "discrete and real": Space(
+        Int("n", 1, 64),
+        Int("m", 1, 64),
+        Float("x", 0, 1),
+        constraints=["n * m == 64", "x * n < 0.1"],
     ),
     "an equation": Space(*[Int(n, 0, 1000) for n in "abc"], constraints=["a + b + c == 1500"]),
     "a line": Space(Int("a", 0, 10**6), Int("b", 0, 10**6), constraints=["a == 2 * b + 1"]),
@@ -62,7 +66,7 @@ def test_tight_constraints_are_met(name: str) -> None:
     configurations = space.sample(np.random.default_rng(1), 200)
     assert len(configurations) == 200
     for params in configurations:
-        space.check(params)
+        space.accept(params)
     if name != "one point":
         assert len({space.key(params) for params in configurations}) > (
             5 if name == "strings" else 100
@@ -87,14 +91,14 @@ def test_neighbours_are_legal_different_and_near(name: str) -> None:
     assert len(keys) == len(found)
     assert space.key(params) not in keys
     for other in found:
-        space.check(other)
+        space.accept(other)
 
 
 @pytest.mark.parametrize("name", TIGHT)
 def test_repair_makes_any_configuration_legal(name: str) -> None:
     space, rng = TIGHT[name], np.random.default_rng(4)
     for units in rng.random((3, len(space))):
-        space.check(space.repair(space.decode(units[None, :])[0], rng))
+        space.accept(space.repair(space.decode(units[None, :])[0], rng))
     legal = space.sample(rng)[0]
     assert space.repair(legal, rng) == legal
 
@@ -156,7 +160,7 @@ def test_rejection_is_uniform_on_the_legal_part() -> None:
     assert points.mean(axis=0) == pytest.approx([1 / 3, 1 / 3], abs=0.02)
 
 
-def test_the_walk_is_uniform_on_the_legal_part() -> None:
+def test_slices_are_uniform_on_the_legal_part() -> None:
     space = Space(*[Float(n, 0, 1) for n in "abcd"], constraints=["a + b + c + d <= 0.2"])
     points = np.array([list(p.values()) for p in space.sample(np.random.default_rng(0), 4000)])
     assert points.mean(axis=0) == pytest.approx(np.full(4, 0.2 / 5), abs=0.003)
@@ -189,7 +193,7 @@ def test_two_hundred_parameters() -> None:
         constraints=["+".join(f"f{i}" for i in range(80)) + " <= 3", "i0 < i1 < i2"],
     )
     for params in space.sample(np.random.default_rng(0), 20):
-        space.check(params)
+        space.accept(params)
 
 
 COMPARISONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
@@ -233,7 +237,7 @@ def test_constrained_samples_are_legal_or_refused(space: Space, seed: int) -> No
             space.sample(rng, 10)
         return
     for params in configurations + space.neighbours(configurations[0], rng, 5):
-        space.check(params)
+        space.accept(params)
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,17 +10,17 @@ import numpy as np
 
 from automl.core import Budget, Constraint, Goal, ReportPoint, Snapshot, SweepSpec, Trial
 from automl.core.events import Moved
+from automl.core.plain_data import compact_json
 from automl.core.standings import Standings
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console
-from automl.report.figures import ORDER, draw
 from automl.report.notebook import card
-from automl.report.page import as_json, render
+from automl.report.page import render
 from automl.report.record import Record
 from automl.report.summary import print_summary
+from automl.report.sweep_data import web_pages
 from automl.report.terminal_view import PlainLines, SweepView, state_lines
-from automl.studio.followed_sweep import web_pages
 from search_spaces import Choice, Float, Int, Space
 
 NUMBERS = (
@@ -135,7 +135,7 @@ def shown(found: Record) -> dict[str, str]:
         "terminal": terminal_text(found),
         "page": render(found),
         "card": card(found.snapshot),
-        "live": as_json(live),
+        "live": compact_json(live),
     }
 
 
@@ -160,21 +160,4 @@ def wrong(found: Record) -> list[str]:
         if character in (text.split("<script>")[0] if place == "page" else text)
     ]
     places["page"].encode("utf-8")
-    for name in ORDER:
-        if name in ("importance", "dependence", "calibration"):
-            continue
-        for figure in draw(name, found, ()).figures:
-            problems += [f"{name}: {text}" for text in _bad_ranges(figure["layout"])]
     return problems
-
-
-def _bad_ranges(layout: dict[str, Any]) -> list[str]:
-    """Axes with a range that is not finite or has no width."""
-    ranges = [
-        axis["range"] for axis in layout.values() if isinstance(axis, dict) and "range" in axis
-    ]
-    return [
-        f"range {low} to {high}"
-        for low, high in ranges
-        if not np.isfinite(high - low) or low == high
-    ]

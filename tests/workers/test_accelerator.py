@@ -124,15 +124,19 @@ STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
 OFFLOADED = {"embedding_server": "embedding.weight", "cpu_offload": ""}
 
 
+# torch keeps state in the process that another attempt in it cannot use.
+SPENDS_PROCESS = ("embedding_server",)
+
+
 def strategy_cases(ranks: int) -> list[dict[str, Any]]:
     names = [n for n in STRATEGIES.names() if STRATEGIES.get(n).needs.min_ranks == ranks]
-    names.sort(key=lambda name: STRATEGIES.get(name).spends_process)
+    names.sort(key=SPENDS_PROCESS.__contains__)
     return [
         {
             "workload": None,
             "params": {"parallelism": name, **optimizer, **knobs},
             "fixed": {"evaluate_updates": 1},
-            "resume": not knobs and not STRATEGIES.get(name).spends_process,
+            "resume": not knobs and name not in SPENDS_PROCESS,
         }
         for name in names
         for optimizer, knobs in [

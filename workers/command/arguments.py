@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -165,9 +166,14 @@ def with_absolute_path(argument: str, folder: str) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value as the text of an argument: true and false for booleans, JSON for lists."""
+    """A value as the text of an argument: true and false for booleans, JSON for lists.
+
+    A number below zero has no exponent: argparse takes -1e-05 for an option.
+    """
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple | list):
         return json.dumps(value)
+    if isinstance(value, float) and value < 0:
+        return f"{Decimal(repr(value)):f}"
     return str(value)

@@ -1,12 +1,9 @@
-"""The GPU of a worker between two trials, and what `nvidia-smi` tells of all GPUs.
-
-`gpu_problem` says whether a GPU still computes, `free_gpu` empties it.
+"""Whether the GPU of a process computes, and what `nvidia-smi` tells of all GPUs.
 
 A process without torch has used no GPU through torch, so nothing is done there.
 """
 
 import csv
-import gc
 import subprocess
 import sys
 from collections.abc import Set
@@ -24,11 +21,8 @@ GPU_BLOCK: Final = 512
 def gpu_problem(device: str) -> str:
     """Why this process cannot compute on its device; "" if it can.
 
-    After some errors, such as a failed assertion of a kernel, every further call of CUDA in the
-    process fails with the same error. So the device is asked to finish what it was given, to
-    allocate, to multiply, and to return a number. The products also make cuBLAS allocate its
-    workspaces, which no trial has to answer for then: one for this thread, and one for the thread
-    in which torch runs backward. A device whose memory is full computes.
+    The device is asked to finish what it was given, to allocate, and to return a number. A device
+    whose memory is full computes.
 
     Args:
         device: "cpu", or "cuda" with or without an index.
@@ -38,28 +32,10 @@ def gpu_problem(device: str) -> str:
         return ""
     try:
         torch.cuda.synchronize(device)
-        multiply(torch, device)
+        float(torch.ones(8, device=device).sum())
     except Exception as error:
         return "" if is_torch_out_of_memory(error) else one_line(error)
     return ""
-
-
-def multiply(torch: Any, device: str) -> None:
-    """Multiply two small matrices forward and backward, and wait for the result."""
-    ones = torch.ones(8, 8, device=device, requires_grad=True)
-    product = (ones @ ones).sum()
-    product.backward()
-    float(product.detach())
-    float(ones.grad.sum())
-
-
-def free_gpu(device: str) -> None:
-    """Return the free memory of torch's allocator, so that others can use it."""
-    torch = _torch_for(device)
-    if torch is None:
-        return
-    gc.collect()
-    torch.cuda.empty_cache()
 
 
 def memory_share(total: int, gpus: float, limit: int | None) -> float:

@@ -35,9 +35,9 @@ _RESET_HIGH_WATER = Path("/proc/self/clear_refs")
 class PeakMemory:
     """Measures the peak above a baseline, from construction on.
 
-    On CPUs, memory of earlier trials is first returned to the system and the kernel's high-water
-    mark is reset, so that a reused worker measures the same as a new one. If the kernel refuses the
-    reset, only growth beyond the highest mark of the process is measured.
+    On CPUs, free memory is first returned to the system and the kernel's high-water mark is reset.
+    If the kernel refuses the reset, only growth beyond the highest mark of the process is measured.
+    Pages of files, such as those of libraries, do not count: a forked process has few at first.
 
     `add_children` adds a sample of child processes; see `ChildProcesses`.
 
@@ -64,7 +64,7 @@ class PeakMemory:
     def bytes(self) -> int:
         """Peak so far above the baseline, in bytes."""
         if not self._cuda:
-            mark = high_water_bytes()
+            mark = high_water_bytes() - _status("RssFile")
         else:
             torch = self._torch()
             mark = torch.cuda.max_memory_allocated(self._device) if torch else 0
@@ -109,7 +109,7 @@ class PeakMemory:
 
     def _now(self) -> int:
         if not self._cuda:
-            return resident_bytes()
+            return resident_bytes() - _status("RssFile")
         torch = self._torch()
         return int(torch.cuda.memory_allocated(self._device)) if torch else 0
 

@@ -66,7 +66,6 @@ class Strategy(ABC):
         replicated: whether every rank holds the whole model and the whole gradient.
         apart: whether ranks hold different parameters, which rank 0 must collect.
         shares_state: whether each rank keeps the optimizer state of other parameters.
-        spends_process: whether torch keeps state in the process that another attempt cannot use.
     """
 
     held_parameters: dict[str, nn.Parameter]
@@ -78,7 +77,6 @@ class Strategy(ABC):
     replicated: ClassVar[bool] = False
     apart: ClassVar[bool] = False
     shares_state: bool = False
-    spends_process: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -64,7 +64,6 @@ class ServedEmbeddings:
     def __enter__(self) -> Self:
         rank, world_size = self._trial.rank, self._trial.world_size
         address = f"tcp://{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        self._trial.worker_spent = True
         connect(rank, world_size, address, self._device)
         mesh = Mesh(rank, world_size, data=world_size)
         self._strategy = EmbeddingServer(mesh, self._own, self._device)

@@ -11,9 +11,7 @@ import contextlib
 import importlib
 import itertools
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,7 +31,6 @@ WAIT_FOR_GPUS = timedelta(minutes=10)
 # Like torch's default process group, these belong to the process; `disconnect` clears them.
 _side: list[dist.ProcessGroup] = []
 _store: list[Store] = []
-_watches: list[PeerWatch] = []
 # torch has no public way to replace a handler, and `env` is that of `init_process_group` without
 # an address. If there are none, a second group may fail as it does under torchrun.
 _MODULE: Final = importlib.import_module("torch.distributed.rendezvous")  # a function hides it
@@ -69,7 +66,7 @@ def connect(
 ) -> None:
     """Join the default process group of the trial.
 
-    On GPUs, collective calls end if another rank dies, or after ten minutes.
+    On GPUs, collective calls end after ten minutes. The gang of a rank that dies ends sooner.
 
     Args:
         rank: of this process.
@@ -101,8 +98,6 @@ def connect(
         world_size=world_size,
         timeout=WAIT_FOR_GPUS if on_gpus else WAIT_FOR_RANKS,
     )
-    if on_gpus:
-        _watches[:] = [PeerWatch(abort_gpu_groups)]
 
 
 def flight_recorder(traces: str) -> dict[str, str]:
@@ -118,61 +113,6 @@ def flight_recorder(traces: str) -> dict[str, str]:
     kept = {name: os.environ.get(name, value) for name, value in wanted.items()}
     files = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     return {**kept, **dict.fromkeys(files, traces)}
-
-
-def abort_gpu_groups() -> None:
-    """End all collective calls between GPUs that run now; they raise in the thread that waits."""
-    gpu = torch.device("cuda")
-    backends: list[Any] = []
-    for group in list(dist.distributed_c10d._world.pg_names):
-        with contextlib.suppress(RuntimeError):  # a group of CPUs
-            backends.append(group._get_backend(gpu))
-    # As one group, because several communicators could wait for each other (pytorch#119797).
-    for backend in backends[:1]:
-        backend._group_start()
-    for backend in backends:
-        backend.abort()
-    for backend in backends[:1]:
-        backend._group_end()
-
-
-class PeerWatch:
-    """Notices that another rank has died or failed; NCCL does not.
-
-    Ranks are connected by a gloo group of their own, whose connections break with a process. All
-    ranks must make it together.
-
-    Args:
-        on_loss: called once, in a thread, when the first other rank is gone.
-    """
-
-    def __init__(self, on_loss: Callable[[], None]) -> None:
-        self._on_loss = on_loss
-        self._lock = threading.Lock()
-        self._over = False
-        self._group = dist.new_group(backend="gloo", timeout=WAIT_FOR_RANKS)
-        self._peers = [rank for rank in range(dist.get_world_size()) if rank != dist.get_rank()]
-        for peer in self._peers:
-            threading.Thread(target=self._watch, args=(peer,), name="peer", daemon=True).start()
-
-    def leave(self, *, failed: bool) -> None:
-        """Tell the other ranks how this one ends, and watch no more."""
-        self._over = True
-        for peer in self._peers:
-            with contextlib.suppress(RuntimeError):  # it is gone already
-                dist.send(torch.tensor([float(failed)]), dst=peer, group=self._group)
-
-    def _watch(self, peer: int) -> None:
-        farewell = torch.ones(1)
-        with contextlib.suppress(Exception):  # of several types, if the connection breaks
-            dist.recv(farewell, src=peer, group=self._group)
-        if not farewell.item():
-            return
-        with self._lock:
-            first = not self._over
-            self._over = True
-        if first:
-            self._on_loss()
 
 
 def side_store(prefix: str) -> Store:
@@ -200,37 +140,15 @@ def disconnect(*, failed: bool = False) -> None:
     """Leave the default process group if there is one.
 
     Args:
-        failed: this rank has failed, so that the others must not wait for it. Its own collective
-            calls between GPUs are aborted first: to destroy a group waits for them, and the other
-            ranks abort theirs as soon as they learn of the failure.
+        failed: this rank has failed. Its process ends soon, and those of the other ranks, so it
+            does not wait for them: to destroy a group of GPUs would.
     """
-    if failed and _watches:
-        with contextlib.suppress(RuntimeError):  # a communicator that has failed already
-            abort_gpu_groups()
-    for watch in _watches:
-        watch.leave(failed=failed)
-    _watches.clear()
+    if failed:
+        return
     _side.clear()
     _store.clear()
     if dist.is_initialized():
         dist.destroy_process_group()
-    _forget_meshes()
-
-
-def _forget_meshes() -> None:
-    """Empty the caches of DTensor, whose entries name the process groups of the mesh that is gone.
-
-    A mesh of the next trial with the same shape would find them if this rank has another number.
-    torch clears them in `torch.distributed.tensor.debug`, whose import takes a second.
-    """
-    if dtensor := sys.modules.get("torch.distributed.tensor"):
-        dtensor.DTensor._op_dispatcher.sharding_propagator.propagate_op_sharding.cache_clear()
-        getattr(torch._C, "_clear_DTensor_sharding_propagator_cache", lambda: None)()
-    planning = sys.modules.get("torch.distributed.tensor._redistribute")
-    for name in ("clear_redistribute_planner_cache", "_gen_transform_infos"):
-        clear: Any = getattr(planning, name, None)
-        if clear is not None:
-            getattr(clear, "cache_clear", clear)()
 
 
 @contextlib.contextmanager

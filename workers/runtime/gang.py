@@ -1,4 +1,4 @@
-"""A gang: one attempt on warm workers, one worker for each rank, one outcome for all of them.
+"""A gang: one attempt, one process for each rank, one outcome for all of them.
 
 The gang knows the address at which its ranks meet. The ranks themselves make their process group
 there (`workers.ranks.process_group.connect`).
@@ -16,7 +16,7 @@ from typing import Final, Protocol
 
 from workers.protocol import (
     Assignment,
-    Cause,
+    Death,
     Ending,
     Event,
     Heartbeat,
@@ -26,6 +26,8 @@ from workers.protocol import (
     lost,
 )
 from workers.run import combine
+
+from .child import News
 
 # A single slow step, such as an evaluation or compilation for a new shape, is not a hang.
 MIN_TIMEOUT_SECONDS: Final = 300.0
@@ -108,42 +110,39 @@ def signal_name(number: int) -> str:
         return "unknown"
 
 
-TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats of a worker
 DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write their stacks
-GRACE_SECONDS: Final = 3.0  # for the other ranks to report their outcome after one has failed
-# NCCL's kernels end when they next look whether they were aborted; then the groups are destroyed.
-GPU_GRACE_SECONDS: Final = 8.0
+GRACE_SECONDS: Final = 3.0  # for the other ranks to tell what they know after one has failed
 
 
 class WorkerHandle(Protocol):
-    """A worker, as the process that supervises it sees it. No method waits for the worker."""
+    """The process of a rank, as the one that supervises it sees it. No method waits for it."""
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """Begin to run a rank."""
+        """Run a rank."""
 
-    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
-        """Ask an attempt to stop."""
+    def stop(self, how: StopRequest) -> None:
+        """Ask the rank to stop."""
 
     def dump(self, assignment: Assignment, rank: int) -> None:
-        """Have the stack of each thread written to the rank's log."""
+        """Let it write the stacks of its threads to its log."""
 
     def kill(self) -> None:
-        """End its process by force."""
+        """End it by force."""
 
 
 class Gang:
-    """Runs an attempt on as many workers as it has ranks; one that fails or dies ends all.
+    """Decides on the outcome of one attempt from what its ranks send.
+
+    A gang of which one rank fails ends as a whole, and the first cause is kept.
 
     Args:
-        assignment: the attempt.
+        assignment: the attempt, which begins at once.
         workers: one for each rank.
-        rendezvous: "tcp://HOST:PORT" of a store at which the ranks meet; by default they meet at a
-            file, which needs no port that another process could take.
+        rendezvous: where the ranks meet; "" for a file on this machine.
 
     Attributes:
-        outcome: of the attempt; None while it runs.
-        spent: ranks whose worker cannot be used again; it was killed, or leaves by itself.
-        gpu_problems: why the GPU of a rank's worker cannot be used any more, by rank.
+        outcome: None while the attempt runs.
+        gpu_problems: why the GPU of a rank cannot be used, by rank.
     """
 
     def __init__(
@@ -151,7 +150,6 @@ class Gang:
     ) -> None:
         self.assignment = assignment
         self.outcome: Outcome | None = None
-        self.spent: set[int] = set()
         self.gpu_problems: dict[int, str] = {}
         self._workers = workers
         self._begun = time.monotonic()
@@ -159,7 +157,6 @@ class Gang:
         self._hang = ""  # describes the hang while the ranks write their stacks
         self._deadline: float | None = None
         self._outcomes: dict[int, Outcome] = {}
-        self._oom_kills = oom_kills()
         self._file: Path | None = None
         if len(workers) > 1 and not rendezvous:
             self._file = Path(tempfile.gettempdir()) / f"automl-meeting-{uuid.uuid4().hex}"
@@ -171,53 +168,32 @@ class Gang:
         """Whether a rank has no outcome yet."""
         return self.outcome is None and rank not in self._outcomes
 
-    def receive(self, rank: int, events: Sequence[Event], heartbeat: Heartbeat) -> list[Event]:
-        """The events of a worker for the controller; the outcome of the attempt is the last."""
-        self._hangs.record(rank, heartbeat)
-        if any(isinstance(event, Started) for event in events):
-            self._begun = time.monotonic()  # until now the worker was still getting ready
-        passed: list[Event] = [event for event in events if not isinstance(event, Outcome)]
-        for event in events:
-            if isinstance(event, Outcome):
-                passed += self._ended(rank, event)
+    def receive(self, rank: int, message: News | Death) -> list[Event]:
+        """The events of a rank for the controller; the outcome of the attempt is the last."""
+        if isinstance(message, Death):
+            return self._ended(rank, self._of_death(rank, message))
+        self._hangs.record(rank, message.heartbeat)
+        if any(isinstance(event, Started) for event in message.events):
+            self._begun = time.monotonic()  # until now the process was still getting ready
+        passed: list[Event] = []
+        for event in message.events:
+            passed += self._ended(rank, event) if isinstance(event, Outcome) else [event]
         return passed
 
-    def lose(
-        self,
-        rank: int,
-        message: str,
-        *,
-        failure: str = "crashed",
-        by_sigkill: bool = True,
-        cause: Cause = Cause.LOST,
-        exit_status: int | None = None,
-    ) -> list[Event]:
-        """A worker is dead.
-
-        Args:
-            rank: of the worker.
-            message: how it died.
-            failure: the kind of failure.
-            by_sigkill: whether this machine's kernel may have killed it, for memory.
-            cause, exit_status: see `Outcome`.
-        """
-        if not self.is_running(rank):
-            return []
-        if failure == "crashed" and by_sigkill and oom_kills() > self._oom_kills:
-            failure = "out_of_memory"
-            message = f"the machine ran out of memory and its kernel killed the worker: {message}"
-        if len(self._workers) > 1:
-            message = f"rank {rank}: {message}"
-        self.spent.add(rank)
-        found = lost(
-            self.assignment, message, failure=failure, cause=cause, exit_status=exit_status
+    def _of_death(self, rank: int, death: Death) -> Outcome:
+        message = death.message if len(self._workers) == 1 else f"rank {rank}: {death.message}"
+        return lost(
+            self.assignment,
+            message,
+            failure=death.failure,
+            cause=death.cause,
+            exit_status=death.status,
         )
-        return self._ended(rank, found)
 
     def stop(self, how: StopRequest) -> None:
         """Ask every rank to stop."""
         for worker in self._workers:
-            worker.stop(self.assignment.trial, self.assignment.attempt, how)
+            worker.stop(how)
 
     def kill(self, failure: str, message: str) -> list[Event]:
         """End every rank by force."""
@@ -226,7 +202,7 @@ class Gang:
         return self._conclude(lost(self.assignment, message, failure=failure))
 
     def close(self) -> None:
-        """Remove the file at which the ranks met; call it if the workers ended without outcome."""
+        """Remove the file at which the ranks met; call it if the ranks ended without outcome."""
         if self._file is not None:
             self._file.unlink(missing_ok=True)
 
@@ -236,7 +212,7 @@ class Gang:
             return []
         if self._deadline is not None and time.monotonic() > self._deadline:
             if self._hang:
-                return self.kill("timeout", self._hang)
+                return self._conclude(lost(self.assignment, self._hang, failure="timeout"))
             return self._conclude(self._first_cause())
         if self._hangs.hangs and not self._hang:
             self._hang = self._hangs.message()
@@ -251,28 +227,24 @@ class Gang:
             return []
         self._outcomes[rank] = outcome
         self._hangs.ended(rank)
-        if outcome.worker_spent:
-            self.spent.add(rank)
         if outcome.gpu_lost:
             self.gpu_problems[rank] = outcome.gpu_lost
         if len(self._outcomes) == len(self._workers):
             return self._conclude(self._first_cause())
         if outcome.ending is Ending.FAILED and self._deadline is None:
-            grace = GPU_GRACE_SECONDS if self.assignment.gpus else GRACE_SECONDS
-            self._deadline = time.monotonic() + grace
+            self._deadline = time.monotonic() + GRACE_SECONDS
         return []
 
     def _first_cause(self) -> Outcome:
-        """The outcome that explains the others: a lost worker explains broken connections."""
+        """The outcome that explains the others: a lost rank explains broken connections."""
         combined = combine([self._outcomes[rank] for rank in sorted(self._outcomes)])
         gone = [outcome for outcome in self._outcomes.values() if outcome.worker_lost]
         return gone[0] if gone and combined.failure == "crashed" else combined
 
     def _conclude(self, outcome: Outcome) -> list[Event]:
-        """Kill the workers that still run, and return the outcome."""
-        self.spent |= set(range(len(self._workers))) - set(self._outcomes)
-        for rank in self.spent:
-            self._workers[rank].kill()
+        """End what still runs, and return the outcome."""
+        for worker in self._workers:
+            worker.kill()
         self.close()
         seconds = outcome.seconds or time.monotonic() - self._begun
         self.outcome = replace(outcome, seconds=seconds)

@@ -1,23 +1,22 @@
 """Pickles an objective for other processes, with the script that it comes from."""
 
 import functools
-import io
 import os
 import pickle
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import cloudpickle
 
 from search_spaces.errors import UsageError
 
-from .script import Script
-
+_REGISTRY: Final = threading.Lock()  # cloudpickle keeps one list of modules for the process
 # Folders of modules that workers import by name; a worker that lacks one says so itself.
 _INSTALLED: Final = tuple(
     folder + os.sep
@@ -28,57 +27,53 @@ _INSTALLED: Final = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Sent:
-    """What another process gets.
-
-    Args:
-        script: that the objective comes from.
-        objective: called with the context of a trial.
-    """
-
-    script: Script
-    objective: Callable[[Any], Any]
+def is_installed(module: ModuleType | None) -> bool:
+    """Whether other processes find the module by its name, since it is no file of the user's."""
+    return (getattr(module, "__file__", None) or "").startswith(_INSTALLED)
 
 
-def pickle_objective(objective: Callable[[Any], Any]) -> bytes:
-    """The objective as bytes, for `read_objective`.
+def pickle_objective(objective: Callable[[Any], Any], file: IO[bytes]) -> None:
+    """Write the objective to a file, for `read_objective`.
 
-    What comes from a module that workers cannot import by name is pickled by value.
+    What comes from a module that workers cannot import by name is pickled by value. Workers begin
+    with the arguments, working folder and paths of this process.
 
     Raises:
         UsageError: the objective holds an object that cannot be pickled, such as an open file.
     """
-    by_name = cloudpickle.list_registry_pickle_by_value()
-    modules = [module for name, module in _not_importable() if name not in by_name]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    file = io.BytesIO()
-    try:
-        for part in (Script.of_this_process(), objective):
-            _Pickler(file, protocol=5).dump(part)
-    except Exception as error:  # of any kind, from the parts of the objective
-        raise UsageError(
-            f"the objective cannot be sent to workers: {error}. Make such an object inside the "
-            'objective, or run trials in this process: dispatcher="inline"'
-        ) from None
-    finally:
+    with _REGISTRY:
+        by_name = cloudpickle.list_registry_pickle_by_value()
+        modules = [module for name, module in _not_importable() if name not in by_name]
         for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)
-    return file.getvalue()
+            cloudpickle.register_pickle_by_value(module)
+        folders = [str(Path(folder).absolute()) for folder in sys.path if Path(folder).is_dir()]
+        script = (list(sys.argv), str(Path.cwd()) if Path().exists() else "", folders)
+        try:
+            for part in (script, objective):
+                _Pickler(file, protocol=5).dump(part)
+        except Exception as error:  # of any kind, from the parts of the objective
+            raise UsageError(
+                f"the objective cannot be sent to workers: {error}. Make such an object inside the "
+                'objective, or run trials in this process: dispatcher="inline"'
+            ) from None
+        finally:
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
 
 
-def read_objective(content: bytes) -> Sent:
-    """What `pickle_objective` has made; this process is set up as the script's was."""
-    stream = io.BytesIO(content)
-    script: Script = pickle.load(stream)
-    script.enter()  # the objective may need its paths
-    objective = pickle.load(stream)
+def read_objective(file: Any) -> Callable[[Any], Any]:
+    """What `pickle_objective` has written; this process is set up as the script's was."""
+    arguments, folder, paths = pickle.load(file)
+    sys.path += [path for path in paths if path not in sys.path]  # the objective may need them
+    sys.argv[:] = arguments
+    with suppress(OSError):  # another machine may lack it
+        os.chdir(folder)
+    objective: Callable[[Any], Any] = pickle.load(file)
     names = getattr(objective, "__globals__", {})
     # Objects of the script's classes are pickled by the names that `__main__` has.
     main = {k: v for k, v in names.items() if getattr(v, "__module__", "") == "__main__"}
     vars(sys.modules["__main__"]).update(main)
-    return Sent(script, objective)
+    return objective
 
 
 def _reduce_cached(cached: Any) -> Any:

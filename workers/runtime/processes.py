@@ -1,51 +1,63 @@
-"""Workers in processes of this machine, without Ray: how they are started, heard and ended."""
+"""The processes of ranks on this machine: how they are asked for, heard and ended."""
 
 import contextlib
+import itertools
+import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import send_handle
 from pathlib import Path
 from typing import IO, Any, Final
 
-from search_spaces.errors import UsageError
-from workers.protocol import Assignment, Cause, Event, Outcome, Report, StopRequest
+from search_spaces.errors import AutomlError, UsageError
+from workers.protocol import Assignment, Cause, Death, Outcome, Report, StopRequest
 from workers.run import Objective
 
+from .child import Broken, News
 from .devices import environment_of
-from .gang import Gang, signal_name
+from .gang import Gang, oom_kills, signal_name
+from .parent import ALL, ENVIRONMENT, Ended, Forked, Loaded, Start
 from .pickling import pickle_objective
-from .process_worker import News, Ready
 
-POLL_SECONDS: Final = 0.1  # between two looks at whether a worker has died or hangs
-EXIT_SECONDS: Final = 1.0  # for the system to end a killed process
-MAX_MESSAGES: Final = 64  # taken from one worker before the others have their turn
+POLL_SECONDS: Final = 0.1  # between two looks at whether a rank has died or hangs
+EXIT_SECONDS: Final = 1.0  # for a process that has closed its connection to end
+SIGN_SECONDS: Final = 30.0  # from the fork to the first sign of life
+MAX_MESSAGES: Final = 64  # taken from one process before the others have their turn
+MAX_FAILED_STARTS: Final = 3  # of a parent, in a row
 # The modules of this process are found at the same places; a name that `ps` shows comes first.
 _BOOT: Final = (
-    "import sys; name, *given = sys.argv[1:7]; sys.path[:], sys.argv[:] = sys.argv[7:], [name]; "
-    "from workers.runtime.process_worker import main; main(*given)"
+    "import sys; name, *given = sys.argv[1:10]; given.remove('--'); "
+    "sys.path[:], sys.argv[:] = sys.argv[10:], [name]; "
+    "from workers.runtime.parent import main; main(*given)"
 )
+_LOG: Final = logging.getLogger(__name__)
 
 
 class ObjectiveFile:
-    """What workers run, as an open file without a name: a large objective is written once.
+    """What ranks run, as an open file without a name: a large objective is written once.
 
     Args:
-        objective: the user's; None if a workload is run.
+        objective: the user's, or what `pickle_objective` has made; None if a workload is run.
 
     Raises:
         UsageError: the objective cannot be pickled.
     """
 
-    def __init__(self, objective: Callable[[Any], Any] | None) -> None:
+    def __init__(self, objective: Callable[[Any], Any] | bytes | None) -> None:
         self._file: IO[bytes] | None = None
         if objective is not None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115
-            self._file.write(pickle_objective(objective))
+            if isinstance(objective, bytes):
+                self._file.write(objective)
+            else:
+                pickle_objective(objective, self._file)
             self._file.flush()
 
     @property
@@ -54,26 +66,114 @@ class ObjectiveFile:
         return -1 if self._file is None else self._file.fileno()
 
     def close(self) -> None:
-        """Free the file; workers that have been started keep their own."""
+        """Free the file; parents that have been started keep their own."""
         if self._file is not None:
             self._file.close()
 
 
-class WorkerProcess:
-    """A warm worker in a new Python process, in a session of its own.
+class RankProcess:
+    """A process for one rank of one attempt. No method waits for it; see `WorkerHandle`.
 
-    It ends together with this process. It does not import this process's `__main__`.
+    Attributes:
+        connection: to the process.
+        pid: None until it is forked.
+        status: None until it has ended; below 0 the signal that has ended it.
+        closed: whether it was ended by this process.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.pid: int | None = None
+        self.status: int | None = None
+        self.closed = False
+        self.since: float | None = None  # when it was forked, or closed its connection
+        self.heard = self.disconnected = self.garbled = False
+        self._oom_kills = oom_kills()
+
+    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
+        """Run a rank."""
+        self._send("run", assignment, rank, rendezvous)
+
+    def stop(self, how: StopRequest) -> None:
+        """Ask the rank to stop."""
+        self._send("stop", how)
+
+    def dump(self, assignment: Assignment, rank: int) -> None:
+        """Let the process write the stacks of its threads to its log."""
+        self._send("dump", assignment, rank)
+
+    def kill(self) -> None:
+        """End the process, and those of its process group, which the objective has started."""
+        if self.closed:
+            return
+        self.closed = True
+        if self.pid is not None and self.status is None:
+            for end in (os.killpg, os.kill):  # it may not lead its group yet
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    end(self.pid, signal.SIGKILL)
+        self.connection.close()  # one that was not forked yet finds it closed, and ends
+
+    def receive(self) -> list[News | Death | Broken]:
+        """What the process has sent, and how it has died."""
+        found: list[News | Death | Broken] = []
+        while not self.disconnected and self.connection.poll() and len(found) < MAX_MESSAGES:
+            try:
+                message = self.connection.recv()
+            except (EOFError, OSError):
+                self.disconnected, self.since = True, time.monotonic()
+                break
+            except Exception:  # the objective shares the process and can write to its socket
+                message = None
+            if not isinstance(message, News | Broken):
+                self.garbled = True
+                break
+            self.heard = True
+            found.append(message)
+        if len(found) < MAX_MESSAGES and (death := self._death()):
+            found.append(death)
+        return found
+
+    def _death(self) -> Death | None:
+        """How the process has died, or why it must be ended; None if it goes on."""
+        who = f"the worker (process {self.pid})"
+        if self.garbled:
+            return Death(f"{who} sent a message that cannot be read")
+        if (status := self.status) is None:
+            limit = EXIT_SECONDS if self.disconnected else SIGN_SECONDS
+            waits = self.disconnected or (self.since is not None and not self.heard)
+            if not waits or time.monotonic() - (self.since or 0.0) < limit:
+                return None
+            words = "closed its connection" if self.disconnected else "gave no sign of life"
+            return Death(f"{who} {words}")
+        if status >= 0:
+            how = f"{who} ended with exit status {status}"
+            return Death(how, cause=Cause.EXITED, status=status)
+        how = f"{who} was killed by signal {-status} ({signal_name(-status)})"
+        if -status not in (signal.SIGKILL, signal.SIGTERM):
+            return Death(how, cause=Cause.SIGNALLED, status=status)
+        if -status == signal.SIGKILL and oom_kills() > self._oom_kills:
+            how = f"the machine ran out of memory and its kernel killed the worker: {how}"
+            return Death(how, "out_of_memory", Cause.KILLED, status)
+        return Death(how, cause=Cause.KILLED, status=status)
+
+    def _send(self, *request: object) -> None:
+        with contextlib.suppress(OSError):  # it has died, which is noticed by the next poll
+            self.connection.send(request)
+
+
+class Parent:
+    """Forks the processes of ranks; see `workers.runtime.parent`. It ends with this process.
 
     Args:
         name: shown by `ps`.
-        objective: what it runs, if there is no workload.
+        objective: what is run, if there is no workload.
         workload: name of the workload; None if there is an objective.
-        threads: CPU threads of the process; gpus: its GPUs.
+        threads: CPU threads of a rank; gpus: its GPUs, so that a rank begins once the one before
+            is gone.
         environment: variables that differ from this process's.
 
     Attributes:
-        ready: whether it has said that it can run attempts.
-        closed: whether it was killed by this process.
+        loaded: whether it can fork.
     """
 
     def __init__(
@@ -85,130 +185,147 @@ class WorkerProcess:
         environment: Mapping[str, str],
         gpus: float = 0.0,
     ) -> None:
+        self._objective, self._gpus = objective, gpus
+        self._arguments = [name, workload or "", str(threads), str(gpus)]
+        self._environment = {**os.environ, **ENVIRONMENT}
+        # Else each process would start up to 32 others that compile.
+        self._environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
+        if not self._environment.keys() & {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}:
+            # Segments that grow leave no pieces that batches of other shapes cannot use.
+            self._environment["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+        # cuBLAS reads it once, with the first product: the knob `deterministic` comes later.
+        self._environment.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        self._environment |= environment
+        self._failed_starts, self._keys = 0, itertools.count()
+        self._ranks: dict[int, RankProcess] = {}  # that were asked for and are not gone
+        self._launch()
+
+    def _launch(self) -> None:
         ours, theirs = socket.socketpair()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (until its first attempt)
-        numbers = [theirs.fileno(), objective.descriptor]
-        arguments = [name, *map(str, numbers), workload or "", str(threads), str(gpus)]
+        name, *rest = self._arguments
+        numbers = [theirs.fileno(), self._objective.descriptor]
         folders = [str(Path(folder).absolute()) for folder in sys.path]
+        command = [name, *map(str, numbers), *rest, "--", ALL, "", *folders]
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 (until a rank has its log)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _BOOT, *arguments, *folders],
+                [sys.executable, "-c", _BOOT, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
-                env={**os.environ, **environment},
+                env=self._environment,
                 pass_fds=[number for number in numbers if number >= 0],
                 start_new_session=True,  # the controller handles Ctrl-C
             )
         self.connection = Connection(ours.detach())
-        self.ready = False
-        self.closed = False
-        self._garbled = False  # it has sent what is no message
+        self.loaded = False
 
-    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """See `WorkerHandle`."""
-        self._send("run", assignment, rank, rendezvous)
+    def start(self, a: Assignment) -> RankProcess:
+        """Ask for a process for a rank; `run` it at once: it begins when it is forked."""
+        given = (a.params, a.data, a.fixed, a.seed) if a.workload else ()
+        ours, theirs = socket.socketpair()
+        key = next(self._keys)
+        self._ranks[key] = rank = RankProcess(Connection(ours.detach()))
+        with theirs, contextlib.suppress(OSError):  # the parent has died, which is noticed soon
+            self.connection.send(Start(key, given))
+            send_handle(self.connection, theirs.fileno(), self._process.pid)
+        return rank
 
-    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
-        """See `WorkerHandle`."""
-        self._send("stop", trial, attempt, how)
+    def receive(self) -> None:
+        """Take in what the parent has sent; start another one if it has died.
 
-    def dump(self, assignment: Assignment, rank: int) -> None:
-        """See `WorkerHandle`."""
-        self._send("dump", assignment, rank)
+        Raises:
+            UsageError: what is to be run cannot be loaded.
+            AutomlError: it cannot be started.
+        """
+        try:
+            while self.connection.poll():
+                self._take(self.connection.recv())
+        except (EOFError, OSError):
+            self._restart()
 
-    def kill(self) -> None:
-        """End the process, and those of its process group, which the objective has started."""
-        if self.closed:
-            return
-        self.closed = True
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(EXIT_SECONDS)
+    def _take(self, message: Loaded | Forked | Ended) -> None:
+        match message:
+            case Loaded():
+                self.loaded, self._failed_starts = True, 0
+                if message.why:
+                    _LOG.warning("each attempt imports anew in its process: %s", message.why)
+                if message.broken:
+                    refuse(message.broken)
+            case Forked() if rank := self._ranks.get(message.key):
+                rank.pid, rank.since = message.pid, time.monotonic()
+                if rank.closed:
+                    rank.closed = False
+                    rank.kill()
+            case Ended():
+                for key, rank in list(self._ranks.items()):
+                    if rank.pid == message.pid:
+                        rank.status = message.status
+                        del self._ranks[key]
+
+    def _restart(self) -> None:
+        status = self._process.wait()
+        if not self.loaded:
+            self._failed_starts += 1
+            if self._failed_starts >= MAX_FAILED_STARTS:
+                self._output.seek(0)
+                lines = self._output.read().decode(errors="replace").split("\n")
+                words = next((line.strip() for line in reversed(lines) if line.strip()), "")
+                raise AutomlError(
+                    f"the worker (process {self._process.pid}) ended with exit status {status} "
+                    f"before it was ready, {MAX_FAILED_STARTS} times in a row: "
+                    f"{words[:500] or 'it printed nothing'}"
+                )
+        for rank in self._ranks.values():
+            rank.disconnected, rank.since = True, 0.0
+        self._ranks.clear()
         self.connection.close()
         self._output.close()
+        self._launch()
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process is dead and all that it has sent was received."""
-        return self._process.poll() is not None and not self.connection.poll()
-
-    def receive(self) -> Ready | News | None:
-        """The next message; None if the worker is dead, or sends what cannot be read."""
+    def close(self) -> None:
+        """End it, with all that it has forked."""
+        for rank in self._ranks.values():
+            rank.kill()
+        self.connection.close()  # it ends then, unless it is busy
         try:
-            message = self.connection.recv()
-        except (EOFError, OSError):
-            return None
-        except Exception:  # the objective shares the worker's process and can write to its socket
-            message = None
-        if not isinstance(message, Ready | News):
-            self._garbled = True
-            return None
-        self.ready = True
-        return message
-
-    def death(self) -> str:
-        """How the process died, or why it must be killed, for a person."""
-        if self._garbled:
-            return f"the worker (process {self._process.pid}) sent a message that cannot be read"
-        try:
-            status = self._process.wait(EXIT_SECONDS)
+            self._process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            return f"the worker (process {self._process.pid}) closed its connection"
-        how = f"ended with exit status {status}"
-        if status < 0:
-            how = f"was killed by signal {-status} ({signal_name(-status)})"
-        return f"the worker (process {self._process.pid}) {how}"
+            self._process.kill()
+            self._process.wait()
+        self._output.close()
 
-    @property
-    def facts_of_death(self) -> dict[str, Any]:
-        """How the process died, for `Gang.lose`; call it after `death` and before `kill`."""
-        status = None if self._garbled else self._process.poll()
-        cause = Cause.LOST
-        if status is not None:
-            outside = -status in (signal.SIGKILL, signal.SIGTERM)
-            ended = Cause.EXITED if status >= 0 else Cause.SIGNALLED
-            cause = Cause.KILLED if outside else ended
-        by_sigkill = status == -signal.SIGKILL
-        return {"cause": cause, "exit_status": status, "by_sigkill": by_sigkill}
 
-    def last_words(self) -> str:
-        """The last line that the process has printed before its first attempt."""
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").split("\n")
-        return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
-
-    def _send(self, *request: object) -> None:
-        with contextlib.suppress(OSError):  # it has died, which is noticed by the next poll
-            self.connection.send(request)
+def refuse(why: str) -> None:
+    """Raise the error of a target that cannot be loaded."""
+    raise UsageError(f"the workers cannot load what they are to run: {why}")
 
 
 def receive_all(
-    workers: Sequence[WorkerProcess], timeout: float
-) -> list[tuple[int, Ready | News | None]]:
-    """Wait for messages of workers.
+    parents: Sequence[Parent], ranks: Sequence[RankProcess], timeout: float
+) -> list[tuple[RankProcess, News | Death]]:
+    """Wait for messages of ranks.
 
     Args:
-        workers: of which each is listened to.
+        parents: of the ranks.
+        ranks: each is listened to until it is closed.
         timeout: seconds to wait, at most.
 
-    Returns:
-        The index of a worker and its message, in order; None for one that has died.
+    Raises:
+        UsageError, AutomlError: see `Parent.receive`.
     """
-    found: list[tuple[int, Ready | News | None]] = []
-    indices = {w.connection: index for index, w in enumerate(workers) if not w.closed}
-    for connection in wait(list(indices), timeout):
-        index = indices[connection]  # type: ignore[index]
-        worker = workers[index]
-        for _ in range(MAX_MESSAGES):
-            message = worker.receive()
-            found.append((index, message))
-            if message is None or not worker.connection.poll():
-                break
-    heard = {index for index, _ in found}
-    silent = [index for index in indices.values() if index not in heard]
-    return found + [(index, None) for index in silent if workers[index].has_ended]
+    heard = [rank.connection for rank in ranks if not (rank.closed or rank.disconnected)]
+    wait([*heard, *(parent.connection for parent in parents)], timeout)
+    for parent in parents:
+        parent.receive()
+    found: list[tuple[RankProcess, News | Death]] = []
+    for rank in ranks:
+        for message in [] if rank.closed else rank.receive():
+            if isinstance(message, Broken):
+                refuse(message.why)
+            else:
+                found.append((rank, message))
+    return found
 
 
 def run_gang(
@@ -233,47 +350,30 @@ def run_gang(
     Raises:
         UsageError: the processes cannot load the objective or the workload.
     """
-    file = ObjectiveFile(objective if assignment.workload is None else None)
-    workers = [
-        WorkerProcess(
-            f"{assignment.sweep} trial {assignment.trial} rank {rank}",
-            file,
-            assignment.workload,
-            assignment.threads,
-            environment_of(rank, assignment.gpus, gpus),
-            assignment.gpus,
-        )
-        for rank in range(assignment.num_ranks)
-    ]
-    gang = Gang(assignment, workers)
+    a, parents = assignment, []
+    file = ObjectiveFile(objective if a.workload is None else None)
     try:
+        for rank in range(a.num_ranks if a.gpus else 1):
+            environment = environment_of(rank, a.gpus, gpus)
+            name = f"{a.sweep} trial {a.trial}"
+            parents.append(Parent(name, file, a.workload, a.threads, environment, a.gpus))
+        ranks = [parents[rank % len(parents)].start(a) for rank in range(a.num_ranks)]
+        gang = Gang(a, ranks)
         stopping = False
-        while gang.outcome is None:
-            for rank, message in receive_all(workers, POLL_SECONDS):
-                for event in _events(gang, rank, message, workers[rank]):
-                    if isinstance(event, Report):
-                        send(event)
-            gang.watch()
-            if not stopping and (request := stop_requested()) is not None:
-                stopping = True
-                gang.stop(request)
-        return gang.outcome
+        try:
+            while gang.outcome is None:
+                for rank_process, message in receive_all(parents, ranks, POLL_SECONDS):
+                    for event in gang.receive(ranks.index(rank_process), message):
+                        if isinstance(event, Report):
+                            send(event)
+                gang.watch()
+                if not stopping and (request := stop_requested()) is not None:
+                    stopping = True
+                    gang.stop(request)
+            return gang.outcome
+        finally:
+            gang.close()
     finally:
-        for worker in workers:
-            worker.kill()
-        gang.close()
+        for parent in parents:
+            parent.close()
         file.close()
-
-
-def _events(
-    gang: Gang, rank: int, message: Ready | News | None, worker: WorkerProcess
-) -> list[Event]:
-    if message is None:
-        death, known = worker.death(), worker.facts_of_death
-        worker.kill()  # the processes that it has started may still run
-        return gang.lose(rank, death, **known)
-    if isinstance(message, News):
-        return gang.receive(rank, message.events, message.heartbeat)
-    if message.broken:
-        raise UsageError(f"the processes cannot load what they are to run: {message.broken}")
-    return []

@@ -360,8 +360,6 @@ class Trainer:
         }
         with suppress(Exception):  # a training that ends in order has waited before
             self.saver.finish()
-        if self.strategy.spends_process:
-            self.context.worker_spent = True
         table = self.strategy.memory_by_module(self._state_bytes)
         if table is not None:
             self.context.details["memory_by_module_bytes"] = table

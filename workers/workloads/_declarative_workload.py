@@ -194,6 +194,10 @@ class DeclarativeWorkload(Workload):
         """The data set that the `data` section describes."""
         return self.reader().load(self.data)
 
+    def load_data(self) -> None:
+        """See `Workload`."""
+        self.dataset()
+
     def options(self, kind: type[T], **given: Any) -> T:
         """A dataclass of type `kind`; fields that are not given are options of the same name."""
         names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Runs trials in warm processes of this machine, without Ray: `LocalDispatcher`."""
+"""Runs trials in processes of this machine, without Ray: `LocalDispatcher`."""
 
 from .dispatcher import LocalDispatcher
 

@@ -1,14 +1,14 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 
-from workers.protocol import Assignment, Event, Outcome, StopRequest
-from workers.runtime.gang import TAKE_SECONDS, Gang
+from workers.protocol import Assignment, Cause, Death, Event, Outcome, StopRequest
+from workers.runtime.child import TAKE_SECONDS
+from workers.runtime.gang import Gang
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,14 @@ class RayAttempt:
 
     Attributes:
         gang: decides on the outcome.
+        lost: ranks whose worker is dead.
         refs: the objects that Ray has to wait for; give each that is ready to `receive`.
     """
 
     def __init__(self, assignment: Assignment, workers: Sequence[RayWorker]) -> None:
         self.refs: dict[Any, int] = {}
-        self._label = assignment.label
+        self.lost: set[int] = set()
+        self._label, self.key = assignment.label, (assignment.trial, assignment.attempt)
         self._workers = workers
         self._mail: dict[int, Any] = {}
         self._meeting = self._rendezvous()
@@ -54,12 +56,11 @@ class RayAttempt:
         try:
             value = ray.get(ref)
         except ray.exceptions.RayError as error:
-            failure, message = _explain(error)
-            here = self._workers[rank].node == ray.get_runtime_context().get_node_id()
-            return self.gang.lose(rank, message, failure=failure, by_sigkill=here)
+            self.lost.add(rank)
+            return self.gang.receive(rank, _death(error))
         if ref != self._mail.get(rank):
             return []  # the rank has ended; its outcome comes by mail, after its last report
-        events = self.gang.receive(rank, *value)
+        events = [event for message in value for event in self.gang.receive(rank, message)]
         if self.gang.is_running(rank):
             self._take(rank)
         return events
@@ -76,7 +77,7 @@ class RayAttempt:
         take = self._workers[rank].actor.take.options(
             name=self._label, concurrency_group="mail", enable_task_events=False
         )
-        self._mail[rank] = ref = take.remote(TAKE_SECONDS)
+        self._mail[rank] = ref = take.remote(*self.key, TAKE_SECONDS)
         self.refs[ref] = rank
 
     def _rendezvous(self) -> Any:
@@ -97,36 +98,29 @@ class _Rank:
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         self.attempt.begin(self.actor, assignment, rank)
 
-    def stop(self, trial: int, attempt: int, how: StopRequest) -> None:
-        self._control(self.actor.stop).remote(trial, attempt, how)
+    def stop(self, how: StopRequest) -> None:
+        self._control(self.actor.stop).remote(*self.attempt.key, how)
 
     def dump(self, assignment: Assignment, rank: int) -> None:
         self._control(self.actor.dump).remote(assignment, rank)
 
     def kill(self) -> None:
-        ray.kill(self.actor, no_restart=True)
+        self._control(self.actor.end).remote(*self.attempt.key)
 
     def _control(self, method: Any) -> Any:
         return method.options(concurrency_group="control", enable_task_events=False)
 
 
-def _explain(error: Exception) -> tuple[str, str]:
-    """The kind of failure of an error of Ray, and one line that describes it."""
+def _death(error: Exception) -> Death:
+    """What an error of Ray says of a worker: it is gone, and the trial is not to blame.
+
+    The trial ran in another process; if that dies by itself, the worker tells.
+    """
     text = " ".join(str(error).split())
-    words = "OutOfMemory" in text or "low on memory" in text
-    if words or isinstance(error, ray.exceptions.OutOfMemoryError):
-        return (
-            "out_of_memory",
-            f"the machine ran out of memory and the worker was killed: {text[:300]}",
-        )
+    if isinstance(error, ray.exceptions.OutOfMemoryError):
+        message = f"the machine ran out of memory and the worker was killed: {text[:300]}"
+        return Death(message, "out_of_memory", Cause.KILLED)
     if isinstance(error, ray.exceptions.RayTaskError):
-        return "crashed", f"the worker failed: {text[-300:]}"
-    pid = re.search(r"\bpid: (\d+)", text)
-    detail = re.search(r"Worker exit detail: (.*?\.)(?: |$)", text)
-    who = f"the worker (process {pid[1]})" if pid else "the worker"
-    if "its node has died" in text:
-        node = re.search(r"\bip: (\S+)", text)
-        return "crashed", f"{who} is gone: its node{f' {node[1]}' if node else ''} was lost"
+        return Death(f"the worker failed: {text[-300:]}")
     # What follows are the actor's class, ids and addresses, a line each.
-    reason = detail[1] if detail else text.partition(" class_name:")[0][:300]
-    return "crashed", f"{who} died: {reason}"
+    return Death(f"the worker is gone: {text.partition(' class_name:')[0][:300]}", "preempted")

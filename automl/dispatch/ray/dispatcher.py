@@ -1,5 +1,6 @@
-"""Runs trials on Ray: a pool of warm workers, one for each slot, here or on a cluster."""
+"""Runs trials on Ray: a pool of workers, one for each slot, here or on a cluster."""
 
+import io
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ from .session import RaySession
 
 
 class RayDispatcher(Dispatcher):
-    """Runs attempts on a pool of warm actors.
+    """Runs attempts on a pool of actors, each rank in a process that its actor's parent forks.
 
     A worker that dies is replaced; whether its trial runs again is the controller's decision. If
     a node is lost, room for as many workers is asked for elsewhere, while the others go on. If a
@@ -57,7 +58,10 @@ class RayDispatcher(Dispatcher):
         address: str | None = None,
     ) -> None:
         self._begun = self._usable = self._nodes_checked = time.monotonic()
-        blob = pickle_objective(objective) if objective is not None else None
+        file = io.BytesIO()
+        if objective is not None:
+            pickle_objective(objective, file)
+        blob = None if objective is None else file.getvalue()
         self._attempts: dict[tuple[int, int], RayAttempt] = {}
         self._slots: dict[tuple[int, int], list[int]] = {}  # of each attempt
         self._draining: set[tuple[int, int]] = set()  # attempts on nodes that are taken away
@@ -181,9 +185,9 @@ class RayDispatcher(Dispatcher):
         key = (gang.assignment.trial, gang.assignment.attempt)
         if gang.outcome is not None and self._attempts.pop(key, None) is not None:
             slots = self._slots.pop(key)
-            spent = {slots[rank] for rank in gang.spent}
+            lost = {slots[rank] for rank in attempt.lost}
             problems = {slots[rank]: text for rank, text in gang.gpu_problems.items()}
-            self._pool.release(slots, spent, problems)
+            self._pool.release(slots, lost, problems)
         return events
 
     def _nodes_due(self) -> bool:

@@ -1,4 +1,4 @@
-"""A pool of warm Ray workers, one for each slot, on room that comes and goes."""
+"""A pool of Ray workers, one for each slot, on room that comes and goes."""
 
 import itertools
 import sys
@@ -146,19 +146,19 @@ class WorkerPool:
         return RayWorker(self.workers[slot], node, self._kinds.get(node, ""))
 
     def release(
-        self, slots: list[int], spent: set[int], gpu_problems: Mapping[int, str] | None = None
+        self, slots: list[int], lost: set[int], gpu_problems: Mapping[int, str] | None = None
     ) -> None:
         """Free slots again.
 
         Args:
             slots: of an attempt.
-            spent: those whose worker cannot be used again.
-            gpu_problems: of those whose GPU cannot be used any more.
+            lost: those whose worker is dead.
+            gpu_problems: of those whose GPU could not be used.
         """
         for slot in slots:
             if self.health.attempt_ended(slot, (gpu_problems or {}).get(slot, "")):
                 ray.kill(self.workers[slot], no_restart=True)
-            elif slot in spent:
+            elif slot in lost:
                 self.vacant.add(slot)
             elif not self._places[slot][0].draining:
                 self.free.add(slot)
@@ -185,35 +185,28 @@ class WorkerPool:
 
         Raises:
             UsageError: workers cannot load the objective or workload.
-            AutomlError: workers cannot be started, or no GPU can be used.
+            AutomlError: workers cannot be started.
         """
         slot, actor = self.starting.pop(ref)
         if self.workers.get(slot) is not actor:
             return  # it was killed before it was ready, and another was started
         del self._start_times[slot]
         try:
-            broken, gpu_problem = ray.get(ref)
+            broken: str = ray.get(ref)
         except ray.exceptions.RayError as error:
             if slot not in busy:  # else the attempt reports the failure
                 self._start_failed(slot, error)
             return
         if broken:
-            raise UsageError(f"the workers cannot load what they are to run: {broken}")
+            raise UsageError(broken)
         self._failures.pop(slot, None)
         if slot in self._new:
             self.look(at_once=True)
         if slot in busy:
-            return  # the attempt notices a GPU that cannot be used
+            return
         self.free.discard(slot)
-        if not gpu_problem and slot in self._new:
-            return  # it is free once its room is known
-        if not gpu_problem:
+        if slot not in self._new:  # else it is free once its room is known
             self.free.add(slot)
-        elif self.health.start_failed(slot, gpu_problem):
-            ray.kill(actor, no_restart=True)
-        else:
-            self.vacant.add(slot)
-            ray.kill(actor, no_restart=True)
 
     def find_draining(self) -> set[int]:
         """The slots on nodes that are lost or about to be taken away; asks the head.

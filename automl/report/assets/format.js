@@ -49,12 +49,6 @@ export function metric(name, value) {
   return name.endsWith("_bytes") ? memory(value) : number(value);
 }
 
-// The change from a baseline as +17.5%; "" if that says nothing.
-export function change(value, baseline) {
-  const share = baseline ? (value - baseline) / Math.abs(baseline) : Infinity;
-  return Math.abs(share) < 1e4 ? `${share >= 0 ? "+" : "−"}${Math.abs(share * 100).toFixed(1)}%` : "";
-}
-
 // 2026-11-22 20:41, in the time zone of the reader
 export function date(seconds) {
   if (!Number.isFinite(seconds) || Math.abs(seconds) > 8e12) return "–";
@@ -72,7 +66,3 @@ export function words(kind) {
   return String(kind).replaceAll("_", " ");
 }
 
-// Text for POSIX shells, in quotes if it needs them.
-export function quoted(text) {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\"'\"'")}'`;
-}

@@ -38,51 +38,6 @@ export function linePath(places, one, right) {
   return s("path", { class: `line ${one.dashed ? "dashed" : ""}`, d, style: colours(one, one.size || 2) });
 }
 
-// Cells of a colour between two, and lines of equal value through them.
-export function heat(one, across, down) {
-  const edges = (values, scale) => {
-    const at = values.map(scale.place);
-    const middle = at.slice(1).map((value, i) => (value + at[i]) / 2);
-    return at.length > 1 ? [2 * at[0] - middle[0], ...middle, 2 * at[at.length - 1] - middle[middle.length - 1]] : [0, 1e4];
-  };
-  const [xs, ys] = [edges(one.xs, across), edges(one.ys, down)];
-  const cells = one.z.flatMap((row, j) => row.map((value, i) => {
-    if (!Number.isFinite(value)) return null;
-    const share = Math.min(Math.max((value - one.low) / (one.high - one.low || 1), 0), 1);
-    const [left, right] = [Math.min(xs[i], xs[i + 1]), Math.max(xs[i], xs[i + 1])];
-    const [top, bottom] = [Math.min(ys[j], ys[j + 1]), Math.max(ys[j], ys[j + 1])];
-    const fill = share < 0.5 ? mixed(one.colors[1], one.colors[0], 2 * share) : mixed(one.colors[2], one.colors[1], 2 * share - 1);
-    return s("rect", { x: left.toFixed(1), y: top.toFixed(1), width: (right - left + 0.6).toFixed(1), height: (bottom - top + 0.6).toFixed(1), style: { fill } });
-  }));
-  const levels = Array.from({ length: one.levels || 0 }, (_, i) => one.low + ((i + 1) * (one.high - one.low)) / (one.levels + 1));
-  const d = levels.map((level) => isoline(one, level, across, down)).join("");
-  return [s("g", { class: "heat" }, cells), d ? s("path", { class: "iso", d }) : null];
-}
-
-function mixed(one, other, share) {
-  return `color-mix(in oklab, ${one} ${(100 * share).toFixed(1)}%, ${other})`;
-}
-
-// A line of equal value by marching squares (Lorensen and Cline, 1987, in two dimensions).
-function isoline({ xs, ys, z }, level, across, down) {
-  let d = "";
-  for (let j = 0; j + 1 < ys.length; j++) for (let i = 0; i + 1 < xs.length; i++) {
-    const corners = [[i, j], [i + 1, j], [i + 1, j + 1], [i, j + 1]];
-    const crossed = [];
-    for (let k = 0; k < 4; k++) {
-      const [[a, b], [c, e]] = [corners[k], corners[(k + 1) % 4]];
-      const [from, to] = [z[b][a], z[e][c]];
-      if ((from < level) === (to < level)) continue;
-      const share = (level - from) / (to - from);
-      const x = across.place(xs[a]) + share * (across.place(xs[c]) - across.place(xs[a]));
-      const y = down.place(ys[b]) + share * (down.place(ys[e]) - down.place(ys[b]));
-      crossed.push(`${x.toFixed(1)} ${y.toFixed(1)}`);
-    }
-    for (let k = 0; k + 1 < crossed.length; k += 2) d += `M${crossed[k]}L${crossed[k + 1]}`;
-  }
-  return d;
-}
-
 export function colours(one, size) {
   return { "--colour": one.color || "var(--s1)", "--size": `${size}px` };
 }

@@ -43,17 +43,6 @@ export function robust(values, bad) {
   return bad > 0 ? [best, end] : [-end, -best];
 }
 
-// The smallest and the largest of many numbers.
-export function extent(values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values) {
-    if (!Number.isFinite(value)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  return low <= high ? [low, high] : [0, 1];
-}
-
 // Places of values on an axis of a length in pixels, the values at places, and the ticks with their text.
 export function scaleOf(axis, length, flipped) {
   const log = axis.log && axis.range[0] > 0;

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from automl.core import Constraint, Goal, Trial
-from automl.suggesters.base import Prospect, SearchContext, Suggester
+from automl.suggesters.base import Belief, Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
@@ -176,6 +176,12 @@ class BayesSuggester(Suggester):
                 return None
             gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
         return gain * transform.scale * transform.spread
+
+    def belief(self, history: Sequence[Trial]) -> Belief | None:
+        """See `Suggester.belief`."""
+        from .belief import belief
+
+        return belief(self.space, self.goals, self.constraints, self.seed, history)
 
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None

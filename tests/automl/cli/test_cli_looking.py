@@ -141,7 +141,7 @@ def test_best_of_several_goals_has_the_pareto_front(tmp_path: Path) -> None:
     )
     best = parsed("best", "toy", "--store", runs)
     assert (best["number"], [trial["number"] for trial in best["pareto"]]) == (1, [0, 1])
-    assert "Pareto front: 2" in automl("best", "toy", "--store", runs).stdout
+    assert "front of 2" in automl("best", "toy", "--store", runs).stdout
 
 
 def test_status_as_json_has_the_contracts_fields(runs: str) -> None:
@@ -187,7 +187,7 @@ def test_people_get_tables(runs: str) -> None:
     ]
     assert trials[3].split()[:4] == ["2*", "completed", "1.5", "2s"]
     best = automl("best", "toy", "--store", runs).stdout
-    assert "best (trial 2)" in best
+    assert "Recommended: trial 2, " in best
     assert "-25.0%" in best
     assert "toy" in automl("list", "--store", runs).stdout
     assert "best  loss 1.5  trial 2" in automl("status", "toy", "--store", runs).stdout

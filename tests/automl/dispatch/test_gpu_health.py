@@ -1,4 +1,4 @@
-"""A GPU that fails: its worker is replaced, other trials are not blamed, and a slot is given up."""
+"""A GPU that fails: other trials are not blamed, and a slot is given up."""
 
 from __future__ import annotations
 
@@ -52,19 +52,13 @@ def driver(two_gpus: None, tmp_path: Path) -> Iterator[GpuDriver]:
 def test_a_poisoned_context_fails_no_later_trial(driver: GpuDriver) -> None:
     poisoned = driver.finish(driver.submit("poison"))
     assert (poisoned.failure, poisoned.message) == ("crashed", ASSERT)
-    assert poisoned.gpu_lost == ASSERT
-    driver.rest()
     late = driver.finish(driver.submit("late"))  # the trial was over when its kernel failed
     assert (late.ending, late.metrics) == (Ending.COMPLETED, {"loss": 1.0})
-    assert late.gpu_lost == ASSERT
-    driver.rest()
     for _ in range(2):
         good = driver.finish(driver.submit("work"))
         assert (good.ending, good.metrics) == (Ending.COMPLETED, {"loss": 1.0})
-        assert not good.gpu_lost
     pids, compilers = zip(*map(driver.seen, range(4)), strict=True)
-    assert len(set(pids)) == 3
-    assert pids[2] == pids[3]  # a healthy worker stays
+    assert len(set(pids)) == 4
     assert set(compilers) == {"1"}  # as many as the slot has cores
 
 
@@ -87,25 +81,23 @@ def test_a_slot_whose_gpu_is_broken_is_given_up_and_the_sweep_goes_on(
     assert [trial.state for trial in result.trials] == ["completed"] * 8
 
 
-def test_a_slot_is_given_up_only_if_another_one_works() -> None:
+def test_a_slot_is_given_up_after_three_failures_in_a_row() -> None:
     health = SlotHealth(lambda: range(2))
-    for _ in range(5):
-        assert not health.attempt_ended(0, "poisoned")  # the trials may be to blame
-    assert not health.attempt_ended(1, "")
-    assert health.attempt_ended(0, "poisoned")
+    assert not health.attempt_ended(0, "broken")
+    assert not health.attempt_ended(0, "broken")
+    assert health.attempt_ended(0, "broken")
     assert health.trouble == (
-        "worker 0 is out of use, since its GPU failed 3 times in a row: poisoned"
+        "worker 0 is out of use, since its GPU failed 3 times in a row: broken"
     )
-    assert not health.start_failed(1, "broken")
-    assert not health.start_failed(1, "broken")
+    assert not health.attempt_ended(1, "broken")
+    assert not health.attempt_ended(1, "broken")
     with pytest.raises(AutomlError, match="no GPU of the sweep can be used"):
-        health.start_failed(1, "broken")
+        health.attempt_ended(1, "broken")
 
 
 def test_a_success_ends_the_row_of_failures() -> None:
     health = SlotHealth(lambda: range(2))
     for problem in ("", "p", "p", "", "p", "p"):
-        assert not health.attempt_ended(1, "")
         assert not health.attempt_ended(0, problem)
 
 
@@ -119,8 +111,8 @@ def test_inline_the_sweep_ends_since_its_process_cannot_be_replaced(
         raise RuntimeError("CUDA error: device-side assert triggered")
 
     driver = GpuDriver(InlineDispatcher(objective=poison), tmp_path, 0)
+    assert driver.finish(driver.submit("work")).failure == "crashed"
     driver.submit("work")
     with pytest.raises(AutomlError, match="this process cannot use its GPU any more: Accelerator"):
         driver.rest()
-    assert driver.outcomes()[0].failure == "crashed"
     driver.dispatcher.close()

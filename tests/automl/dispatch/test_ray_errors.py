@@ -1,32 +1,34 @@
-"""How errors of Ray are told to a person."""
+"""How errors of Ray are told: the worker is lost, and the trial is not to blame."""
 
 from __future__ import annotations
 
+import pytest
 import ray
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
 
-from automl.dispatch.ray.attempt import _explain
+from automl.dispatch.ray.attempt import _death
+from workers.protocol import Cause
 
 
-def test_a_lost_node_is_named_in_place_of_the_details_of_its_actor() -> None:
-    cause = ActorDiedErrorContext(
-        actor_id=bytes(16),
-        class_name="Actor",
-        pid=140,
-        name="nmt worker 0 3a2b12",
-        node_ip_address="10.77.0.4",
-        error_message="The actor died because its node has died. Node Id: dacdedc6\n"
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The actor died because its node has died. Node Id: dacdedc6\n"
         "\tthe actor's node was terminated unexpectedly: health check failed",
+        "The actor died unexpectedly before finishing this task. Worker exit detail: Worker "
+        "unexpectedly exits with a connection error code 2. End of file.",
+    ],
+)
+def test_a_dead_actor_is_a_lost_worker(message: str) -> None:
+    cause = ActorDiedErrorContext(
+        actor_id=bytes(16), class_name="Actor", pid=140, error_message=message
     )
-    assert _explain(ray.exceptions.ActorDiedError(cause)) == (
-        "crashed",
-        "the worker (process 140) is gone: its node 10.77.0.4 was lost",
-    )
+    death = _death(ray.exceptions.ActorDiedError(cause))
+    assert (death.failure, death.cause, death.status) == ("preempted", Cause.LOST, None)
+    assert death.message.startswith("the worker is gone: ")
+    assert "class_name" not in death.message
 
 
-def test_the_class_and_ids_of_an_actor_are_not_told() -> None:
-    message = "The actor died unexpectedly before finishing this task."
-    cause = ActorDiedErrorContext(actor_id=bytes(16), class_name="Actor", error_message=message)
-    kind, text = _explain(ray.exceptions.ActorDiedError(cause))
-    assert kind == "crashed"
-    assert text.endswith("before finishing this task.")
+def test_memory_that_ray_takes_back_is_told_as_such() -> None:
+    death = _death(ray.exceptions.OutOfMemoryError("the node was low on memory"))
+    assert (death.failure, death.cause) == ("out_of_memory", Cause.KILLED)

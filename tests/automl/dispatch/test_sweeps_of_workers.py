@@ -1,4 +1,4 @@
-"""Sweeps on each dispatcher: warm workers, lost workers, failures, objectives to be pickled."""
+"""Sweeps on each dispatcher: lost workers, failures, objectives to be pickled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on(dispatchers: tuple[str, ...]) -> pytest.MarkDecorator:
 
 
 @on(WORKERS)
-def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger, run: Run) -> None:
+def test_two_workers_share_the_trials_and_each_has_a_process(ledger: Ledger, run: Run) -> None:
     factor = 2.0  # a closure goes to the workers too
 
     def objective(trial: Context) -> dict[str, float]:
@@ -62,7 +62,7 @@ def test_two_workers_share_the_trials_and_stay_warm(ledger: Ledger, run: Run) ->
     snapshot = run(make_spec(trials=8, workers=2), objective)
     assert snapshot.state == "finished"
     assert [str(trial.state) for trial in snapshot.trials] == ["completed"] * 8
-    assert len({trial.metrics["pid"] for trial in snapshot.trials}) == 2
+    assert len({trial.metrics["pid"] for trial in snapshot.trials}) == 8
     assert os.getpid() not in {trial.metrics["pid"] for trial in snapshot.trials}
     assert snapshot.trials[0].metrics["loss"] == 2.0 * loss_of(SPACE.default(), 0)
     assert snapshot.trials[0].worker.endswith(f":{int(snapshot.trials[0].metrics['pid'])}")
@@ -124,7 +124,7 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
             if not trial.report(step=step, loss=1.0):
                 saved.write_text(str(step + 1))
                 break
-        return {"loss": 1.0, "pid": os.getpid()}
+        return {"loss": 1.0}
 
     snapshot = run(make_spec(trials=4, workers=1), objective)
     assert [(str(trial.state), trial.attempts) for trial in snapshot.trials] == [
@@ -136,8 +136,6 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
     assert [point.step for point in snapshot.trials[1].reports] == list(range(20)), (
         "it went on where it was"
     )
-    pids = [trial.metrics["pid"] for trial in snapshot.trials]
-    assert pids[0] != pids[1] == pids[2] == pids[3], "the worker that left got nothing more to do"
     (ended,) = [
         e for e in ledger.events("test") if isinstance(e, Ended) and e.state is TrialState.WAITING
     ]

@@ -25,13 +25,17 @@ def summary(shown: Snapshot, typed: Typed = NOTHING) -> str:
 def test_the_summary_compares_the_best_with_the_default() -> None:
     found = summary(replace(MIDDLE, state="finished", trials=MIDDLE.trials[:3]))
     assert "nmt finished: 3 trials in 1m 40s, 1 failed (1 out of memory)" in found
-    assert "Best bleu: 23.5 in trial 2, +3.5 (+17.5%) against the default (20)." in found
+    assert "Recommended: trial 2, bleu 23.5" in found
+    assert "The default: 20; the change is +17.5%." in found
+    assert "Not known yet: how sure this is and which parameters matter" in found
+    assert "1 out of memory: asked for 12 GB (trial 1)" in found
     rows = {line.split()[0]: line.split()[1:] for line in found.splitlines() if line.strip()}
-    assert rows["learning_rate"] == ["0.003", "0.001"]
+    assert rows["learning_rate"][0] == "0.003"
+    assert rows["learning_rate"][-2:] == ["default", "0.001"]
     assert rows["bleu"] == ["23.5", "20", "+17.5%"]
     assert rows["peak_memory_bytes"] == ["910", "MB", "910", "MB"]
     assert "automl trials nmt" in found
-    assert "automl best nmt --json" in found
+    assert "automl best nmt" in found
 
 
 def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
@@ -54,8 +58,8 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
 
 def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
     found = summary(snapshot(trial(0, 20.0, source="bayes"), trial(1, 30.0), state="finished"))
-    assert "+10 (+50.0%) against trial 0 (20)." in found
-    assert "default" not in found
+    assert "Trial 0: 20; the change is +50.0%." in found
+    assert "the default" not in found.lower().replace("back to the default", "")
 
 
 def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
@@ -65,7 +69,7 @@ def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
 
 def test_a_default_that_no_trial_improved_on_is_the_best() -> None:
     found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
-    assert "Best bleu: 20 in trial 0, the default: no other trial was better." in found
+    assert "Recommended: trial 0, bleu 20\nThat is the default: nothing better is known." in found
 
 
 def test_a_sweep_without_success_says_why() -> None:
@@ -104,5 +108,6 @@ def test_several_goals_show_the_pareto_front() -> None:
     two = trial(1, 25.0, metrics={"bleu": 25.0, "seconds": 9.0})
     worse = trial(2, 19.0, metrics={"bleu": 19.0, "seconds": 9.0})
     found = summary(snapshot(one, two, worse, state="finished", goals=goals))
-    front = found[found.index("Pareto front: 2 configurations") :]
-    assert [line.split()[0] for line in front.splitlines()[2:4]] == ["0", "1"]
+    front = found[found.index("front of 2") :]
+    assert [line.split()[0] for line in front.splitlines()[1:3]] == ["1", "0"]
+    assert front.splitlines()[2].split()[1] == "default"

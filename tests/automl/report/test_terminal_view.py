@@ -31,7 +31,7 @@ def test_the_view_says_what_matters_and_fits(width: int) -> None:
     everything = "\n".join(lines)
     for words in (
         "nmt  running",
-        "4 of 12 trials, 1m 40s of 8m 00s",
+        "3 of 12 trials done, 1m 40s of 8m 00s",
         "about 5m 00s left",
         "best  bleu 23.5  trial 2  +3.5 against the default",
         "step 120",
@@ -77,7 +77,7 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
         "[ 1m 40s] trial 1 failed  out of memory  (asked for 12 GB)",
         "[ 1m 40s] trial 2 completed  bleu 23.5  in 30s  best so far",
         "[ 1m 40s] trial 3 running  learning_rate=0.004  precision=bf16",
-        "[ 1m 40s] 4 of 12 trials, 1m 40s of 8m 00s - 1 running - 2 completed"
+        "[ 1m 40s] 3 of 12 trials done, 1m 40s of 8m 00s - 1 running - 2 completed"
         " - 1 failed (1 out of memory)",
     ]
 

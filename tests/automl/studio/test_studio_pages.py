@@ -12,15 +12,17 @@ from typing import Any
 import hostile_sweeps
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from click.testing import CliRunner
 from report_sweeps import write_sweep
 from studio_stores import Client, begin_trial, controller, run_trial, serving
 
+from automl.cli import cli
 from automl.core.events import Begun, Closed, Ended, Proposed, SweepEvent
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger
 from workers.protocol import Ending, Outcome, Report
 
-PAGES = ("/", "/sweeps/toy", "/sweeps/toy/trials", "/sweeps/toy/trials/1")
+PAGES = ("/", "/sweeps/toy", "/sweeps/toy/trials/1")
 
 
 @contextmanager
@@ -100,7 +102,7 @@ def test_without_a_token_it_is_asked_for(chromium: Any, two: Client) -> None:
     page = context.new_page()
     page.goto(two.server.origin + "/sweeps/toy")
     page.wait_for_selector("h1:has-text('Token needed')")
-    assert "Best loss" not in page.content()
+    assert "loss" not in page.content()
     page.keyboard.type(two.server.address())  # the field has the focus; a whole address will do
     page.keyboard.press("Enter")
     page.wait_for_selector("h1:has-text('toy')")
@@ -114,50 +116,54 @@ def test_pages_follow_a_sweep(chromium: Any, store: str, client: Client) -> None
         number = begin_trial(recorder, loss=3.0)
         page.wait_for_selector(f".running >> text=Trial {number}")
         best = run_trial(recorder, -5.0, 101.0)
-        page.wait_for_selector(f"text=Best loss: -5 in trial {best}")
-        page.click("nav.side >> text=Trials")
-        page.wait_for_selector(f"tr[data-row='{best}'] .star")
+        page.wait_for_selector(f"tbody tr:nth-child(2)[data-row='{best}']")
         another = run_trial(recorder, -6.0, 102.0)
-        page.wait_for_selector(f"tr[data-row='{another}'] .star")
+        page.wait_for_selector(f"tbody tr:nth-child(2)[data-row='{another}']")
+        # A process of its own works it out, which takes long on a machine that is busy.
+        page.wait_for_selector(".answer .headline:has-text('Recommended: ')", timeout=120_000)
         go(page, client, f"/sweeps/toy/trials/{number}")
         recorder.apply(Report(number, 1, 1, 2, {"loss": 2.5}, 2.0))
         recorder.commit(103.0)
-        page.wait_for_selector("dl >> text=2")
+        page.wait_for_selector(f".running li:has-text('Trial {number}'):has-text('step 2')")
         go(page, client, "/")
         page.wait_for_selector(".best >> text=-6")
         run_trial(recorder, -7.0, 104.0)
         page.wait_for_selector(".best >> text=-7")
 
 
+def test_the_studio_and_the_terminal_have_one_answer(chromium: Any, two: Client) -> None:
+    with opened(chromium, two, "/sweeps/toy") as page:
+        page.wait_for_selector(".answer .headline:has-text('Recommended: ')")
+        words = ["best", "toy", "--store", str(Path(two.server.watcher.ledger.name).parent)]
+        shown = CliRunner().invoke(cli, words).output
+        assert page.inner_text(".answer .headline") in shown
+        assert page.locator(".parameter").count() >= 3
+        assert "asked for 9 GB" in page.inner_text(".part-failures")
+
+
 def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> None:
-    with opened(chromium, two, "/sweeps/toy/trials") as page:
-        assert page.inner_text(".told") == "24 trials"
+    with opened(chromium, two, "/sweeps/toy") as page:
+        page.wait_for_selector(".told:has-text('24 trials')")
         page.fill("#filter", "loss < 1 and optimizer = adam")
         told = page.inner_text(".told")
         assert told.endswith(" of 24 trials")
-        assert "filter=loss" in page.url
-        page.click("th button[data-key='goal:loss']")
-        losses = [
-            float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts() if text
-        ]
-        assert losses == sorted(losses)
+        cells = page.locator(".trials tbody td:nth-child(2)")
+        losses = [float(text) for text in cells.all_inner_texts() if text]
+        assert losses == sorted(losses), "the best first"
         assert len(losses) == int(told.split()[0])
         with page.expect_download() as download:
-            page.click("text=JSON")
+            page.click("button:text-is('JSON')")
         rows = json.loads(Path(download.value.path()).read_text())
         assert [row["optimizer"] for row in rows] == ["adam"] * len(losses)
         assert [round(row["loss"], 3) for row in rows] == pytest.approx(losses, abs=2e-3)
         with page.expect_download() as download:
-            page.click("text=CSV")
-        assert Path(download.value.path()).read_text().startswith("number,loss,state,")
-        page.reload()
-        page.wait_for_selector(f".told:has-text('{told}')")
+            page.click("button:text-is('CSV')")
+        assert Path(download.value.path()).read_text().startswith("number,state,")
+        page.click("th button[data-key='goal:loss']")
+        losses = [float(text) for text in cells.all_inner_texts() if text]
+        assert losses == sorted(losses, reverse=True)
         page.fill("#filter", "los > 1")
         assert page.inner_text(".told") == "there is no column 'los': did you mean 'loss'?"
-        page.click("summary")
-        page.uncheck("label:has-text('batch_size') input")
-        page.fill("#filter", "")
-        assert page.locator("th:has-text('batch_size')").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -229,14 +235,14 @@ def test_everything_is_reached_by_keyboard(chromium: Any, two: Client) -> None:
                 break
         page.keyboard.press("Enter")
         page.wait_for_selector("h1:has-text('toy-2')")
-        page.locator(".plot").first.focus()
+        page.wait_for_selector(".progressed .points")
+        page.locator(".progressed .plot").focus()
         page.keyboard.press("ArrowRight")
         page.keyboard.press("ArrowRight")
         trial = page.inner_text(".tip:not([hidden]) b")
         page.keyboard.press("Enter")
-        page.wait_for_selector(f"h1:has-text('{trial}')")
-        page.go_back()
-        page.wait_for_selector("h1:has-text('toy-2')")
+        page.wait_for_selector(f"h2:has-text('{trial}')")
+        assert page.evaluate("document.activeElement.id") == trial.lower().replace(" ", "-")
 
 
 def test_a_log_grows_while_it_is_looked_at(chromium: Any, store: str, client: Client) -> None:
@@ -294,8 +300,6 @@ def test_every_state_is_shown(chromium: Any, tmp_path: Path) -> None:
         page.wait_for_selector("a:has-text('toy')")
         go(page, client, "/sweeps/toy")
         page.wait_for_selector("text=No trial has begun yet.")
-        go(page, client, "/sweeps/toy/trials")
-        page.wait_for_selector("h2:has-text('No trials yet')")
         with controller(str(tmp_path)) as recorder:
             go(page, client, "/sweeps/toy")
             for number in range(3):
@@ -305,11 +309,11 @@ def test_every_state_is_shown(chromium: Any, tmp_path: Path) -> None:
                 recorder.apply(Ended(outcome, TrialState.FAILED, "crashed", "no GPU", 2.0))
             recorder.commit(3.0)
             page.wait_for_selector("text=3 of 3 trials failed, 3 of them alike")
-            page.wait_for_selector(".failures >> text=crashed")
+            page.wait_for_selector(".failures >> text=3 crashed")
         page.wait_for_selector("text=No controller runs.")
-        assert "automl resume toy" in page.inner_text(".shell")
+        assert "automl resume toy" in page.locator(".shell").first.inner_text()
         page.click(".failures a >> nth=0")
-        page.wait_for_selector(".told:has-text('3 trials')")
+        page.wait_for_selector(".trial h2:has-text('Trial 0')")
 
 
 def test_hostile_sweeps_are_shown(chromium: Any, tmp_path: Path) -> None:
@@ -320,7 +324,7 @@ def test_hostile_sweeps_are_shown(chromium: Any, tmp_path: Path) -> None:
         page.wait_for_selector("#connection.live")
         for name in names:
             numbers = [one["number"] for one in client.get(f"/api/sweeps/{name}/trials")]
-            for path in ("", "/trials", *(f"/trials/{number}" for number in numbers[:2])):
+            for path in ("", *(f"/trials/{number}" for number in numbers[:2])):
                 go(page, client, f"/sweeps/{name}{path}")
                 text = page.inner_text("body")
                 assert [c for c in hostile_sweeps.HOSTILE if c in text] == [], path
@@ -373,21 +377,6 @@ def hostile_events(trial: Trial, goals: dict[str, str]) -> Iterator[SweepEvent]:
         yield Ended(outcome, state, trial.failure, trial.message, trial.ended or 1.0)
 
 
-def test_a_phone_shows_the_answer_the_figure_and_the_metric_first(
-    chromium: Any, two: Client
-) -> None:
-    phone = {"viewport": {"width": 390, "height": 844}}
-    with opened(chromium, two, "/sweeps/toy", **phone) as page:
-        tops = [
-            page.locator(place).bounding_box()["y"]
-            for place in (".result .headline", ".progressed .plot", ".warnings", ".about")
-        ]
-        assert tops == sorted(tops)
-        go(page, two, "/sweeps/toy/trials")
-        head = page.locator("th", has_text="loss").bounding_box()
-        assert head["x"] + head["width"] < 390
-
-
 def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: Path) -> None:
     goals = ["minimize loss", "minimize size"]
     store = write_sweep(tmp_path, 24, goals=goals, constraints=["size <= 1000"])
@@ -395,16 +384,17 @@ def test_infeasible_trials_are_one_count_on_every_page(chromium: Any, tmp_path: 
         count = client.get("/api/sweeps/toy")["states"]["infeasible"]
         assert count > 0
         page.wait_for_selector(".progressed .points")
-        assert f"infeasible {count}" in page.inner_text(".head .legend")
+        assert f"infeasible {count}" in page.inner_text(".part-head .legend")
+        page.wait_for_selector(".frontier tbody tr")
         front = client.get("/api/sweeps/toy")["pareto"]
-        listed = page.locator(".members li").all_inner_texts()
-        assert [line.split(":")[0] for line in listed] == [f"Trial {number}" for number in front]
-        go(page, client, "/sweeps/toy/trials?filter=state%20%3D%20infeasible")
+        listed = page.locator(".frontier tbody th").all_inner_texts()
+        assert {int(number) for number in listed} == {*front, 0}
+        page.fill("#filter", "state = infeasible")
         page.wait_for_selector(f"text={count} of 24 trials")
         trials = client.get("/api/sweeps/toy/trials")
         large = [t["number"] for t in trials if t["metrics"].get("size", 0) > 1000]
         go(page, client, f"/sweeps/toy/trials/{large[0]}")
-        assert page.inner_text(".headline").startswith("infeasible: size")
+        page.wait_for_selector(".trial:has-text('infeasible: size')")
 
 
 def test_none_is_told_from_a_parameter_that_is_inactive(client: Client, store: str) -> None:

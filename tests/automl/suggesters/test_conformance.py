@@ -87,7 +87,7 @@ def run(suggester: Suggester, space: Space, known: list[Trial], steps: int) -> l
     trials = list(known)
     for number in range(len(known), len(known) + steps):
         for params in suggester.suggest(trials, []):
-            space.check(params)
+            space.accept(params)
             loss = {"loss": float(number)}
             trials.append(Trial(number, params, TrialState.COMPLETED, loss))
     return trials[len(known) :]

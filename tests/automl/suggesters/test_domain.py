@@ -82,8 +82,8 @@ def test_every_suggester_keeps_within_limits(name: str, known: int) -> None:
     found = limited(name, SPACE, LIMITS, seed=1).suggest(history(known), waiting, 5)
     assert len(found) == 5
     for params in found:
-        Domain(SPACE, LIMITS).inner.check(params)
-        SPACE.check(params)
+        Domain(SPACE, LIMITS).inner.accept(params)
+        SPACE.accept(params)
 
 
 @pytest.mark.parametrize(("known", "pending", "count"), [(0, 0, 16), (12, 0, 16), (12, 250, 2)])

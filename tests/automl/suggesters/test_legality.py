@@ -49,7 +49,7 @@ def judge(space: Space, cores: int) -> Judge:
         Mesh(0, ranks, **STRATEGIES.get(name).degrees(ranks, params))
         assert name != "embedding_server" or not whole["tied_embeddings"], params
         options.check({key: value for key, value in whole.items() if key in options.DEFAULTS})
-        space.check(params)
+        space.accept(params)
 
     return check
 

@@ -17,12 +17,11 @@ from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
 from automl.core.replicates import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
-from automl.report.metric_models import fit_goal
-from automl.report.record import Record
 from automl.suggesters.base import Prospect
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
 from automl.suggesters.bayes.model.repeated import Repeated
+from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
@@ -178,17 +177,19 @@ def test_nothing_is_repeated_once_a_trial_was_stopped_early() -> None:
 
 def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> None:
     result = swept(tmp_path, noisy, replicates="none", trials=15)
-    record = Record.of(result.snapshot)
-    model = fit_goal(record)
-    assert model is not None
+    assert result.snapshot.spec is not None
+    space = result.snapshot.spec.known_space
+    belief = BayesSuggester(space, GOALS, seed=0).belief(result.trials)
+    assert belief is not None
     best = result.snapshot.best
     assert best is not None
-    unit = record.space.encode([best.params])
-    low, high = model.interval(unit, best.params)
-    measured = replace(model, repeated=True).interval(unit, best.params)
+    alone, doubted = (
+        np.quantile(belief.draws([best.params], doubt), [0.05, 0.95])
+        for doubt in (None, best.params)
+    )
     others = np.median([trial.metrics["loss"] for trial in result.trials])
-    assert high > measured[1], "the other trials expect more of it than its own lucky value"
-    assert low <= model.expected(unit) <= high < others + 1.0
+    assert doubted[1] > alone[1], "the other trials expect more of it than its own lucky value"
+    assert doubted[0] <= belief.expected([best.params])[0] <= doubted[1] < others + 1.0
 
 
 def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:

@@ -230,7 +230,6 @@ def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger
             "there is no trial 7: there are 2",
         ),
         (lambda kept: agents.tell(kept, "test", 0, {"acc": 1.0}), "no metric 'loss' was reported"),
-        (lambda kept: agents.tell(kept, "test", 1, {"los": 1.0}), "did you mean 'loss'"),
         (
             lambda kept: agents.tell(kept, "test", 0, {"loss": "low"}),
             "metric 'loss' must be a number",
@@ -308,7 +307,7 @@ def test_constraints_and_conditions_hold(ledger: Ledger) -> None:
     created(ledger, space=space, trials=12)
     for _ in range(6):
         params = agents.ask(ledger, "test")["params"]
-        space.check(params)
+        space.accept(params)
         assert ("momentum" in params) == (params["optimizer"] == "sgd")
 
 

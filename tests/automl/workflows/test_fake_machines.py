@@ -65,7 +65,7 @@ def become(monkeypatch):
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: machine.mps)
         monkeypatch.setattr(torch.xpu, "is_available", lambda: machine.xpu)
         monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: machine.count > 0)
-        for place in (hardware, resources, doctor):
+        for place in (hardware, resources):
             monkeypatch.setattr(place, "count_cpus", lambda: machine.cores)
         for place in (resources, doctor):
             monkeypatch.setattr(place, "detect", detect.__wrapped__)

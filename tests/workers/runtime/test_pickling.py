@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import threading
@@ -28,12 +29,12 @@ def data():
 def objective(trial):
     return data() + count(2)
 
-sys.stdout.buffer.write(pickle_objective(objective))
+pickle_objective(objective, sys.stdout.buffer)
 """
 LOAD = """
 import sys
 from workers.runtime.pickling import read_objective
-objective = read_objective(sys.stdin.buffer.read()).objective
+objective = read_objective(sys.stdin.buffer)
 print(objective(None), objective.__globals__["data"].cache_info().hits)
 objective(None)
 print(objective.__globals__["data"].cache_info().hits)
@@ -82,13 +83,13 @@ held = tool.Held()
 def objective(trial):
     return [tool.helper(), held.value, beside.ONE]
 
-sys.stdout.buffer.write(pickle_objective({objective}))
+pickle_objective({objective}, sys.stdout.buffer)
 assert not cloudpickle.list_registry_pickle_by_value()
 """
 LOAD_IT = """
 import sys
 from workers.runtime.pickling import read_objective
-print(read_objective(sys.stdin.buffer.read()).objective(None))
+print(read_objective(sys.stdin.buffer)(None))
 print([name for name in sys.modules if name in ("tool", "beside")])
 """
 
@@ -139,8 +140,11 @@ def test_a_traceback_names_the_file_of_the_objective() -> None:
     def objective(trial: object) -> object:
         return [part() for part in (lambda: 1 / 0,)]
 
+    file = io.BytesIO()
+    pickle_objective(objective, file)
+    file.seek(0)
     with pytest.raises(ZeroDivisionError) as caught:
-        read_objective(pickle_objective(objective)).objective(None)
+        read_objective(file)(None)
     assert [entry.path for entry in caught.traceback[1:]] == [Path(__file__)] * len(
         caught.traceback[1:]
     )
@@ -153,7 +157,7 @@ def test_what_cannot_travel_is_one_clear_error() -> None:
         return held
 
     with pytest.raises(UsageError) as caught:
-        pickle_objective(objective)
+        pickle_objective(objective, io.BytesIO())
     assert "cannot be sent to workers: cannot pickle '_thread.lock' object" in str(caught.value)
     assert 'dispatcher="inline"' in str(caught.value)
     assert caught.value.__suppress_context__, "Python prints one error, not a chain"

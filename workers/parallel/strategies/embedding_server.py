@@ -54,7 +54,6 @@ class EmbeddingServer(Strategy):
         rpc=True,
     )
     apart = True
-    spends_process = True  # RPC and distributed autograd hang or refuse if the ranks change
 
     @classmethod
     def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:

@@ -118,15 +118,19 @@ class FeatureExtraction(DeclarativeWorkload):
             if fixed.get(name, 1) < 1:
                 raise UsageError(f"fixed.{name} must be at least 1, got {fixed[name]!r}")
 
+    def load_data(self) -> None:
+        """See `Workload`."""
+        from .extractor import labels
+
+        labels(self.data, int(self.option("images")))
+
     def run(self, context: Context) -> Mapping[str, float]:
         """Time passes over all images, report after each, and compare with the plain model."""
         import torch
 
         from workers.device.precision import matmul_precision
 
-        from .extractor import labels
-
-        self.read(context, lambda: labels(self.data, int(self.option("images"))))
+        self.read(context, self.load_data)
         options = {**self.fixed, **self.params}
         threads = int(self.option("threads")) or torch.get_num_threads()
         precision = matmul_precision(

@@ -168,7 +168,7 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Hidden states of the last layer, in the layout of x; both directions are concatenated."""
-        if self.cell != "qrnn" and self.kernel == "fused" and not self._lacks_backward(x):
+        if self.cell != "qrnn" and self.kernel == "fused" and not self._lacks_fused(x):
             return self.rnn(x)[0]  # type: ignore[no-any-return]
         x = x.transpose(0, 1) if self.batch_major else x
         for layer in range(self.num_layers):
@@ -177,12 +177,10 @@ class Recurrent(nn.Module):
             )
         return x.transpose(0, 1) if self.batch_major else x
 
-    def _lacks_backward(self, x: Tensor) -> bool:
-        """Whether the fused kernel cannot be trained: oneDNN's LSTM has no backward in fp16."""
+    def _lacks_fused(self, x: Tensor) -> bool:
+        """Whether there is no fused kernel: oneDNN has no LSTM in fp16 on some CPUs."""
         in_fp16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.half
-        return (
-            self.cell == "lstm" and x.device.type == "cpu" and in_fp16 and torch.is_grad_enabled()
-        )
+        return self.cell == "lstm" and x.device.type == "cpu" and in_fp16
 
     def _direction(self, x: Tensor, layer: int, back: int) -> Tensor:
         x = x.flip(0) if back else x

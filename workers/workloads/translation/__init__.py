@@ -116,6 +116,10 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         )
         return super().run(context)
 
+    def load_data(self) -> None:
+        """See `Workload`."""
+        _ = self.prepared
+
     @cached_property
     def prepared(self) -> Prepared:
         """The encoded corpus and its vocabulary."""

@@ -81,7 +81,7 @@ def knowledge_gains(model: Ensemble, features: Features, rows: list[int], tried:
             further one can be recommended once it has run.
         rows: `c`, of the candidates.
     """
-    mean, covariance = _joint(model, features)
+    mean, covariance = joint(model, features)
     before = mean[:, :tried].min(1).values  # s
     noise = model.hyper.noise[:, None]
     own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
@@ -108,7 +108,7 @@ def expected_regret(model: Ensemble, features: Features, generator: torch.Genera
         model: of the goal's transformed loss.
         features: `m`, first the recommended configuration.
     """
-    mean, covariance = _joint(model, features)
+    mean, covariance = joint(model, features)
     covariance.diagonal(dim1=1, dim2=2).add_(1e-6)
     factor, _ = torch.linalg.cholesky_ex(covariance)
     shape = (len(mean), len(features), NUM_DRAWS)
@@ -117,7 +117,7 @@ def expected_regret(model: Ensemble, features: Features, generator: torch.Genera
     return float((values[:, 0] - values.min(1).values).mean())
 
 
-def _joint(model: Ensemble, features: Features) -> tuple[Tensor, Tensor]:
+def joint(model: Ensemble, features: Features) -> tuple[Tensor, Tensor]:
     """Means `s x m` and covariances `s x m x m` of the noise-free function."""
     k = cross(features, model.features, model.hyper, model.prior)
     white = torch.bmm(k, model.whiten.transpose(1, 2))

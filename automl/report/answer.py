@@ -1,0 +1,413 @@
+"""The answer of a sweep: one, the same in the terminal, the report, the studio and Python.
+
+It holds the recommendation, a row for each of its parameters, what going on promises, what to try
+next, and the failures. The **plateau** of a parameter is how far one may move it, with all others
+as recommended, before the expected loss grows by more than the noise of one run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from automl.core import Snapshot, Trial, TrialState, text
+from automl.core.durations import duration
+from automl.core.plain_data import json_data
+from automl.core.resuming import shell_line
+from automl.core.text import number
+from automl.suggesters.base import Array, Belief
+from search_spaces import Choice, Float, Int, Parameter
+from workers.protocol import Params
+
+from .failures import FailureGroup, failure_groups
+from .recommendation import Recommendation, believed, interval, judged, share
+from .record import Record
+
+GRID: Final = 61  # values of a number, over its range
+MAX_DOTS: Final = 200  # of trials, in a row
+WIDTH: Final = 27  # characters of a range in the terminal
+POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
+MORE: Final = (10, 20, 50)  # trials
+MIN_SUCCESS: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Row:
+    """One parameter of the recommended configuration; places are from 0 to 1 of its range.
+
+    Args:
+        name: of it; value: that is recommended; default: of it, None if it has none.
+        ends: of its range, or its choices; at, default_at: places of both values.
+        band: places between which it is as good; None if that is not known.
+        good: the same in words: "0.001 to 0.008", or other choices; "" if that is not known.
+        cost: by which the goal gets worse at the default; None if that is not known.
+        dots: place, rank (0 is the worst value, 1 the best) and number of each trial.
+    """
+
+    name: str
+    value: Any
+    default: Any
+    ends: tuple[Any, ...]
+    at: float
+    default_at: float | None
+    band: tuple[float, float] | None
+    good: str
+    cost: float | None
+    dots: tuple[tuple[float, float, int], ...]
+    is_choice: bool
+
+    @property
+    def words(self) -> str:
+        """`0.0031 (0.001 to 0.008 is as good)`."""
+        return f"{number(self.value)} ({self.good})" if self.good else number(self.value)
+
+    @property
+    def back(self) -> str:
+        """What it costs to go back to the default, in words."""
+        if self.default is None:
+            return "no default"
+        if self.at == self.default_at:
+            return "is the default"
+        words = f"default {number(self.default)}"
+        return words if self.cost is None else f"{words}: costs {self.cost:.2g}"
+
+    @property
+    def drawing(self) -> str:
+        """The range in characters: a line, the plateau, the default, the value."""
+
+        def place(at: float) -> int:
+            return round(at * (WIDTH - 1))
+
+        low, high = map(place, self.band or (2.0, -1.0))
+        cells = ["━" if low <= i <= high else "─" for i in range(WIDTH)]
+        if self.is_choice:
+            cells = [" "] * WIDTH
+            for i in range(len(self.ends)):
+                cells[place(_place_of(i, len(self.ends)))] = "·"
+        if self.default_at is not None:
+            cells[place(self.default_at)] = "│"
+        cells[place(self.at)] = "★"
+        return "".join(cells)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What going on promises.
+
+    Args:
+        gains: expected improvement of the goal by some more trials, by their number.
+        seconds: that one more trial takes, at the pace so far.
+        noise: standard deviation between runs of the recommended configuration.
+    """
+
+    gains: Mapping[int, float]
+    seconds: float
+    noise: float
+
+    def __str__(self) -> str:
+        parts = [
+            f"{n} more trials {g:.2g} ({duration(n * self.seconds)})" for n, g in self.gains.items()
+        ]
+        worth = max(self.gains.values()) > self.noise
+        advice = "worth going on" if worth else "you may stop"
+        return f"Expected gain: {', '.join(parts)}; noise of a run {self.noise:.2g}: {advice}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration to try next, and its odds."""
+
+    title: str
+    params: Params
+    mean: float
+    interval: tuple[float, float]
+    better: float
+    success: float
+    line: str
+
+    def __str__(self) -> str:
+        low, high = map(number, self.interval)
+        odds = f"{number(self.mean)} ({low} to {high}), {share(self.better)} that it is better"
+        risk = f", {share(self.success)} that it succeeds" if self.success < 0.95 else ""
+        return f"{self.title}: {odds}{risk}: {self.line}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that a person asks of a sweep."""
+
+    recommendation: Recommendation | None
+    lines: Sequence[str]
+    luck: str
+    rows: Sequence[Row]
+    outlook: Outlook | None
+    unknown: str
+    next: Sequence[Candidate]
+    failures: Sequence[FailureGroup]
+    trials: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON data for the page."""
+        advice = self.recommendation
+        return {
+            "params": json_data(dict(advice.params)) if advice else None,
+            "numbers": advice.trials if advice else (),
+            "lines": self.lines,
+            "luck": self.luck,
+            "rows": [_row_data(row) for row in self.rows],
+            "outlook": str(self.outlook) if self.outlook else "",
+            "gains": dict(self.outlook.gains) if self.outlook else {},
+            "noise": self.outlook.noise if self.outlook else None,
+            "unknown": self.unknown,
+            "next": [
+                {"title": one.title, "words": str(one), "params": json_data(dict(one.params))}
+                for one in self.next
+            ],
+            "failures": [one.to_dict() for one in self.failures],
+            "trials": self.trials,
+        }
+
+
+def answer(record: Record, *, modelled: bool = True) -> Answer:
+    """The answer of a sweep.
+
+    Args:
+        modelled: whether to fit a model, which takes seconds.
+    """
+    belief = believed(record) if modelled else None
+    advice = judged(record, belief)
+    failures = failure_groups(record.snapshot)
+    ended = sum(trial.state.finished for trial in record.trials)
+    if advice is None:
+        words = text.why_no_best(record.snapshot).split("\n")
+        return Answer(None, words, "", (), None, "", (), failures, ended)
+    lines, luck = advice.lines(record.snapshot), advice.luck(record.snapshot)
+    usable = belief if record.space.legal(advice.params) else None
+    rows = _rows(record, advice.params, usable)
+    outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
+    unknown = "" if usable else _unknown(record)
+    return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended)
+
+
+def _unknown(record: Record) -> str:
+    """What is not known without a model, and when it usually is."""
+    whole = len(record.snapshot.in_state(TrialState.COMPLETED))
+    tuned = sum(parameter.size != 1 for parameter in record.space.parameters.values())
+    wanted = max(8, 4 * tuned)
+    if whole < wanted:
+        after = f"usually after about {wanted} whole trials, {whole} so far"
+        return f"Not known yet: how sure this is and which parameters matter ({after})."
+    return (
+        "Not known: how sure this is and which parameters matter, since a model of the trials does "
+        "not predict those that it has not seen."
+    )
+
+
+def _rows(record: Record, params: Params, belief: Belief | None) -> list[Row]:
+    """A row for each parameter that is active and tuned, the costliest to put back first."""
+    ranks = {trial.number: i for i, (trial, _) in enumerate(record.scored()[::-1])}
+    rows = [
+        _row(record, parameter, params, belief, ranks)
+        for name, parameter in record.space.parameters.items()
+        if name in params and parameter.size != 1 and parameter.legal(params[name])
+    ]
+    return sorted(rows, key=lambda row: -(row.cost or 0.0))
+
+
+def _row(
+    record: Record,
+    parameter: Parameter,
+    params: Params,
+    belief: Belief | None,
+    ranks: Mapping[int, int],
+) -> Row:
+    name, value = parameter.name, params[parameter.name]
+    default = parameter.default if parameter.has_default else None
+    is_choice = isinstance(parameter, Choice)
+    known = [
+        (
+            place(parameter, trial.params[name]),
+            ranks[trial.number] / max(len(ranks) - 1, 1),
+            trial.number,
+        )
+        for trial in record.trials
+        if trial.number in ranks and name in trial.params and parameter.legal(trial.params[name])
+    ]
+    step = max(1, -(-len(known) // MAX_DOTS))
+    at = place(parameter, value)
+    band, good, cost = None, "", None
+    if belief is not None:
+        grid = _grid(parameter, value, default)
+        losses = _losses(record, belief, params, name, [value, *grid])
+        noise = belief.noise(params)
+        near = [bool(one - losses[0] <= noise) for one in losses[1:]]
+        same = [one for one, ok in zip(grid, near, strict=True) if ok and one != value]
+        if is_choice:
+            good = f"{', '.join(map(number, same))} as good" if same else ""
+        else:
+            low, high = _around(grid, near, grid.index(value))
+            band = place(parameter, low), place(parameter, high)
+            good = f"{number(low)} to {number(high)} is as good" if low != high else ""
+        if default is not None and default != value:
+            cost = max(float(losses[1 + grid.index(default)] - losses[0]), 0.0)
+    ends: tuple[Any, ...] = tuple(parameter.choices) if isinstance(parameter, Choice) else ()
+    if isinstance(parameter, Float | Int):
+        ends = parameter.low, parameter.high
+    default_at = None if default is None else place(parameter, default)
+    dots = tuple(known[::step])
+    return Row(name, value, default, ends, at, default_at, band, good, cost, dots, is_choice)
+
+
+def place(parameter: Parameter, value: Any) -> float:
+    """Where a value is on the range of its parameter, from 0 to 1."""
+    if isinstance(parameter, Choice):
+        return _place_of(parameter.index(value), len(parameter.choices))
+    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+    return round(min(max(float(parameter.to_unit(value)), 0.0), 1.0), 4)
+
+
+def _place_of(index: int, count: int) -> float:
+    return round((index + 0.5) / count, 4)
+
+
+def _grid(parameter: Parameter, value: Any, default: Any) -> list[Any]:
+    """Values over the range, in order, the given ones among them."""
+    if isinstance(parameter, Choice):
+        return list(parameter.choices)
+    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
+    spread = [parameter.from_unit(float(unit)) for unit in np.linspace(0.0, 1.0, GRID)]
+    return sorted({*spread, value, *([] if default is None else [default])})
+
+
+def _losses(
+    record: Record, belief: Belief, params: Params, name: str, values: Sequence[Any]
+) -> Array:
+    """The expected loss with a parameter at each value; infinite if that is not legal."""
+    space = record.space
+    rows = [space.complete({**params, name: value}) for value in values]
+    legal = [space.legal(row) for row in rows]
+    found = np.full(len(rows), np.inf)
+    expected = belief.expected([row for row, ok in zip(rows, legal, strict=True) if ok])
+    found[legal] = -expected if record.goal.maximize else expected
+    return found
+
+
+def _around(grid: Sequence[Any], near: Sequence[bool], index: int) -> tuple[Any, Any]:
+    """The ends of the connected part of the grid around an index."""
+    low = high = index
+    while low > 0 and near[low - 1]:
+        low -= 1
+    while high + 1 < len(grid) and near[high + 1]:
+        high += 1
+    return grid[low], grid[high]
+
+
+def _ahead(
+    record: Record, params: Params, belief: Belief
+) -> tuple[Outlook | None, Sequence[Candidate]]:
+    """What going on promises, and what to try next, from draws over untried configurations."""
+    space, spec = record.space, record.spec
+    rng = np.random.default_rng(spec.seed)
+    tried = {space.key(trial.params) for trial in record.trials if space.legal(trial.params)}
+    pool = [*space.sample(rng, POOL), *space.neighbours(params, rng, POOL)]
+    fresh = {space.key(one): one for one in pool if space.legal(one)}
+    new = [one for key, one in fresh.items() if key not in tried]
+    if len(new) < 3:
+        return None, ()
+    values = belief.draws([params, *new])
+    losses = -values if record.goal.maximize else values
+    success = belief.success(new)
+    # A configuration that would probably fail brings nothing.
+    gains = np.maximum(losses[:, :1] - losses[:, 1:], 0.0) * success
+    ended = sum(trial.state.finished for trial in record.trials)
+    pace = record.snapshot.seconds / max(ended, 1)
+    outlook = Outlook(_expected_gains(gains, MORE), pace, belief.noise(params))
+    return outlook, _candidates(record, values[:, 1:], losses, new, success)
+
+
+def _expected_gains(gains: Array, counts: Sequence[int]) -> dict[int, float]:
+    """The expected gain of the best of some configurations, each added where it brings most.
+
+    Adding greedily reaches at least 63% of the best set's gain, since the gain is submodular
+    (Nemhauser, Wolsey and Fisher, 1978).
+    """
+    best, left, found = np.zeros(len(gains)), set(range(gains.shape[1])), {}
+    for n in range(1, max(counts) + 1):
+        if left:
+            columns = sorted(left)
+            sums = np.maximum(best[:, None], gains[:, columns]).sum(0)
+            chosen = columns[int(sums.argmax())]
+            best = np.maximum(best, gains[:, chosen])
+            left.discard(chosen)
+        if n in counts:
+            found[n] = float(best.mean())
+    return found
+
+
+def _candidates(
+    record: Record, values: Array, losses: Array, new: Sequence[Params], success: Array
+) -> list[Candidate]:
+    """The safest, the likely best and the most to learn, different ones."""
+    own = losses[:, 1:]
+    likely = own.mean(0)
+    worst = np.quantile(own, 0.9, axis=0)
+    improvement = np.maximum(losses[:, :1] - own, 0.0).mean(0) * success
+    risky = np.where(success < MIN_SUCCESS, np.inf, 0.0)
+    scores = {
+        "Safest": worst + risky,
+        "Likely best": likely + risky,
+        "Most to learn": -improvement,
+    }
+    found: list[Candidate] = []
+    taken: set[int] = set()
+    for title, score in scores.items():
+        index = next((i for i in np.argsort(score).tolist() if i not in taken), None)
+        if index is None:
+            break
+        taken.add(index)
+        params = new[index]
+        words = [f"{name}={_typed(value)}" for name, value in params.items()]
+        found.append(
+            Candidate(
+                title,
+                params,
+                float(np.median(values[:, index])),
+                interval(values[:, index]),
+                float((own[:, index] < losses[:, 0]).mean()),
+                float(success[index]),
+                shell_line(["automl", "enqueue", record.snapshot.sweep, *words]),
+            )
+        )
+    return found
+
+
+def _typed(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else "null" if value is None else str(value)
+
+
+def _row_data(row: Row) -> dict[str, Any]:
+    return {
+        **{k: json_data(v) for k, v in vars(row).items()},
+        "words": row.words,
+        "back": row.back,
+        "ends": [number(one) for one in row.ends],
+    }
+
+
+def knee(snapshot: Snapshot, front: Sequence[Trial]) -> int | None:
+    """The trial of the front that is nearest to the best of every goal; None if it has no middle.
+
+    Each goal is scaled to the front (Branke et al., "Finding knees in multi-objective
+    optimization", 2004, discuss such measures).
+    """
+    goals = snapshot.goals
+    if len(front) < 3:
+        return None
+    rows = [[g.loss(snapshot.value(t, i) or 0.0) for i, g in enumerate(goals)] for t in front]
+    losses = np.array(rows)
+    low, high = losses.min(0), losses.max(0)
+    unit = (losses - low) / np.where(high > low, high - low, 1.0)
+    return front[int(unit.sum(1).argmin())].number

@@ -1,0 +1,100 @@
+// One trial: its configuration, its curve among the others, log, attempts and files.
+import { trialButtons } from "./actions.js";
+import { download, get, inside, path } from "./api.js";
+import { Chart } from "./chart.js";
+import { h, hidden, section, show } from "./dom.js";
+import { date, duration, durationMark, memory, metric, number, words } from "./format.js";
+import { logView } from "./log.js";
+import { choice, facts, pill } from "./parts.js";
+import { shown } from "./rows.js";
+import { robust } from "./scales.js";
+
+const OTHERS = 22;  // curves beside the trial's
+
+// The section of one trial. `close` takes it away.
+export function trialView(n, data, rows, close) {
+  const name = data.name;
+  const address = `/api${path(name, "trials", n)}`;
+  const place = Object.fromEntries(["head", "acts", "config", "error", "events", "files"].map((key) => [key, h("div", {})]));
+  const chart = new Chart(260);
+  const curved = h("div", {}, h("h3", {}, `${data.goals[0].metric} among the other trials`), choice("Curves by", { steps: "by step", seconds: "by time" }, "steps", (value) => { x = value; drawCurves(); }), chart.node);
+  curved.hidden = true;
+  const log = inside ? null : logView(name, n);
+  const node = section(`Trial ${n}`, { class: "panel trial", id: `trial-${n}`, tabindex: "-1" }, h("div", { class: "around" },
+    n > 0 ? h("a", { href: `#trial-${n - 1}`, "data-trial": n - 1 }, `← ${n - 1}`) : null, rows.rows[n + 1] ? h("a", { href: `#trial-${n + 1}`, "data-trial": n + 1 }, `${n + 1} →`) : null, h("button", { type: "button", onclick: close }, "Close")),
+    place.head, place.acts, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events, place.files)));
+  let x = "steps";
+  let trial = null;
+  let curves = inside?.curves || {};
+
+  async function load() {
+    if (inside) {
+      trial = fromRow(rows, rows.rows[n], inside);
+    } else {
+      const best = rows.ranked().slice(0, OTHERS).map((row) => row[0]).filter((one) => one !== n);
+      [trial, curves] = await Promise.all([get(address), get(`/api${path(name, "curves")}?trials=${[n, ...best].join(",")}&metric=${encodeURIComponent(data.goals[0].metric)}`)]);
+    }
+    draw();
+  }
+
+  function draw() {
+    const steps = rows.rows[n];
+    const seconds = trial.state === "running" && trial.started !== null ? data.seconds - trial.started : trial.seconds;
+    show(place.head, [trial.state, trial.message, trial.values, Math.round(seconds)], () => head(trial, data, seconds));
+    if (!inside) show(place.acts, trial.state, () => h("div", { class: "acts" }, trialButtons(name, trial)));
+    show(place.config, [trial.params, data.answer?.params, data.first?.params], () => configuration(trial, data));
+    show(place.error, [trial.traceback], () => trial.traceback && h("pre", { tabindex: "0" }, trial.traceback));
+    show(place.events, trial.events, (events) => events.length && [h("h3", {}, "Attempts and events"), h("ol", { class: "events" }, events.map((one) => h("li", {}, h("time", {}, date(one.recorded)), h("span", {}, one.words, one.message ? h("span", { class: "soft" }, `: ${one.message}`) : null))))]);
+    show(place.files, trial.files, (files) => files.length && [h("h3", {}, "Files"), h("ul", { class: "files" }, files.filter((one) => !one.path.startsWith("logs/")).map((one) => h("li", {}, h("button", { type: "button", class: "link", onclick: () => download(`${address}/files/${one.path.split("/").map(encodeURIComponent).join("/")}`, one.path.split("/").pop()) }, one.path), h("span", { class: "soft number" }, memory(one.bytes)))))]);
+    log?.set(trial.logs, trial.attempts, trial.state === "running");
+    drawCurves(steps);
+  }
+
+  function drawCurves() {
+    const goal = data.goals[0];
+    const lines = Object.entries(curves).map(([key, found]) => [Number(key), found[goal.metric]]).filter(([, found]) => found);
+    curved.hidden = !lines.some(([key]) => key === n);
+    if (curved.hidden) return;
+    const best = rows.ranked()[0]?.[0];
+    const all = lines.flatMap(([, found]) => found.values).filter((value) => typeof value === "number");
+    const ats = lines.flatMap(([, found]) => found[x]);
+    const series = lines.sort(([a], [b]) => (a === n) - (b === n) || (a === best) - (b === best)).map(([key, found]) => ({
+      kind: "line", points: found[x].map((at, i) => [at, found.values[i], i]), color: key === n ? "var(--accent)" : key === best ? "var(--c-completed)" : "var(--faint)",
+      size: key === n ? 3 : 1.4, name: key === n ? `trial ${n}` : key === best ? `best single run, trial ${best}` : "", tips: key === n, quiet: key !== n,
+    }));
+    chart.set({
+      label: `${goal.metric} of trial ${n} by ${x === "steps" ? "step" : "training time"}, among others`,
+      x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...ats), Math.max(...ats)], format: x === "steps" ? number : durationMark },
+      y: { range: robust(all, goal.maximize ? -1 : 1), format: (value) => metric(goal.metric, value) }, series,
+      tip: ([at, value]) => [metric(goal.metric, value), x === "steps" ? `step ${at}` : duration(at)],
+    });
+  }
+
+  load();
+  return { node, number: n, load, stop: () => log?.stop() };
+}
+
+function fromRow(rows, row, { tracebacks }) {
+  const cell = (key) => rows.cell(row, key);
+  return { number: row[0], state: cell("state"), failure: cell("failure"), message: cell("message"), seconds: cell("seconds"), started: cell("started"), attempts: cell("attempts"), source: cell("source"), peak_memory_bytes: cell("peak_memory_bytes"),
+    params: rows.params(row), values: rows.goals.map((_, i) => rows.value(row, i)), traceback: tracebacks[row[0]] || "", events: [], files: [], logs: [] };
+}
+
+function head(trial, data, seconds) {
+  const values = data.goals.map((goal, i) => (typeof trial.values[i] === "number" ? `${goal.metric} ${metric(goal.metric, trial.values[i])}` : null)).filter(Boolean);
+  return [h("div", { class: "title" }, pill(trial.violation ? "infeasible" : trial.state), h("b", {}, values.join(", ") || (trial.failure ? words(trial.failure) : trial.violation || "no value yet"))),
+    trial.message ? h("p", { class: trial.failure ? "wrong" : "soft" }, trial.message) : null,
+    facts([["Time", duration(seconds)], ["Attempts", trial.attempts > 1 ? String(trial.attempts) : ""], ["Proposed by", trial.source], ["Peak memory", trial.peak_memory_bytes > 50e6 ? memory(trial.peak_memory_bytes) : ""]])];
+}
+
+// The configuration beside the recommended one and the default.
+function configuration(trial, data) {
+  const others = [data.answer?.params ? ["recommended", data.answer.params] : null, data.first && data.first.number !== trial.number ? [data.has_default ? "default" : "trial 0", data.first.params] : null].filter(Boolean);
+  const keys = [...new Set([...data.space.map((one) => one.name), ...Object.keys(trial.params)])].filter((key) => key in trial.params || others.some(([, one]) => key in one));
+  const cell = (params, key) => (key in params ? shown(params[key]) : "–");
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The configuration" }, h("table", { class: "compare" }, h("thead", {}, h("tr", {}, ["parameter", "this trial", ...others.map(([title]) => title)].map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", {}, keys.map((key) => h("tr", {}, h("th", { scope: "row" }, key), h("td", {}, h("b", {}, cell(trial.params, key))), others.map(([, one]) => {
+      const differs = JSON.stringify(one[key]) !== JSON.stringify(trial.params[key]);
+      return h("td", { class: differs ? "different" : "equal" }, cell(one, key), differs ? hidden(" (differs)") : null);
+    }))))));
+}

@@ -1,0 +1,131 @@
+// Every trial of a sweep: sort, filter, save what is shown. The best is first.
+import { save } from "./api.js";
+import { h, hidden, section } from "./dom.js";
+import { parseFilter } from "./filter.js";
+import { count, duration, memory, metric, words } from "./format.js";
+import { pill } from "./parts.js";
+import { shown } from "./rows.js";
+import { Table } from "./table.js";
+
+const TITLES = { number: "trial", seconds: "time", peak_memory_bytes: "memory" };
+const LEAST_MEMORY = 50e6;  // below it, what was measured is no peak
+
+export function trialsView(rows) {
+  const sort = { key: "", down: false };
+  let data = null;
+  let kept = [];
+  const field = h("input", { id: "filter", type: "search", autocomplete: "off", spellcheck: "false", "aria-describedby": "filter-told", oninput: draw });
+  const told = h("p", { id: "filter-told", class: "told", role: "status" });
+  const table = new Table("Table of trials", (key) => {
+    const first = maximized(key);  // the best first
+    sort.down = sort.key === key ? !sort.down : first;
+    sort.key = key;
+    draw();
+  });
+  const node = section("Trials", { class: "panel trials" }, h("div", { class: "bar" }, h("label", { for: "filter" }, hidden("Filter trials"), field), told,
+    h("button", { type: "button", onclick: () => exported("csv") }, "CSV"), h("button", { type: "button", onclick: () => exported("json") }, "JSON")), table.node);
+
+  function maximized(key) {
+    return key.startsWith("goal:") && rows.goals.some((goal) => `goal:${goal.metric}` === key && goal.maximize);
+  }
+
+  function columns() {
+    const of = (kind) => rows.columns.filter((one) => one.kind === kind).map((one) => one.key);
+    const large = rows.rows.some((row) => rows.cell(row, "peak_memory_bytes") > LEAST_MEMORY);
+    return ["number", ...of("goal"), "state", "seconds", ...(large ? ["peak_memory_bytes"] : []), ...of("param")];
+  }
+
+  function text(key, row) {
+    const value = key === "seconds" ? seconds(row) : rows.cell(row, key);
+    if (value === null || value === undefined) return "–";
+    if (key === "seconds") return duration(value);
+    if (key === "peak_memory_bytes") return memory(value);
+    return key.startsWith("goal:") ? metric(key.slice(5), value) : shown(value);
+  }
+
+  // A running trial counts from its start.
+  function seconds(row) {
+    const began = rows.cell(row, "started");
+    return rows.cell(row, "state") === "running" && typeof began === "number" ? Math.max(data.seconds - began, 0) : rows.cell(row, "seconds");
+  }
+
+  function column(key) {
+    const { name, kind } = rows.columns[rows.index.get(key)];
+    const goal = rows.goals.find((one) => kind === "goal" && one.metric === name);
+    const title = goal ? `${goal.maximize ? "max" : "min"} ${name}` : TITLES[key] || name;
+    const sample = rows.rows.slice(0, 60);
+    const numeric = kind !== "param" ? key !== "state" : sample.every((row) => typeof (rows.cell(row, key) ?? 0) === "number");
+    const longest = Math.max(title.length + 2, ...sample.map((row) => text(key, row).length));
+    const width = key === "number" ? 96 : key === "state" ? 140 : Math.min(Math.max(longest * 8 + 22, 72), 260);
+    const cell = key === "number" ? numberCell : key === "state" ? stateCell : (row) => text(key, row);
+    return { key, title, number: numeric, width, cell };
+  }
+
+  function numberCell(row) {
+    const marks = [data.answer?.numbers.includes(row[0]) ? ["★", "recommended"] : null, row[0] === 0 && data.has_default ? ["d", "the default"] : null].filter(Boolean);
+    return [h("a", { href: `#trial-${row[0]}`, "data-trial": row[0] }, row[0]), marks.map(([mark, words_]) => h("span", { class: "star", title: words_ }, mark, hidden(` ${words_}`)))];
+  }
+
+  function stateCell(row) {
+    const mark = pill(rows.cell(row, "state"));
+    const failure = rows.cell(row, "failure");
+    if (failure) { mark.lastChild.textContent = words(failure); mark.title = rows.cell(row, "message") || ""; }
+    return mark;
+  }
+
+  function draw() {
+    if (!data || !rows.index) return;
+    node.hidden = !rows.rows.length;
+    const goal = rows.goals[0];
+    field.placeholder = `Filter, such as: ${goal.metric} ${goal.maximize ? ">" : "<"} 1`;
+    if (!sort.key) { sort.key = `goal:${goal.metric}`; sort.down = goal.maximize; }
+    const names = new Map();
+    for (const { key, name } of rows.columns) if (!names.has(name)) names.set(name, key);
+    try {
+      const found = parseFilter(field.value, [...names.keys()]);
+      kept = rows.rows.filter((row) => found((name) => rows.cell(row, names.get(name))));
+    } catch (error) {
+      field.setAttribute("aria-invalid", "true");
+      told.classList.add("wrong");
+      told.textContent = error.message;
+      return;
+    }
+    field.removeAttribute("aria-invalid");
+    told.classList.remove("wrong");
+    told.textContent = kept.length === rows.rows.length ? count(kept.length, "trial") : `${kept.length} of ${count(rows.rows.length, "trial")}`;
+    order();
+    table.set(columns().map(column), kept, sort);
+  }
+
+  function order() {
+    const sign = sort.down ? -1 : 1;
+    const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
+    kept.sort((one, other) => {
+      const [a, b] = [rows.cell(one, sort.key), rows.cell(other, sort.key)];
+      if (!known(a) || !known(b)) return known(b) - known(a) || other[0] - one[0];
+      const both = typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b));
+      return sign * both || one[0] - other[0];
+    });
+  }
+
+  function exported(kind) {
+    const titles = rows.columns.map(({ name, kind: one }) => (one === "metric" && rows.index.has(`goal:${name}`) ? `${name} (last)` : name));
+    if (kind === "json") {
+      const found = kept.map((row) => Object.fromEntries(row.map((value, i) => [titles[i], value])));
+      save(new Blob([JSON.stringify(found, null, 1)], { type: "application/json" }), `${data.name}.json`);
+    } else {
+      save(new Blob([[titles, ...kept].map((line) => line.map(csv).join(",")).join("\r\n")], { type: "text/csv" }), `${data.name}.csv`);
+    }
+  }
+
+  return { node, set(now) { data = now; draw(); }, filter(words_) { field.value = words_; draw(); node.scrollIntoView(); } };
+}
+
+// A cell of CSV. A text that a spreadsheet would take for a formula gets an apostrophe.
+function csv(value) {
+  if (value === null || value === undefined) return "";
+  if (typeof value === "number" || typeof value === "boolean") return String(value);
+  const text = Array.isArray(value) ? value.join(" ") : String(value);
+  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
+  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}

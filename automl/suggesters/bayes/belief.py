@@ -1,0 +1,176 @@
+"""What the surrogates of `bayes` believe of the first goal, for people: see `Suggester.belief`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from automl.core import Constraint, Goal, Trial, TrialState, ranking
+from automl.core.replicates import runs
+from automl.suggesters.base import Array, Belief
+from search_spaces import Space
+from workers.protocol import Params
+
+from .acquisition.knowledge import joint
+from .model.data import TrialReader
+from .model.features import FeatureEncoder
+from .model.fit import GPFitter
+from .model.gp import Ensemble
+from .model.repeated import Repeated
+from .model.surrogates import Surrogates
+from .model.transforms import Transform
+from .suggester import one_thread
+
+MAX_VALUE = 1e150  # the square of a greater value overflows
+NUM_DRAWS = 120  # of each member of the ensemble
+MIN_TRIALS = 6  # with a value, for a model
+MIN_JUDGED = 8  # fewer trials say nothing of a model
+SIGNIFICANCE = 0.05
+
+
+class BayesBelief(Belief):
+    """A Gaussian process of the first goal, and the model of failures.
+
+    Args:
+        seed: of everything random; history: every trial that has ended.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        goals: Sequence[Goal],
+        constraints: Sequence[Constraint],
+        seed: int,
+        history: Sequence[Trial],
+    ) -> None:
+        self._space = space
+        goal = goals[0]
+        self._sign = -1.0 if goal.maximize else 1.0
+        values = _values(space, goal, constraints, history)
+        self._log = "quality" not in goal.aspects and min(v for _, v in values) > 0
+        raw = {t.number: self._sign * (math.log(v) if self._log else v) for t, v in values}
+        groups = list(runs(trial for trial, _ in values).values())
+        each = [np.array([raw[trial.number] for trial in group]) for group in groups]
+        self._transform = Transform.fit(losses := np.array([one.mean() for one in each]))
+        self._positive = min(v for _, v in values) >= 0  # an error or a time is never negative
+        fitter = GPFitter.of_aspects(space, goal.aspects, seed, goal=not self._log)
+        with one_thread():
+            repeated = Repeated.of(each, self._transform)
+            unit = space.encode([group[0].params for group in groups])
+            self._model, rows = fitter.fit(unit, self._transform(losses), repeated=repeated)
+            reader = TrialReader(space, goals, [one.metric for one in constraints])
+            surrogates = Surrogates(space, goals, constraints, seed)
+            self._failures = surrogates.failures(reader(reader.legal(history)))
+        self._encoder: FeatureEncoder = fitter.encoder
+        self._params = [groups[row][0].params for row in rows]
+        self._repeated = repeated is not None
+        self.trustworthy = _predicts(self._model)
+
+    def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
+        """See `Belief.draws`."""
+        unit = self._space.encode(params)
+        with one_thread():
+            found = _draws(self._model, unit, self._encoder, 0)
+            if doubted in self._params and not self._repeated and len(self._params) > 2:
+                found = torch.cat([found, _draws(self._without(doubted), unit, self._encoder, 1)])
+        worst = float(self._model.y.max())  # the transform is not valid beyond it
+        return self._value(np.minimum(found.numpy(), worst))
+
+    def expected(self, params: Sequence[Params]) -> Array:
+        """See `Belief.expected`."""
+        with one_thread():
+            mean = self._model.mean(self._encoder(self._space.encode(params)))
+        return self._value(mean.numpy())
+
+    def noise(self, params: Params) -> float:
+        """See `Belief.noise`."""
+        with one_thread():
+            mean = float(self._model.mean(self._encoder(self._space.encode([params])))[0])
+        half = float(self._model.hyper.noise.sqrt().median()) / 2
+        return float(np.abs(np.diff(self._value(np.array([mean - half, mean + half]))))[0])
+
+    def success(self, params: Sequence[Params]) -> Array:
+        """See `Belief.success`."""
+        with one_thread():
+            log = self._failures.log_probability(self._space.encode(params))
+        return np.asarray(log.exp().numpy(), dtype=np.float64)
+
+    def _without(self, params: Params | None) -> Ensemble:
+        keep = torch.tensor([i for i, one in enumerate(self._params) if one != params])
+        model = self._model
+        return Ensemble.condition(model.features[keep], model.y[..., keep], model.prior, model.u)
+
+    def _value(self, transformed: Array) -> Array:
+        raw = self._sign * self._transform.inverse(transformed)
+        found = np.exp(np.clip(raw, -700, 700)) if self._log else raw
+        return np.asarray(np.maximum(found, 0.0) if self._positive else found, dtype=np.float64)
+
+
+def belief(
+    space: Space,
+    goals: Sequence[Goal],
+    constraints: Sequence[Constraint],
+    seed: int,
+    history: Sequence[Trial],
+) -> BayesBelief | None:
+    """The belief; None with fewer than six different configurations or no two values."""
+    values = _values(space, goals[0], constraints, history)
+    if len(values) < MIN_TRIALS or len({value for _, value in values}) < 2:
+        return None
+    return BayesBelief(space, goals, constraints, seed, history)
+
+
+def _values(
+    space: Space, goal: Goal, constraints: Sequence[Constraint], history: Sequence[Trial]
+) -> list[tuple[Trial, float]]:
+    """Whole trials with a value: one that was stopped early says little of its end."""
+    return [
+        (trial, value)
+        for trial in history
+        if trial.state is TrialState.COMPLETED
+        and (value := ranking.value(trial, goal, constraints)) is not None
+        and abs(value) < MAX_VALUE
+        and space.legal(trial.params)
+    ]
+
+
+def _draws(model: Ensemble, unit: Array, encoder: FeatureEncoder, seed: int) -> Tensor:
+    """Draws of the transformed loss, those of all members below each other."""
+    mean, covariance = joint(model, encoder(unit))
+    values, vectors = torch.linalg.eigh(covariance)
+    factor = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
+    generator = torch.Generator().manual_seed(seed)
+    shape = (*mean.shape, NUM_DRAWS)
+    noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+    found = mean[:, :, None] + torch.bmm(factor, noise)
+    return found.transpose(1, 2).reshape(-1, mean.shape[1])
+
+
+def _predicts(model: Ensemble) -> bool:
+    """Whether it predicts each trial from the others: better than a constant, and in their order.
+
+    With n trials and a rank correlation of r, t = r sqrt((n - 2) / (1 - r^2)) has a Student
+    distribution with n - 2 degrees of freedom if the true correlation is 0 (Kendall and Stuart,
+    "The Advanced Theory of Statistics", volume 2, section 31.18, 1973).
+    """
+    from scipy.stats import spearmanr, t
+
+    mean, variance = model.leave_one_out()
+    y, n = model.y, len(model.y)
+    if n < 3 or bool((mean.mean(0) == mean.mean(0)[0]).all()):
+        return False
+    r = min(float(spearmanr(mean.mean(0).numpy(), y.numpy()).statistic), 1 - 1e-12)
+    significant = t.sf(r * math.sqrt((n - 2) / (1 - r * r)), n - 2) < SIGNIFICANCE
+    below = torch.special.ndtr((y - mean) / variance.sqrt()).mean(0)
+    covered = float(((below - 0.5).abs() <= 0.45).double().mean())
+    density = -0.5 * (y - mean).square() / variance - 0.5 * variance.log()
+    density = torch.logsumexp(density, 0) - math.log(len(mean))
+    others = (y.sum() - y) / (n - 1)
+    spread = ((y.square().sum() - y.square()) / (n - 1) - others.square()).clamp(min=1e-6)
+    constant = -0.5 * (y - others).square() / spread - 0.5 * spread.log()
+    reliable = float(density.mean()) > float(constant.mean()) - 0.1 and covered >= 0.6
+    return bool(significant and (reliable or n < MIN_JUDGED))

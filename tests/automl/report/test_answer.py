@@ -1,0 +1,206 @@
+"""The answer of a sweep: what is recommended, how sure that is, and what else people ask."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from report_snapshots import snapshot, trial
+
+import automl
+from automl.cli import cli
+from automl.core.trial import ReportLog, Trial, TrialState
+from automl.report.answer import answer, knee
+from automl.report.failures import failure_groups
+from automl.report.recommendation import believed, recommended
+from automl.report.record import Record
+
+SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
+
+
+def truth(x: float, y: float) -> float:
+    return 4 * (x - 0.6) ** 2 + (y - 0.3) ** 2
+
+
+def swept(store: Path, noise: float, trials: int = 60, goals: str = "minimize loss") -> Any:
+    rng = np.random.default_rng(0)
+    sign = -1 if goals.startswith("maximize") else 1
+    return automl.sweep(
+        lambda trial: {"loss": sign * (truth(**trial.params) + noise * rng.normal())},
+        SPACE,
+        goals,
+        suggester="random",
+        dispatcher="inline",
+        store=str(store),
+        trials=trials,
+        seed=0,
+        progress=False,
+    )
+
+
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_under_noise_the_luckiest_trial_is_not_recommended(tmp_path: Path, direction: str) -> None:
+    result = swept(tmp_path, 0.3, goals=f"{direction} loss")
+    sign = -1 if direction == "maximize" else 1
+    lucky, advice = result.best, result.recommended
+    assert lucky.number not in advice.trials
+    assert truth(**advice.params) < truth(**lucky.params) / 2
+    assert advice.interval is not None
+    assert advice.interval[0] < sign * truth(**advice.params) < advice.interval[1]
+    first = truth(**result.trials[0].params)
+    assert advice.baseline_interval[0] < sign * first < advice.baseline_interval[1]
+    assert 0.5 < advice.probability_better <= 1
+    assert 0 < advice.probability_best <= 1
+
+
+def test_all_who_are_asked_say_the_same(tmp_path: Path) -> None:
+    result = swept(tmp_path, 0.3)
+    advice = result.recommended
+    words = ["best", result.name, "--store", str(tmp_path)]
+    shown = CliRunner().invoke(cli, words).output
+    for line in (*advice.lines(result.snapshot), advice.luck(result.snapshot)):
+        assert line in shown
+    printed = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)
+    assert printed["number"] == result.best.number
+    assert printed["recommended"] == json.loads(json.dumps(advice.to_dict()))
+    found = answer(Record.of(result.snapshot))
+    assert found.recommendation == advice
+    assert str(found.outlook).split("(")[0] in shown, "the pace may differ by milliseconds"
+    assert [str(one) in shown for one in found.next] == [True] * 3
+
+
+def test_the_plateau_ends_where_the_loss_grows_by_the_noise(tmp_path: Path) -> None:
+    result = swept(tmp_path, 0.1)
+    rows = {row.name: row for row in answer(Record.of(result.snapshot)).rows}
+    best = result.recommended.params
+    for name, row in rows.items():
+        assert row.band is not None
+        ends = [truth(**{**best, name: end}) - truth(**best) for end in row.band]
+        assert max(ends) < 0.4
+        assert row.band[0] <= row.at <= row.band[1]
+        assert f"to {automl.core.text.number(row.band[1])}"[:5] in row.words
+    assert np.ptp(rows["x"].band or ()) < np.ptp(rows["y"].band or ()), "x matters more"
+    assert len(rows["x"].drawing) == len(rows["y"].drawing)
+
+
+def test_the_default_is_costliest_where_it_matters_most(tmp_path: Path) -> None:
+    space = automl.Space(
+        automl.Float("x", 0.0, 1.0, default=0.1), automl.Float("y", 0.0, 1.0, default=0.5)
+    )
+    result = automl.sweep(
+        lambda trial: truth(**trial.params), space, "minimize loss", trials=30, seed=0,
+        suggester="random", dispatcher="inline", store=str(tmp_path), progress=False,
+    )  # fmt: skip
+    rows = answer(Record.of(result.snapshot)).rows
+    assert [row.name for row in rows] == ["x", "y"]
+    assert rows[0].cost == pytest.approx(truth(0.1, 0.3) - truth(0.6, 0.3), rel=0.3)
+
+
+def test_going_on_gains_less_at_the_end_than_at_the_beginning(tmp_path: Path) -> None:
+    early = answer(Record.of(swept(tmp_path / "a", 0.02, 12).snapshot)).outlook
+    late = answer(Record.of(swept(tmp_path / "b", 0.02, 60).snapshot)).outlook
+    assert early is not None
+    assert late is not None
+    assert early.gains[50] > late.gains[50]
+    assert list(late.gains.values()) == sorted(late.gains.values())
+
+
+def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:
+    result = swept(tmp_path, 100.0)
+    advice = result.recommended
+    assert advice.trials == (result.best.number,)
+    assert (advice.mean, advice.interval) == (result.best.value, None)
+    assert (advice.probability_better, advice.probability_best) == (None, None)
+    found = answer(Record.of(result.snapshot))
+    assert (found.outlook, found.next, found.luck) == (None, (), "")
+    assert found.unknown.startswith("Not known: how sure this is")
+    assert [row.band for row in found.rows] == [None, None]
+
+
+def test_what_was_stopped_early_counts_in_no_model(tmp_path: Path) -> None:
+    result = swept(tmp_path, 0.0)
+    assert result.recommended.trials == (result.best.number,)
+    assert result.recommended.mean == pytest.approx(result.best.value, abs=0.01)
+
+    def stopped(trial: Trial, loss: float) -> Trial:
+        metrics = {"loss": loss}
+        return replace(trial, state=TrialState.STOPPED, reports=ReportLog(), metrics=metrics)
+
+    trials = [stopped(t, 3.0) if t.number % 2 else t for t in result.trials]
+    record = Record.of(replace(result.snapshot, trials=tuple(trials), values={}))
+    assert believed(record) is not None
+    best, advice = record.snapshot.best, recommended(record)
+    assert best is not None
+    assert advice is not None
+    assert (advice.trials, advice.mean) == ((best.number,), pytest.approx(best.value, abs=0.01))
+    trials[1] = stopped(trials[1], -1.0)
+    advice = recommended(Record.of(replace(result.snapshot, trials=tuple(trials), values={})))
+    assert advice is not None
+    assert (advice.trials, advice.mean, advice.interval) == ((1,), -1.0, None)
+
+
+def test_the_runs_of_a_configuration_count_together() -> None:
+    values = {0.2: [1.0, 1.2, 1.4], 0.6: [2.0], 0.9: [3.0]}
+    optimizer = automl.Optimizer({"x": (0.0, 1.0)}, "minimize loss", suggester="random")
+    with optimizer:
+        assert optimizer.recommended is None
+        for x, losses in values.items():
+            for loss in losses:
+                optimizer.add({"x": x}, {"loss": loss})
+        advice = optimizer.recommended
+    assert advice is not None
+    assert (advice.params, advice.trials, advice.runs) == ({"x": 0.2}, (0, 1, 2), 3)
+    assert advice.mean == pytest.approx(1.2)
+
+
+def failed(number: int, rate: float, message: str, kind: str = "crashed") -> Trial:
+    params = {"learning_rate": rate, "precision": "bf16"}
+    return trial(number, None, TrialState.FAILED, failure=kind, message=message, params=params)
+
+
+def test_failures_are_grouped_by_message_and_said_where_they_are() -> None:
+    good = [
+        trial(i, 20.0, params={"learning_rate": 1e-4 * 2**i, "precision": "fp32"}) for i in range(6)
+    ]
+    bad = [failed(6 + i, 0.02 + 0.01 * i, f"nan at step {100 + i}") for i in range(5)]
+    other = failed(11, 0.001, "no GPU")
+    groups = failure_groups(snapshot(*good, *bad, other))
+    assert [(len(one.trials), one.message) for one in groups] == [
+        (5, "nan at step 100"),
+        (1, "no GPU"),
+    ]
+    assert groups[0].where.endswith("of 5 failed") or groups[0].where.endswith("of 6 failed")
+    assert groups[0].cut.startswith("automl set nmt 'space.")
+    assert (groups[1].where, groups[1].cut) == ("", "")
+    few = failure_groups(snapshot(*good, *bad[:4]))
+    assert few[0].where == "", "four failures are too few for a sentence"
+
+
+def test_failures_that_are_everywhere_have_no_place() -> None:
+    rng = np.random.default_rng(0)
+    good = [
+        trial(i, 20.0, params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"})
+        for i in range(9)
+    ]
+    bad = [
+        replace(
+            failed(9 + i, 10 ** rng.uniform(-5, -1), "lost"),
+            params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"},
+        )
+        for i in range(6)
+    ]
+    assert failure_groups(snapshot(*good, *bad))[0].where == ""
+
+
+def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
+    goals = (automl.core.Goal("loss"), automl.core.Goal("size"))
+    values = [(1.0, 9.0), (2.0, 2.0), (9.0, 1.0)]
+    trials = [trial(i, None, metrics={"loss": a, "size": b}) for i, (a, b) in enumerate(values)]
+    shown = snapshot(*trials, goals=goals)
+    assert knee(shown, shown.pareto) == 1
+    assert knee(shown, shown.pareto[:2]) is None
