@@ -34,7 +34,7 @@ CAPS = {
     "workers, without workloads": 10_234,
     "workers/workloads": 5_537,
     "core, control, ledger": 7_681,
-    "dispatch": 2_054,
+    "dispatch": 1_830,
     "suggesters, stopping": 4_714,
     "config, actions, cli, top": 5_040,
     "report, studio": 2_600,

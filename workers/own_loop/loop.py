@@ -283,8 +283,9 @@ class PreparedLoop:
         if self.scaler:
             loss = self.scaler.scale(loss)
         with self.strategy.synchronised(self.last):
-            joined: Any = self.strategy.joined(loss)
-            (joined if isinstance(factor, float) and factor == 1.0 else joined * factor).backward()
+            joined = self.strategy.joined(loss)
+            scaled: Any = joined if isinstance(factor, float) and factor == 1.0 else joined * factor
+            scaled.backward()
         self.waiting = self._over = self.trained = True
 
     def _weighed(self, weight: float | Tensor) -> float | Tensor:

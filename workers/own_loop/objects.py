@@ -89,8 +89,8 @@ class _Prepared(nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """A copy, and what is pickled, is a model of the user's class without the loop."""
-        found: Any = self._prepared_class.__reduce_ex__(self, protocol)
-        _, (_, *arguments), state, *rest = found
+        reduced: Any = self._prepared_class.__reduce_ex__(self, protocol)
+        _, (_, *arguments), state, *rest = reduced
         state = {
             name: value for name, value in state.items() if name not in (_LOOP, "_prepared_run")
         }

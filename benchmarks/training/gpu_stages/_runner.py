@@ -20,7 +20,7 @@ from benchmarks.training.gpu_stages._case import Case, Row, Rows, Target
 
 ROOT = Path(__file__).parents[3]
 KEYS = ("gpu", "torch", "stage", "case")
-# What `workers.runtime.worker` sets; four such processes share the cores.
+# What `workers.runtime.processes` sets; four such processes share the cores.
 AS_A_WORKER = {
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"), "3"),
     "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",

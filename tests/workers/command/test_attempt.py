@@ -244,9 +244,8 @@ def test_a_request_after_the_end_of_a_program_has_not_stopped_it(
     class LateRequest(selectors.DefaultSelector):
         def select(self, timeout: float | None = None) -> Any:
             ready = super().select(timeout)
-            if command.reports:  # the program ends now
-                wait_for(lambda: running(mark) == [])
-                command.request = StopRequest.STOP
+            wait_for(lambda: running(mark) == [])
+            command.request = StopRequest.STOP
             return ready
 
     late = SimpleNamespace(DefaultSelector=LateRequest, EVENT_READ=selectors.EVENT_READ)

@@ -130,9 +130,8 @@ def _bleu_by_pair(
     found = {}
     for pair in dict.fromkeys(pairs):
         rows = [row for row, other in enumerate(pairs) if other == pair]
-        ours, theirs = ([texts[row] for row in rows] for texts in (hypotheses, references))
-        mine = score(ours, theirs, tokenizer)
-        found[pair.metric] = mine.bleu
+        said, right = ([texts[row] for row in rows] for texts in (hypotheses, references))
+        found[pair.metric] = score(said, right, tokenizer).bleu
     return found
 
 
