@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from search_spaces import Space
 from search_spaces.other_tools import hinted
 from search_spaces.validation import show
-from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
+from workers.functions.suggesting import Asking, Suggesting
+from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.assignments import seed_of
 from .control.beginning import create, read_spec
 from .control.earlier import with_earlier
+from .control.growth import Growth
 from .control.plugins import SuggesterLike
 from .control.space_change import with_known_space
 from .control.writer import SweepWriter
@@ -46,11 +48,18 @@ if TYPE_CHECKING:
     from .report.recommendation import Recommendation
 
 
+class AskedTrial(Suggesting, Trial):
+    """A trial of an optimizer without a space: `suggest_...` says it; `params` has the answers."""
+
+    params: dict[str, Any]
+
+
 class Optimizer:
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
         space: the parameters to tune: a `Space`, or a mapping of names to ranges (`automl.sweep`).
+            None if trials say it: `optimizer.ask().suggest_float("lr", 1e-5, 0.1, log=True)`.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
@@ -82,8 +91,8 @@ class Optimizer:
     @hinted
     def __init__(
         self,
-        space: Space | Mapping[str, Any],
-        goals: str | Goal | Iterable[str | Goal],
+        space: Space | Mapping[str, Any] | None = None,
+        goals: str | Goal | Iterable[str | Goal] = (),
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
         suggester: SuggesterLike = SweepSpec.suggester,
@@ -125,10 +134,12 @@ class Optimizer:
         except UsageError:
             self._ledger.close()
             raise
-        make = partial(plugins.make_suggester, spec)
+        self._make = plugins.make_suggester
         # Nobody knows which trial is the last, so nothing runs again by itself.
         each = "none" if spec.replicates == "auto" else spec.replicates
+        make = partial(self._make, spec)
         self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=each)
+        self._growth = Growth(self._writer, self._grow)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
@@ -176,7 +187,8 @@ class Optimizer:
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
             self._commit()
-            return replace(running, seed=seed_of(self._spec, running.number))
+            running = replace(running, seed=seed_of(self._spec, running.number))
+            return running if self._spec.asked is None else self._asked(running)
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.
@@ -275,6 +287,29 @@ class Optimizer:
     ) -> None:
         self.close()
 
+    def _asked(self, running: Trial) -> AskedTrial:
+        """A trial that says its space as it runs."""
+        trial = AskedTrial(**{**vars(running), "params": {}})
+
+        def tell(params: dict[str, Any], parameter: dict[str, Any], line: str) -> None:
+            with self._held():
+                event = Asked(trial.number, trial.attempts, params, parameter, line)
+                if problem := self._growth.conflict(event):
+                    raise UsageError(problem)
+                self._growth.follow(self._writer.apply(event))
+                self._commit()
+
+        seed, known = trial.seed or 0, self._spec.asked_ranges
+        asking = Asking(known, running.params, trial.number, seed, tell, values=trial.params)
+        object.__setattr__(trial, "asking", asking)
+        return trial
+
+    def _grow(self, spec: SweepSpec) -> None:
+        """Propose from a larger space."""
+        self._spec = spec
+        self._proposer.remake(partial(self._make, spec))
+        self._proposer.restrict(Domain.of(spec))
+
     @contextmanager
     def _held(self) -> Iterator[None]:
         if os.getpid() != self._process:  # its copy would learn nothing from the others
@@ -324,6 +359,7 @@ class Optimizer:
         if ended.failure == "missing_metric" and ending is Ending.COMPLETED:
             raise UsageError(ended.message)
         self._writer.apply(ended)
+        self._growth.follow(self._writer.trials[trial.number])
         self._commit()
         return self._writer.trials[trial.number]
 

@@ -14,7 +14,12 @@ from workers.protocol import Metric
 
 from .control.beginning import read_spec
 from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import check_not_importing, check_spec, lines_about_knobs
+from .control.preflight import (
+    check_not_importing,
+    check_spec,
+    lines_about_knobs,
+    usual_stopper,
+)
 from .control.signals import SafeEnd
 from .core import (
     Budget,
@@ -48,8 +53,8 @@ Objective = Callable[[Any], Any]
 @explained
 def sweep(
     objective: Objective,
-    space: Space | Mapping[str, Any],
-    goals: str | Goal | Iterable[str | Goal],
+    space: Space | Mapping[str, Any] | None = None,
+    goals: str | Goal | Iterable[str | Goal] = (),
     *,
     trials: int | None = None,
     workers: int | Mapping[str, int] | None = None,
@@ -57,7 +62,7 @@ def sweep(
     constraints: str | Constraint | Iterable[str | Constraint] = (),
     budget: Budget | Mapping[str, Any] | str | float | None = None,
     suggester: SuggesterLike = SweepSpec.suggester,
-    stopper: StopperLike = SweepSpec.stopper,
+    stopper: StopperLike | None = None,
     dispatcher: str = "auto",
     ray_address: str | None = None,
     resources: Resources | Mapping[str, Any] | None = None,
@@ -88,7 +93,8 @@ def sweep(
             returns False if the trial should end); returns a dict of metrics or, with one goal,
             its value.
         space: the parameters to tune: a `Space`, or a mapping of names to ranges such as
-            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`.
+            `{"lr": (1e-5, 0.1), "layers": (1, 8), "optimizer": ["sgd", "adam"]}`. None if the
+            objective says it as it runs: `trial.suggest_float("lr", 1e-5, 0.1, log=True)`.
         goals: such as "minimize loss"; with several, the result is a Pareto front.
         trials: how many, including trial 0 and failed trials.
         workers: number of slots; None for as many as the machine has room for. On a Ray cluster
@@ -102,7 +108,8 @@ def sweep(
             and its options, or your own class that inherits `Suggester`, or an object of it.
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
             `{"name": "asha", "grace": 5, "factor": 3}`, a class that inherits `Stopper`, or an
-            object of it.
+            object of it. By default "median" if the objective calls `trial.should_prune`, else
+            "none".
         dispatcher: "local" runs trials in processes of this machine, "ray" on Ray, "inline" in this
             process; "auto" is "ray" if a cluster is named (`ray_address`, the environment variable
             RAY_ADDRESS) or this process has initialised Ray, else "local".
@@ -152,6 +159,7 @@ def sweep(
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
+    stopper = usual_stopper(objective, goals) if stopper is None else stopper
     spec, plugins, notes = read_spec(
         space,
         goals,

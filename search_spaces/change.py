@@ -86,7 +86,7 @@ def _joined(before: Parameter, after: Parameter, space: Space) -> Parameter:
     else:
         assert isinstance(before, Float | Int)
         assert isinstance(after, Float | Int)
-        data |= _range(before, after)
+        data |= joined_range(before, after)
     when = {parent: list(values) for parent, values in after.when.items()}
     if set(before.when) == set(after.when):
         for parent, values in before.when.items():  # earlier values of a parent go on to count
@@ -103,7 +103,8 @@ def _merged(before: Choice, after: Choice) -> list[Value]:
     return [*sorted(numbers)] if given == sorted(given) else found
 
 
-def _range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
+def joined_range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
+    """The bounds and the step of a range with the values of both."""
     low, high = min(before.low, after.low), max(before.high, after.high)
     if after.log and low <= 0:
         raise SpaceError(

@@ -321,6 +321,4 @@ def _by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
                 f"names of parameters must differ, {parameter.name!r} is given twice; rename one"
             )
         found[parameter.name] = parameter
-    if not found:
-        raise SpaceError("a space needs at least one parameter, got none")
     return found

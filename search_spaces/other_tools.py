@@ -35,10 +35,10 @@ _HERE: Final[Mapping[str, str]] = {
     "max": "`high` is the largest value",
     "values value": "a list of choices: `[16, 32, 64]` or `{'choices': [16, 32, 64]}`",
     "distribution": "`{'low': 1e-5, 'high': 0.1, 'log': True}` is logarithmic",
-    "suggest_float suggest_int suggest_categorical suggest_uniform suggest_loguniform config "
-    "distributions get add": '`automl.sweep` gets the space; a value is `trial.params["lr"]`',
-    "should_prune log TrialPruned": "`trial.report(step=3, loss=0.5)` returns False to end",
-    "set_user_attr set_system_attr user_attrs": "return it with the metrics: `{'loss': 1, 'n': 2}`",
+    "suggest_uniform suggest_loguniform config distributions get add": "`automl.sweep` gets the "
+    'space, or none and `trial.suggest_float` says it; a value is `trial.params["lr"]`',
+    "TrialPruned": "`trial.report(step=3, loss=0.5)` returns False to end",
+    "set_system_attr": "return it with the metrics: `{'loss': 1, 'n': 2}`",
     "get_checkpoint trial_dir": "`trial.checkpoint_dir` is kept for resuming",
     "study": "an objective sees its own trial only",
     "create_study optimize Study minimize fmin Tuner agent": "call `automl.sweep(objective, space, "
@@ -49,8 +49,6 @@ _HERE: Final[Mapping[str, str]] = {
     "best_trial best_result get_best_result": "`result.best`",
     "best_trials": "`result.pareto`",
     "trials_dataframe get_dataframe": "`result.to_pandas()`",
-    "space": 'it has the parameters to tune: space={"lr": (1e-5, 0.1)}',
-    "goals": 'such as goals="minimize loss"',
 }
 WORDS: Final = {word: said for words, said in _HERE.items() for word in words.split()}
 
@@ -96,11 +94,7 @@ def hinted(function: F) -> F:
             for name in keywords.keys() - signature.parameters:
                 words = f"{error}{hint(name, signature.parameters)}"
                 raise TypeError(f"{function.__name__}() {words}") from None
-            if found := [
-                word for word in ("space", "goals") if f"argument: {word!r}" in str(error)
-            ]:
-                error = TypeError(f"{function.__name__}: {error}; {WORDS[found[0]]}")
-            raise error from None
+            raise
         return function(*given, **keywords)
 
     return cast(F, checked)

@@ -31,12 +31,14 @@ def read_space(given: Any) -> Space:
     Raises:
         SpaceError: it is none of these, or an entry is malformed.
     """
-    if isinstance(given, Space):
-        return given
     if isinstance(given, Mapping):
-        return Space(*(_parameter(name, entry) for name, entry in given.items()))
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        return Space(*given)
+        given = Space(*(_parameter(name, entry) for name, entry in given.items()))
+    elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Space):
+        given = Space(*given)
+    if isinstance(given, Space):
+        if not given.parameters:
+            raise SpaceError("a space needs at least one parameter, got none")
+        return given
     raise SpaceError(
         "a space is a Space or a mapping of names to ranges, such as "
         f"{{'lr': (1e-5, 0.1), 'optimizer': ['sgd', 'adam']}}; got {show(given)}"

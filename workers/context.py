@@ -19,7 +19,8 @@ from .device.profiling import profiling
 from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
-from .protocol import CHECKPOINTS, WORK, Assignment, Report, StopRequest
+from .functions.suggesting import Asking, Suggesting
+from .protocol import CHECKPOINTS, WORK, Asked, Assignment, Params, Report, StopRequest
 
 if TYPE_CHECKING:
     from .ranks.meeting import Meeting
@@ -40,12 +41,13 @@ class Stopped(Exception):
 
 
 @dataclass
-class Context:
+class Context(Suggesting):
     """One rank's view of its attempt.
 
     Args:
         assignment: the attempt.
-        send: sends a report (rank 0 only; other ranks have a function that does nothing).
+        send: sends a report, or what was asked for (rank 0 only; other ranks have a function that
+            does nothing).
         stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
         rendezvous: address at which the ranks meet, for `workers.ranks.process_group.connect`:
@@ -55,7 +57,7 @@ class Context:
     """
 
     assignment: Assignment
-    send: Callable[[Report], None] = lambda report: None
+    send: Callable[[Any], None] = lambda event: None
     stop_requested: Callable[[], StopRequest | None] = lambda: None
     rank: int = 0
     world_size: int = 1
@@ -80,6 +82,8 @@ class Context:
         self.loop_state: Any = None  # what `restore` has read of it
         self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
+        a = self.assignment
+        self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
 
     def __getattr__(self, name: str) -> NoReturn:
         no_attribute(self, name)
@@ -89,8 +93,8 @@ class Context:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The active parameters."""
-        return self.assignment.params
+        """The active parameters; those that were asked for, if `suggest_...` declares them."""
+        return self.assignment.params if self.assignment.asked is None else self.asking.values
 
     @property
     def folder(self) -> Path:
@@ -345,6 +349,17 @@ class Context:
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))
         return self.send_report(step, metrics)
+
+    def should_prune(self) -> bool:
+        """Whether the trial was asked to stop, as the answer of `report` says too."""
+        self.stop = self.stop or self.stop_requested()
+        return self.stop is not None
+
+    def _tell_asked(self, params: Params, parameter: Mapping[str, Any], line: str) -> None:
+        with self._lock:
+            if not self._over:
+                a = self.assignment
+                self.send(Asked(a.trial, a.attempt, params, parameter, line))
 
     def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """Like `report`, as it is, with the time of this attempt so far."""

@@ -146,6 +146,8 @@ class Assignment:
         store: absolute path of a trusted folder above it, below which no link is followed; "" if
             the trial's folder is trusted itself.
         artifacts: location of the trial's snapshots (`workers.artifacts`); "" for none.
+        asked: the ranges that trials have asked for (`workers.functions.suggesting`); None if the
+            space was declared.
     """
 
     sweep: str
@@ -169,6 +171,7 @@ class Assignment:
     artifacts: str = ""
     goals: tuple[str, ...] = ()
     constrained: tuple[str, ...] = ()
+    asked: Mapping[str, Any] | None = None
 
     @property
     def label(self) -> str:
@@ -213,6 +216,23 @@ class Report:
     step: int
     metrics: Metrics
     seconds: float
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An objective has asked for a parameter (`trial.suggest_float`).
+
+    Args:
+        params: the value that it got, by the parameter's name.
+        parameter: the range, as `Parameter.to_dict` writes it.
+        line: that has asked, such as `train.py:12`.
+    """
+
+    trial: int
+    attempt: int
+    params: Params
+    parameter: Mapping[str, Any]
+    line: str = ""
 
 
 @dataclass(frozen=True)
@@ -270,7 +290,7 @@ class Outcome:
     artifact_bytes: int = 0
 
 
-Event = Started | Report | Outcome
+Event = Started | Report | Asked | Outcome
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ RUNNING: Final = (
             "automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision "
             "--budget 10m",
             "automl sweep mine.yaml --objective train.py:objective",
+            'automl sweep --objective train.py:objective --goals "minimize loss" --trials 50',
             "automl sweep mine.yaml --objective train.py:objective --prior old.csv",
             "automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}",
             r"automl sweep mine.yaml --report loss='val_loss (\S+)' -- ./train {params}",
@@ -96,7 +97,8 @@ RUNNING: Final = (
             "automl sweep mine.yaml --create            for agents, see automl ask --help",
         ),
         (
-            *CONFIG,
+            replace(CONFIG[0], required=False),
+            CONFIG[1],
             Argument("name", str, "Name of the sweep; refused if it is in use.", "--name", "NAME"),
             Argument(
                 "resume",
@@ -108,6 +110,7 @@ RUNNING: Final = (
             *map(
                 setting,
                 (
+                    "goals",
                     "trials",
                     "budget",
                     "workers",

@@ -138,7 +138,8 @@ def run_sweep(
         return _exit_status(snapshot)
     if summary:
         again_run = confirmations.read(ledger, snapshot)
-        print_summary(console(), snapshot, spec.known_space, typed, again_run)
+        space = (snapshot.spec or spec).known_space  # it may have grown
+        print_summary(console(), snapshot, space, typed, again_run)
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)

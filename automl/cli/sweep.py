@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from automl.core.budget import without_unit
@@ -24,7 +25,7 @@ RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
 
 
 def sweep(
-    config: str,
+    config: str | None,
     overrides: tuple[str, ...],
     sources: tuple[str, ...],
     patterns: tuple[str, ...],
@@ -35,8 +36,11 @@ def sweep(
     loaded = _load(config, overrides, patterns, program, options)
     typed = _typed(loaded, options)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import lines_about_knobs
+    from automl.control.preflight import lines_about_knobs, usual_stopper
 
+    if not loaded.stopper_named:
+        spec = loaded.spec
+        loaded = replace(loaded, spec=replace(spec, stopper=usual_stopper(objective, spec.goals)))
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
@@ -112,24 +116,28 @@ def _typed(loaded: Config, options: dict[str, Any]) -> Typed:
 
 
 def _load(
-    config: str,
+    config: str | None,
     overrides: tuple[str, ...],
     patterns: tuple[str, ...],
     program: Program | None,
     options: dict[str, Any],
 ) -> Config:
     """The configuration, after all checks that need nothing to be created."""
-    from automl.config import load
+    from automl.config import Override, load
     from automl.control.preflight import check_artifacts, check_store
     from automl.dispatch._make import choose_dispatcher
     from automl.ledger.database import refuse_password
 
+    if config is None and options["objective"] is None:
+        raise UsageError("name a configuration, or a function: --objective FILE:NAME --goals GOAL")
+    name = Path(options["objective"].rpartition(":")[0] or "sweep").stem if config is None else ""
+    named = [Override("name", name, "--objective")] if name else []
     agents = options["create"] or options["dispatcher"] == "agents"  # they know what to train
     own = options["objective"] is not None
     kind, address = choose_dispatcher(options["dispatcher"], options["ray_address"])
     loaded = load(
         config,
-        [*overrides, *given_settings(options)],
+        [*named, *overrides, *given_settings(options)],
         nodes=partial(_hardware_of, address) if kind == "ray" and address else None,
         objective=None if agents and not own else own,
         command="" if program is None else str(program),

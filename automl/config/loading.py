@@ -47,6 +47,7 @@ class Config:
         dropped: parameters and values that are not tried, with the reason.
         notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
+        stopper_named: whether the configuration says which stopper.
     """
 
     spec: SweepSpec
@@ -54,10 +55,11 @@ class Config:
     dropped: tuple[Exclusion, ...] = ()
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
+    stopper_named: bool = True
 
 
 def load(
-    path: str | Path,
+    path: str | Path | None,
     overrides: Iterable[str | Override] = (),
     *,
     hardware: Hardware | None = None,
@@ -69,7 +71,7 @@ def load(
     """Read and check a configuration. Creates nothing.
 
     Args:
-        path: of a YAML file.
+        path: of a YAML file; None if the overrides say everything.
         overrides: `KEY=VALUE` texts with dotted keys; later ones win.
         hardware: to run on; None for this machine.
         nodes: finds the hardware of a cluster's nodes with an accelerator ("" for all nodes), for a
@@ -82,7 +84,8 @@ def load(
         ConfigError: the file cannot be read or has errors. The message lists all of them.
     """
     problems = ConfigProblems()
-    root = read_file(Path(path), problems)
+    root = Node({}, "the command line") if path is None else read_file(Path(path), problems)
+    path = "sweep" if path is None else path
     if root is None:
         problems.raise_any(str(path))
         raise AssertionError("a file without a tree has a problem")
@@ -112,6 +115,7 @@ class _Checker:
         self.root, self.document, self.problems = root, document, problems
         self._given = hardware
         self._nodes = nodes if document["workload"] is not None else None
+        self._asks = False  # the objective says the space as it runs
         self._command = command
 
     def hardware(self) -> Hardware:
@@ -148,6 +152,8 @@ class _Checker:
         stopper = self._checked(("stopper",), choose, STOPPERS, document["stopper"])
         self._checked(("trackers",), check_trackers, document["trackers"])
         workload, name = self._workload(objective), self._name(path)
+        no_space = bool(objective) and not self._command and document["space"] is None
+        self._asks = no_space and workload is None
         self._check_reports(bool(self._command) or (workload is None and objective is None))
         if workload is None and (objective is False or document["workload"] is not None):
             return None  # without a workload, nothing else can be checked
@@ -172,6 +178,7 @@ class _Checker:
             "workers": None,
             "resources": resources,
             "command": self._command,
+            "asked": {} if self._asks else None,
         }
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
@@ -186,7 +193,8 @@ class _Checker:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
             notes += [*_unnamed(spec), *_unreported(spec)]
-        return Config(spec, document["store"], dropped, tuple(notes), document["prior"])
+        named = "stopper" in document
+        return Config(spec, document["store"], dropped, tuple(notes), document["prior"], named)
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
@@ -263,7 +271,7 @@ class _Checker:
         for index, text in enumerate(texts):
             if text in metrics:
                 found += self._checked(("constraints", index), parse_constraints, text) or ()
-        return resolution.space(entries, expressions), found
+        return Space() if self._asks else resolution.space(entries, expressions), found
 
     def _checked(self, where: Location, check: Callable[..., Any], *arguments: Any) -> Any:
         """What `check` returns; None, with a problem at this place, if it refuses."""

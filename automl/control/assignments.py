@@ -51,8 +51,12 @@ class Assigner:
             together = 1  # the trial fails, and says why
         return GangShape(self.slots(params), together)
 
-    def assignment(self, trial: Trial) -> Assignment:
-        """The assignment of the trial's current attempt; its worker checks the folder."""
+    def assignment(self, trial: Trial, asked: Mapping[str, Any] | None = None) -> Assignment:
+        """The assignment of the trial's current attempt; its worker checks the folder.
+
+        Args:
+            asked: the ranges that trials have asked for; None if the space was declared.
+        """
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
@@ -81,6 +85,7 @@ class Assigner:
             goals=tuple(goal.metric for goal in spec.goals),
             constrained=tuple(constraint.metric for constraint in spec.constraints),
             artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
+            asked=asked,
             limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
         )
 

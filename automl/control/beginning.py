@@ -13,6 +13,7 @@ from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
 from automl.errors import UsageError
 from automl.suggesters.user_prior import check_prior
+from search_spaces import Space
 from search_spaces.plain import ambiguous, read_space
 from workers.protocol import Metric
 
@@ -37,7 +38,8 @@ def read_spec(
     """The spec that keyword arguments describe, as a person may write them in Python.
 
     Args:
-        space, goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
+        space: None if the objective declares it.
+        goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
         local: whether trials run on this machine; then a slot has a GPU of it by default.
         settings: further keys of a configuration.
 
@@ -48,7 +50,8 @@ def read_spec(
     Raises:
         UsageError: an argument is wrong.
     """
-    notes, space = ambiguous(space), read_space(space)
+    asked: dict[str, str] | None = {} if space is None else None  # the objective declares it
+    notes, space = ambiguous(space), Space() if space is None else read_space(space)
     plugins = Plugins.choose(suggester, stopper)
     given = read_keys(KEYS, settings)
     slot, workers = given.pop("resources", {}), given.pop("workers", None)
@@ -61,6 +64,7 @@ def read_spec(
         beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
         metrics=arguments.metrics(metrics),
         resources=resources,
+        asked=asked,
         **plugins.settings(),
         **given,
     )

@@ -40,6 +40,11 @@ class SweepCommands:
         """Whether a configuration is within the limits."""
         return not self._domain.narrow or self._domain.legal(params)
 
+    def respace(self) -> None:
+        """The space of the sweep has grown; the limits stay."""
+        self._domain = Domain.of(self._journal.spec)
+        self._limit()
+
     def execute(self, *, refresh: bool = False) -> None:
         """Obey new commands: those that the last commit has found or, if `refresh`, all."""
         if refresh or time.monotonic() - self._looked > LOOK_SECONDS:

@@ -6,11 +6,12 @@ from typing import Final
 from automl.core import Snapshot, Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.stopping.base import Stopper
-from workers.protocol import Event, Outcome, Report, StopRequest
+from workers.protocol import Asked, Event, Outcome, Report, StopRequest
 
 from .checkpoint_cleanup import CheckpointCleanup
 from .ending import EndOfSweep
 from .gpu_share import GpuShare
+from .growth import Growth
 from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
 from .requests import Requests
@@ -33,6 +34,7 @@ class Controller:
         checkpoints: cleans up after each attempt.
         ending: knows why the sweep must end.
         requests: of agents and people.
+        growth: keeps the space that trials ask for.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Controller:
         checkpoints: CheckpointCleanup,
         ending: EndOfSweep,
         requests: Requests,
+        growth: Growth,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
@@ -56,6 +59,7 @@ class Controller:
         self._checkpoints = checkpoints
         self._ending = ending
         self._requests = requests
+        self._growth = growth
 
     def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
         """Run the sweep until it ends.
@@ -165,8 +169,18 @@ class Controller:
         """Apply an event of a worker or an agent, and decide what follows."""
         if isinstance(event, Outcome):
             self._on_outcome(event)
+        elif isinstance(event, Asked):
+            self._on_asked(event)
         elif (trial := self._journal.apply(event)) is not None and isinstance(event, Report):
             self._on_report(trial)
+
+    def _on_asked(self, event: Asked) -> None:
+        if problem := self._growth.conflict(event):  # with a trial beside it
+            dispatcher = self._journal.dispatcher
+            key = (event.trial, event.attempt)
+            self._journal.then(lambda: dispatcher.kill(*key, "crashed", problem))
+        else:
+            self._growth.follow(self._journal.apply(event))
 
     def _on_outcome(self, outcome: Outcome) -> None:
         journal = self._journal
@@ -179,6 +193,7 @@ class Controller:
         after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)
         if after is None:
             return
+        self._growth.follow(after)
         self._shutdown.end(self._ending.reason_after(after, outcome))
         journal.then(lambda: self._clean_checkpoints(after))
 

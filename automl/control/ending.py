@@ -25,6 +25,9 @@ from workers.protocol import Outcome
 from .assignments import Assigner
 
 SETTLED: Final = "settled"  # of `budget.until`
+ASKED_NOTHING: Final = (
+    "no space was given, and its objective asks for no parameter (trial.suggest_float)"
+)
 EXHAUSTED: Final = "every configuration of its space was tried"
 NARROWED: Final = "every configuration within its limits was tried; the limits are on"
 USED_UP: Final = "its budget is used up"
@@ -125,6 +128,8 @@ class EndOfSweep:
         if self._state.trials_left == 0:
             return USED_UP
         if self._suggestions.exhausted:
+            if not self._state.spec.space.parameters:
+                return ASKED_NOTHING
             limits = ", ".join(self._state.limits)
             return f"{NARROWED} {limits}" if limits else EXHAUSTED
         gain = budget.gain or 0.0

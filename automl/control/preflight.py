@@ -8,17 +8,18 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from automl.core import SweepSpec
+from automl.core import SweepSpec, parse_goals
 from automl.core.names import check_name
 from automl.core.ranks import check_room, max_ranks
 from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
+from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.location import NONE
 from workers.artifacts.sweep_artifacts import check_writable
-from workers.own_loop.knobs import acting_knobs, without_prepare
+from workers.own_loop.knobs import acting_knobs, mentions, without_prepare
 
 from .plugins import Plugins
 
@@ -65,6 +66,8 @@ def check_spec(
         KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
     if plugins.suggester.name != KEYS["suggester"].default:
         plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
+    if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
+        raise UsageError(f"the stopper {spec.stopper!r} needs a space that is declared: give one")
     check_artifacts(spec)
     DISPATCHERS.require(dispatcher)
     if dispatcher != "agents":  # they know what to train
@@ -98,6 +101,12 @@ def _check_objective(spec: SweepSpec, objective: Callable[[Any], Any] | None) ->
             f"an objective takes one argument, the trial, and reads its parameters from "
             f"trial.params: def {name}(trial); got {name}{taken}"
         ) from None
+
+
+def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
+    """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
+    prunes = objective is not None and mentions(objective, "should_prune")
+    return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
 
 
 def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:

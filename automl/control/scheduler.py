@@ -291,7 +291,7 @@ class Scheduler:
         if failure:
             journal.fail(begun, failure, message, **self._guard.facts(trial.params))
             return
-        assignment = self._assigner.assignment(begun)
+        assignment = self._assigner.assignment(begun, journal.spec.asked_ranges)
         journal.then(lambda: self._dispatcher.submit(assignment))
 
     def _estimate_next(self) -> None:

@@ -30,6 +30,8 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
             f"sweep {stored.name!r} has the goal {known!r}, got {given!r}: go on with that, "
             "or begin a sweep of another name"
         )
+    if wanted.asked is not None:  # what its trials have asked for so far
+        wanted = replace(wanted, space=stored.space, asked=stored.asked)
     spec = replace(
         wanted,
         explored=stored.explored,

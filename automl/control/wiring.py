@@ -20,6 +20,7 @@ from .commands import SweepCommands
 from .controller import Controller
 from .ending import EndOfSweep
 from .gpu_share import GpuShare
+from .growth import Growth
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .plugins import Plugins
@@ -151,6 +152,10 @@ def _wired(
     def respecify(changed: SweepSpec) -> None:
         suggestions.remake(partial(plugins.make_suggester, changed))
 
+    def grown(changed: SweepSpec) -> None:
+        respecify(changed)
+        commands.respace()
+
     with (
         closing(plugins.make_queue(spec, kind, note)) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
@@ -191,6 +196,7 @@ def _wired(
             cleanup,
             ending,
             Requests(journal, commands, agents, steering),
+            Growth(journal, grown),
         )
 
 

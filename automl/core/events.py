@@ -1,8 +1,8 @@
 """The events of a sweep, and the pure function `fold` that turns them into trials.
 
-Workers send `Started` and `Report` (workers.protocol); the controller adds the events below. A
-worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it. Folding is
-idempotent: a duplicate, or an event of an attempt that is over, leaves the trial unchanged.
+Workers send `Started`, `Report` and `Asked` (workers.protocol); the controller adds the events
+below. A worker's `Outcome` is recorded inside `Ended`, with the decision of the controller on it.
+Folding is idempotent: a duplicate, or an event of an attempt that is over, changes nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from automl.errors import AutomlError
 from workers.protocol import (
+    Asked,
     Ending,
     Metrics,
     Outcome,
@@ -212,6 +213,7 @@ SweepEvent = (
     | Begun
     | Started
     | Report
+    | Asked
     | Ended
     | Moved
     | Noted
@@ -219,7 +221,7 @@ SweepEvent = (
     | Answered
     | Leased
 )
-TrialEvent = Report | Proposed | Begun | Started | Ended | Moved | Leased  # they change a trial
+TrialEvent = Report | Asked | Proposed | Begun | Started | Ended | Moved | Leased  # of a trial
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -248,6 +250,8 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
         return trial
     if isinstance(event, Report):
         return _report(trial, event)
+    if isinstance(event, Asked):
+        return _ask(trial, event)
     if isinstance(event, Ended):
         return _end(trial, event)
     if isinstance(event, Leased):
@@ -344,13 +348,25 @@ def _report(trial: Trial, event: Report) -> Trial:
     return _changed(trial, reports=points, metrics=metrics)
 
 
+def _ask(trial: Trial, event: Asked) -> Trial:
+    name, asked = event.parameter["name"], {**event.parameter, "line": event.line}
+    if (trial.asked or {}).get(name) == asked and trial.params[name] == event.params[name]:
+        return trial
+    params, ranges = {**trial.params, **event.params}, {**(trial.asked or {}), name: asked}
+    return _changed(trial, params=params, asked=ranges)
+
+
 def _end(trial: Trial, event: Ended) -> Trial:
     check_transition(trial.state, event.state)
     outcome = event.outcome
     is_retried = event.state is TrialState.WAITING and outcome.ending is Ending.FAILED
     estimated = outcome.estimated_memory_bytes
+    params = trial.params
+    if trial.asked is not None and event.state.finished:  # what nobody asked for had no effect
+        params = {name: params[name] for name in trial.asked}
     return _changed(
         trial,
+        params=params,
         state=event.state,
         metrics=final_metrics(trial, outcome),
         returned=tuple(outcome.metrics),

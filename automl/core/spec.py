@@ -109,6 +109,8 @@ class SweepSpec:
         paired: whether trials 0 and 1 have the same seed, as do 2 and 3, and so on.
         explored: what earlier trials may have, if the space has changed: `space` and the earlier
             spaces together (`search_spaces.change`).
+        asked: the line that first asked for each parameter, if the objective declares the space
+            while it runs (`trial.suggest_float`); None if the space was declared before.
     """
 
     name: str = key(
@@ -133,6 +135,7 @@ class SweepSpec:
         "What is optimised: `minimize METRIC` or `maximize METRIC`, then `at the end`, "
         "`within 10m` or nothing. See [several goals](../guides/goals.md).",
         "goals: [maximize bleu within 10m, minimize seconds]",
+        flag="--goals GOAL",
         words="the workload's",
     )
     constraints: tuple[Constraint, ...] = key(
@@ -313,6 +316,7 @@ class SweepSpec:
     dispatcher: str = ""
     folder: str = ""
     paired: bool = False
+    asked: Mapping[str, str] | None = None
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -350,6 +354,14 @@ class SweepSpec:
         return dict(self.explored.complete(params) if self.explored else params)
 
     @property
+    def asked_ranges(self) -> dict[str, Any] | None:
+        """The ranges that trials have asked for; None if the space was declared."""
+        if self.asked is None:
+            return None
+        known = self.space.parameters
+        return {n: {**known[n].to_dict(), "line": line} for n, line in self.asked.items()}
+
+    @property
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
         return self.explored or self.space
@@ -370,6 +382,7 @@ class SweepSpec:
         del stored["received"]
         optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
         absent = [name for name in (*optional, "paired") if not stored[name]]
+        absent += ["asked"] if self.asked is None else []
         return {name: value for name, value in stored.items() if name not in absent}
 
     @classmethod

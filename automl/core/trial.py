@@ -104,6 +104,8 @@ class Trial:
         artifact_bytes: of its files at the location of the sweep's artifacts.
         replicate_of: number of the first trial of its configuration, which it runs again with
             another seed; None if it is the first.
+        asked: the ranges that its objective has asked for, by name, as parameters' dictionaries
+            with the `line` that did; None if it has asked for none.
     """
 
     number: int
@@ -134,6 +136,7 @@ class Trial:
     artifact_bytes: int = 0
     returned: tuple[str, ...] = ()
     replicate_of: int | None = None
+    asked: Mapping[str, Any] | None = None
     seed: int | None = field(default=None, compare=False)
     value: float | None = field(default=None, compare=False)
     value_from: str = field(default="", compare=False)
@@ -172,7 +175,7 @@ class Trial:
         """Whether it failed by what is probably a mistake in the objective."""
         if self.state is not TrialState.FAILED or self.failure == "preempted" or self.teaches:
             return False
-        known = self.exception or self.failure == "missing_metric"
+        known = self.exception not in ("", "TrialPruned") or self.failure == "missing_metric"
         return bool(known) or self.died_by_itself
 
     @property

@@ -1,1 +1,1 @@
-"""Training libraries, and sweeps in other tools: Optuna and Ax."""
+"""Training libraries, and sweeps in Optuna."""

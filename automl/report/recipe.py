@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from automl.core import SweepSpec, Trial
-from automl.core.plain_data import yaml_scalar
+from automl.core.plain_data import compact_json, yaml_scalar
 from automl.core.resuming import shell_line, trained_words
 
 
@@ -11,6 +11,21 @@ def line_of(spec: SweepSpec, file: str | Path) -> str:
     """The line that runs the configuration in a file; a ledger does not know FILE:NAME."""
     words = ["automl", "sweep", str(file), *trained_words(spec)]
     return " ".join(shell_line(words).splitlines())
+
+
+def learned_space(spec: SweepSpec) -> str:
+    """The configuration of a sweep whose objective has declared the space as it ran."""
+    head = f"# The space that the objective of the sweep {spec.name} has asked for"
+    lines = [head, f"name: {spec.name}", f"goals: [{', '.join(map(str, spec.goals))}]", "space:"]
+    for name, parameter in spec.space.parameters.items():
+        entry = {k: v for k, v in parameter.to_dict().items() if k not in ("type", "name")}
+        if parameter.kind == "float":  # else bounds without decimals would be whole numbers
+            entry |= {end: float(entry[end]) for end in ("low", "high")}
+        lines.append(f"  {yaml_scalar(name)}: {compact_json(entry)}")
+    texts = [*spec.constraints, *spec.space.constraints]
+    lines.append(f"constraints: [{', '.join(yaml_scalar(str(one)) for one in texts)}]")
+    trials = spec.budget.trials or 50
+    return "\n".join([*lines, f"budget: {{trials: {trials}}}", f"seed: {spec.seed}", ""])
 
 
 def recipe(spec: SweepSpec, trial: Trial, file: Path | None = None) -> str:

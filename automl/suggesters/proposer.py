@@ -155,6 +155,10 @@ class Proposer:
                 last error.
         """
         begun = time.perf_counter()
+        if not self._domain.space.parameters:  # nobody knows yet what trials will ask for
+            done = any(trial.state is TrialState.COMPLETED for trial in history)
+            proposals = [] if done else [Proposal({}, FALLBACK)] * count
+            return ProposalBatch(proposals, exhausted=done)
         history, pending = self._fitted(history), self._fitted(pending)
         gain = prospect = None
         try:
@@ -189,7 +193,8 @@ class Proposer:
     def restrict(self, domain: Domain) -> None:
         """Propose within this domain from the next call on; may be called from any thread."""
         self._domain = domain
-        self._made = {}
+        self._made, self._known = {}, {}
+        self._pending_keys = TrialKeys(domain.space)
 
     def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
         """Make the suggesters anew by this function; may be called from any thread."""
@@ -264,14 +269,15 @@ class Proposer:
 
     def _fitted(self, trials: Sequence[Trial]) -> Sequence[Trial]:
         """The trials in the present space, each fitted once (`Domain.fitted`)."""
-        if not self._domain.changed:
+        domain, memory = self._domain, self._known  # `restrict` may replace them meanwhile
+        if not domain.changed:
             return trials
         found = []
         for trial in trials:
-            known, fitted = self._known.get(trial.number, (None, trial))
+            known, fitted = memory.get(trial.number, (None, trial))
             if known is not trial:
-                fitted = replace(trial, params=self._domain.fitted(trial.params))
-                self._known[trial.number] = (trial, fitted)
+                fitted = replace(trial, params=domain.fitted(trial.params))
+                memory[trial.number] = (trial, fitted)
             found.append(fitted)
         return found
 

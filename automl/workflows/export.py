@@ -10,7 +10,7 @@ from automl.core import Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import confirmations
-from automl.report.recipe import line_of, recipe
+from automl.report.recipe import learned_space, line_of, recipe
 from automl.report.recommendation import Recommendation, best_run, recommended
 from automl.report.record import Record
 from workers.files.folder import Folder
@@ -135,6 +135,9 @@ def _of_objective(
     parts = [f"# {spec.name}", found_by, "## Metrics at the end", _table(trial.metrics)]
     parts += ["## Configuration", _table(trial.params)]
     (target / "README.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    if spec.asked:
+        (target / "space.yaml").write_text(learned_space(spec), encoding="utf-8")
+        files["space.yaml"] = "the space that the objective has asked for, as a configuration"
     return {**files, "README.md": card}
 
 

@@ -42,14 +42,21 @@ def number_of(value: Any) -> float:
 
 
 def explained(report: F) -> F:
-    """A method `report(step, **metrics)` that explains a wrong call, such as `report(loss, 3)`."""
+    """A method `report(step, **metrics)` that explains a wrong call.
+
+    `report(value, step)`, as Optuna has it, is the value of the first goal.
+    """
 
     @functools.wraps(report)
     def checked(trial: Any, *given: Any, **metrics: Any) -> Any:
         steps = (*given, metrics.pop("step")) if "step" in metrics else given
+        name = next(iter(trial.assignment.goals), "loss")
+        if len(steps) == 2 and not metrics:
+            metrics, steps = {name: steps[0]}, steps[1:]
+        elif list(metrics) == ["value"] and len(trial.assignment.goals) == 1:
+            metrics = {name: metrics["value"]}
         if len(steps) == 1 and (step := _whole(steps[0])) is not None:
             return report(trial, step, **metrics)
-        name = next(iter(trial.assignment.goals), "loss")
         raise TypeError(
             "the step, a whole number, comes first, and a metric has a name: trial.report(step, "
             f"{name}=value); got trial.report({', '.join(map(described, steps))})"
@@ -105,8 +112,8 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
     """The metrics that an objective has returned.
 
     Args:
-        result: a mapping of numbers, None for no metrics or, with one goal that the controller does
-            not measure, the goal's value.
+        result: a mapping of numbers, None for no metrics, a tuple of a number for each goal or,
+            with one goal that the controller does not measure, the goal's value.
         goals: names of their metrics.
 
     Raises:
@@ -114,6 +121,8 @@ def returned(result: Any, goals: Sequence[str]) -> dict[str, float]:
     """
     if result is None:
         return {}
+    if isinstance(result, tuple | list) and len(result) == len(goals) > 1:
+        result = dict(zip(goals, result, strict=True))
     named, goals = result if isinstance(result, Mapping) else {}, _own(goals)
     if not named and len(goals) == 1 and not isinstance(result, bool | list | tuple | Mapping):
         named = {goals[0]: result}

@@ -168,9 +168,9 @@ def without_prepare(space: Space, objective: Any) -> list[str]:
     return [name for name in named if name not in said]
 
 
-def calls_prepare(objective: Any) -> bool:
-    """Whether the code of a function names `prepare`; see `without_prepare`."""
-    return "prepare" in _mentioned(objective)
+def mentions(objective: Any, name: str) -> bool:
+    """Whether the code of a function names `name`; see `without_prepare`."""
+    return name in _mentioned(objective)
 
 
 def _mentioned(objective: Any) -> Iterator[str]:

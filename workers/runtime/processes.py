@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from search_spaces.errors import AutomlError, UsageError
-from workers.protocol import Assignment, Cause, Death, Outcome, Report, StopRequest
+from workers.protocol import Asked, Assignment, Cause, Death, Outcome, Report, StopRequest
 from workers.run import Objective
 
 from .child import Broken, News
@@ -330,7 +330,7 @@ def receive_all(
 
 def run_gang(
     assignment: Assignment,
-    send: Callable[[Report], None],
+    send: Callable[[Any], None],
     stop_requested: Callable[[], StopRequest | None],
     objective: Objective | None = None,
     gpus: Sequence[str] | None = None,
@@ -342,7 +342,7 @@ def run_gang(
 
     Args:
         assignment: the attempt; if `gpus` is above 0, each rank has GPUs of its own.
-        send: receives the reports of rank 0.
+        send: receives the reports of rank 0, and what it asks for.
         stop_requested: polled about every 0.1 s.
         objective: the user's, if the assignment names no workload.
         gpus: of all ranks; None for all that this process may use.
@@ -364,7 +364,7 @@ def run_gang(
             while gang.outcome is None:
                 for rank_process, message in receive_all(parents, ranks, POLL_SECONDS):
                     for event in gang.receive(ranks.index(rank_process), message):
-                        if isinstance(event, Report):
+                        if isinstance(event, Report | Asked):
                             send(event)
                 gang.watch()
                 if not stopping and (request := stop_requested()) is not None:

@@ -198,3 +198,30 @@ def wait_for(
         assert running.poll() is None, running.communicate()
         assert time.monotonic() < end, "nothing happened"
         time.sleep(0.1)
+
+
+ASKING = """
+def objective(trial):
+    if trial.suggest_categorical("kind", ["a", "b"]) == "a":
+        return trial.suggest_float("x", 1e-6, 1.0, log=True)
+    return trial.suggest_int("n", 1, 5)
+"""
+
+
+def test_a_function_without_a_configuration_declares_its_space(folder: Path) -> None:
+    (folder / "asks.py").write_text(ASKING)
+    options = ("--objective", "asks.py:objective", "--dispatcher", "inline")
+    done = automl("sweep", *options, "--goals", "minimize value", "--trials", "7")
+    assert done.exit_code == 0, done.output
+    assert {name for trial in trials("asks") for name in trial["params"]} == {"kind", "x", "n"}
+    again = automl("resume", "asks", *options, "--trials", "9")
+    assert again.exit_code == 0, again.output
+    assert len(trials("asks")) == 9
+    assert automl("export", "asks", "-o", "out").exit_code == 0
+    declared = automl("sweep", "out/space.yaml", *options, "--trials", "3", "--name", "declared")
+    assert declared.exit_code == 0, declared.output
+    assert {len(trial["params"]) for trial in trials("declared")} == {2}
+    space = (folder / "out" / "space.yaml").read_text()
+    assert 'n: {"low":1,"high":5,"when":{"kind":["b"]}}' in space
+    assert automl("sweep", "--trials", "3").exit_code == 2
+    assert automl("sweep", *options, "--trials", "3").exit_code == 2

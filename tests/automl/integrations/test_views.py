@@ -1,4 +1,4 @@
-"""A sweep seen through Optuna, Ax and TensorBoard, and trials from elsewhere as prior knowledge."""
+"""A sweep seen through Optuna and TensorBoard, and trials from elsewhere as prior knowledge."""
 
 from __future__ import annotations
 
@@ -92,22 +92,6 @@ def test_optuna_changes_nothing(runs: str) -> None:
     with pytest.raises(KeyError):
         optuna.load_study(study_name="absent", storage=LedgerStorage(runs))
     assert len(study.trials) == before
-
-
-def test_ax_knows_the_trials(runs: str) -> None:
-    from automl.integrations.ax_view import experiment
-
-    result = load("toy", runs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        client = experiment(result)
-        frame = client.summarize()
-        params, _, _, arm = client.get_best_parameterization(use_model_predictions=False)
-    assert len(frame) == len(result.trials)
-    best = result.best
-    assert best is not None
-    assert arm == f"trial_{best.number}"
-    assert params["lr"] == pytest.approx(best.params["lr"])
 
 
 def publish(store: str, sweep: str, folder: Path) -> None:
