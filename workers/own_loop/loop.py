@@ -40,7 +40,7 @@ from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import sent
 from workers.protocol import LOGS
-from workers.ranks.process_group import connect, side_group, value_of_rank_0
+from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
 from workers.training.setup import arrange, switches
 from workers.workload import ParallelPlan
 
@@ -102,7 +102,7 @@ class PreparedLoop:
         self.accumulation = int(ACCUMULATION.value(values))
         self._stack = ExitStack()
         self._enter_switches()
-        _meet(context, self.device)
+        self._met = _meet(context, self.device)
         kind: Any = STRATEGIES.get(PARALLELISM.value(values))
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self._source: Any = _Planned(plan)
@@ -489,6 +489,8 @@ class PreparedLoop:
             self._send()
         self._stack.close()
         self.strategy.close(failed)
+        if self._met:
+            disconnect(failed=failed)
 
 
 class _Reports:
@@ -512,14 +514,15 @@ class _Reports:
         return found
 
 
-def _meet(context: Context, device: torch.device) -> None:
-    """Make the process group of the ranks, unless the user's function has made it."""
+def _meet(context: Context, device: torch.device) -> bool:
+    """Make the process group of the ranks, unless the user's function has; whether it was made."""
     if context.world_size == 1 or dist.is_initialized():
-        return
+        return False
     host = os.environ.get("MASTER_ADDR")
     address = f"tcp://{host}:{os.environ['MASTER_PORT']}" if host else context.rendezvous
     traces = str(context.folder / LOGS / "nccl-calls-of-rank-")
     connect(context.rank, context.world_size, address, device, traces=traces)
+    return True
 
 
 def divisible(

@@ -17,7 +17,7 @@ def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
     return [
         Case(name, {}, name, 60.0, quick=True)
         for name in CASES
-        if target.cuda or name in ("gloo", "skipped", "masked")
+        if target.cuda or name in ("gloo", "skipped")
     ]
 
 
@@ -105,35 +105,8 @@ def skipped(device: torch.device) -> str:
     return f"no trace with {', '.join(found)}"
 
 
-def masked(device: torch.device) -> str:
-    """Rows whose keys are all masked, in each library of attention; no model here has such rows."""
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-
-    shape = (2, 4, 64, 64)
-    query = torch.randn(shape, device=device, dtype=torch.bfloat16, requires_grad=True)
-    mask = torch.ones(2, 1, 1, 64, dtype=torch.bool, device=device)
-    mask[1] = False
-    found = []
-    for backend in (
-        SDPBackend.EFFICIENT_ATTENTION,
-        SDPBackend.CUDNN_ATTENTION,
-        SDPBackend.MATH,
-    ):
-        try:
-            with sdpa_kernel(backend):
-                attend = torch.nn.functional.scaled_dot_product_attention
-                output = attend(query, query, query, mask)
-                (gradient,) = torch.autograd.grad(output.float().sum(), query)
-        except RuntimeError:
-            found.append(f"{backend.name} cannot")
-            continue
-        finite = bool(output.isfinite().all() and gradient.isfinite().all())
-        found.append(f"{backend.name} {'finite' if finite else 'not finite'}")
-    return ", ".join(found)
-
-
 CASES: dict[str, Callable[[torch.device], str]] = {
-    one.__name__: one for one in (cublas, poisoned, gloo, sparse, skipped, masked)
+    one.__name__: one for one in (cublas, poisoned, gloo, sparse, skipped)
 }
 
 

@@ -65,7 +65,7 @@ def test_the_folder_of_a_trial() -> None:
 
     assert folder("runs/{lr}") == Path("/work/runs/0.5")
     assert folder("runs/$AUTOML_TRIAL/$HOME") == Path("/work/runs/7/$HOME")
-    with pytest.raises(TrialFailure, match="names no folder"):
+    with pytest.raises(TrialFailure, match="names no place"):
         folder("{off}")
 
 
