@@ -108,7 +108,7 @@ def test_a_program_that_fails_is_not_better(programs: Path) -> None:
         (["--", "python", "--"], "a command is needed after the second --"),
         (["--", "a", "--", "b", "--", "c"], "got 3 of them"),
         (["--metric", "x", "--", "python", "--", "python"], "add --minimize or --maximize"),
-        (["--metric", "x y", "--minimize", "--", "python", "--", "python"], "a goal is"),
+        (["--metric", "", "--minimize", "--", "python", "--", "python"], "a goal is"),
         (["--metric", "loss", "--", "no-such", "--", "python"], "there is no program 'no-such'"),
         (["--metric", "loss", "--alpha", "2", "--", "python", "--", "python"], "alpha is from"),
         (["--metric", "loss", "--effect", "nan", "--", "python", "--", "python"], "effect is from"),

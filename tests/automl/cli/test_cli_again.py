@@ -147,7 +147,7 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert -0.1 < advice.interval[0] < advice.mean < advice.interval[1] < 0.1
     first = advice.lines(before.snapshot)[0]
     assert "by 3 new runs of automl confirm" in first
-    assert automl("best", "toy").stdout.replace("\n", " ").startswith(first)
+    assert automl("best", "toy").stdout.replace(" \n", " ").startswith(first)
     best = json.loads(automl("best", "toy", "--json").stdout)
     assert (best["params"], best["recommended"]["params"]) == ({"x": 2.0}, {"x": 0.0})
     with Optimizer(

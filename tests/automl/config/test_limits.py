@@ -84,5 +84,5 @@ def test_none_lists_and_dotted_names_are_typed_as_in_yaml() -> None:
     limit = limit_of(ODD, "model.widths", [None, [64]])
     assert (limit, str(limit)) == (Limit(choices=(None, (64,))), "None, [64]")
     assert Limit.from_dict(json.loads(json.dumps(limit.to_dict()))) == limit
-    with pytest.raises(UsageError, match=r"0\.3; the nearest value is 0\.25"):
+    with pytest.raises(UsageError, match=r"'0\.3'; the nearest value is 0\.25"):
         read_setting("model.rate=0.3", ODD)

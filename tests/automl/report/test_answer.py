@@ -62,7 +62,7 @@ def test_all_who_are_asked_say_the_same(tmp_path: Path) -> None:
     result = swept(tmp_path, 0.3)
     advice = result.recommended
     words = ["best", result.name, "--store", str(tmp_path)]
-    shown = CliRunner().invoke(cli, words).output
+    shown = CliRunner().invoke(cli, words).output.replace(" \n", " ")
     for line in (*advice.lines(result.snapshot), advice.luck(result.snapshot)):
         assert line in shown
     printed = json.loads(CliRunner().invoke(cli, [*words, "--json"]).output)

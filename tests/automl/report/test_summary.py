@@ -14,6 +14,7 @@ from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.report.summary import NOTHING, print_summary
+from workers.protocol import Cause
 
 
 def summary(shown: Snapshot, typed: Typed = NOTHING) -> str:
@@ -52,7 +53,9 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
     assert "(3 trials failed alike and none succeeded): 4 of 6 trials" in found
     assert "3 of 4 trials failed, 3 of them alike" in found
     killed = "the command was killed by signal 9 (SIGKILL) from outside (after 2 retries)"
-    deaths = [replace(one, failure="preempted", message=killed) for one in failed]
+    deaths = [
+        replace(one, failure="preempted", message=killed, cause=Cause.KILLED) for one in failed
+    ]
     assert "Who kills it?" in summary(replace(shown, trials=[*deaths, cut_off]))
 
 

@@ -24,7 +24,7 @@ from studio_stores import Client
         ("toy/set", {"changes": {"budget.trials": 0}}, 400, "budget.trials must be"),
         ("toy/set", {"changes": [1]}, 400, "changes must be a mapping"),
         ("toy/enqueue", {}, 400, "give values of parameters, or the number of a trial"),
-        ("toy/enqueue", {"params": {"nope": 1}}, 400, "the sweep does not tune 'nope'"),
+        ("toy/enqueue", {"params": {"nope": 1}}, 400, "unknown parameter 'nope'"),
         ("nope/stop", {}, 400, "no sweep named 'nope'"),
         ("toy/mark", {}, 404, "there is nothing at"),
     ],
