@@ -47,8 +47,7 @@ def test_a_value_that_is_no_number_is_one_short_failure(value: Any, message: str
 @pytest.mark.parametrize(
     ("given", "named", "got"),
     [
-        ((0.5, 3), {}, "float: 0.5, int: 3"),
-        ((0.5,), {"step": 3}, "float: 0.5, int: 3"),
+        ((0.5, 3.5), {}, "float: 0.5, float: 3.5"),
         ((0.5,), {}, "float: 0.5"),
         ((), {"step": 0.5, "loss": 3}, "float: 0.5"),
         ((), {"loss": 3}, ""),
@@ -64,6 +63,16 @@ def test_a_wrong_call_of_report_is_explained(
     with pytest.raises(TypeError) as caught:
         context.report(*given, **named)
     assert f"trial.report(step, acc=value); got trial.report({got})" in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "named"), [((0.5, 3), {}), ((0.5,), {"step": 3})])
+def test_a_report_without_a_name_is_a_value_and_its_step(
+    given: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    sent: list[Any] = []
+    context = Context(Assignment("s", 0, 1, {}, None, "", goals=("acc",)), send=sent.append)
+    assert context.report(*given, **named)
+    assert (sent[0].step, sent[0].metrics) == (3, {"acc": 0.5})
 
 
 @pytest.mark.parametrize("step", [3, 3.0, np.int64(3), np.float32(3), torch.tensor(3)])

@@ -49,7 +49,7 @@ def explained(report: F) -> F:
 
     @functools.wraps(report)
     def checked(trial: Any, *given: Any, **metrics: Any) -> Any:
-        steps = (*given, metrics.pop("step")) if "step" in metrics else given
+        steps = given = (*given, metrics.pop("step")) if "step" in metrics else given
         name = next(iter(trial.assignment.goals), "loss")
         if len(steps) == 2 and not metrics:
             metrics, steps = {name: steps[0]}, steps[1:]
@@ -59,7 +59,7 @@ def explained(report: F) -> F:
             return report(trial, step, **metrics)
         raise TypeError(
             "the step, a whole number, comes first, and a metric has a name: trial.report(step, "
-            f"{name}=value); got trial.report({', '.join(map(described, steps))})"
+            f"{name}=value); got trial.report({', '.join(map(described, given))})"
         )
 
     return cast(F, checked)

@@ -183,10 +183,14 @@ class _Rank:
             optimizer = build_optimizer(dict(module.named_parameters()), dense, self.workload.outer)
             contributions = Contributions(module)
             gathered = gathered_bytes(module, plan.layers, self.values) if sharded else 0
+            reduced = self.strategy.replicated and self.mesh.world_size > 1
+            buckets = [torch.empty_like(p) for p in module.parameters()] if reduced else []
             for update in range(2):
                 optimizer.zero_grad(set_to_none=True)
                 with contributions.recording() if update == 0 else nullcontext():
-                    compute.run(drop_gradients=sharded)
+                    compute.run(drop_gradients=sharded or reduced)
+                for parameter, bucket in zip(module.parameters(), buckets, strict=False):
+                    parameter.grad = bucket  # DDP's buckets hold gradients from the first update on
                 step(optimizer)
             peak = storages.peak
             if sharded:  # the gradients were dropped before the optimizer used them
