@@ -62,7 +62,7 @@ class CommandProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
-                start_new_session=True,
+                process_group=0,  # in the session of the attempt, which ends as a whole
                 preexec_fn=_end_with_parent,
                 bufsize=0,
             )

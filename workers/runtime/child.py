@@ -24,6 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import psutil
+
 from search_spaces.errors import StoreError
 from workers.protocol import (
     Assignment,
@@ -160,10 +162,7 @@ class Child:
         """The controller is gone: end, with all processes that the objective has started."""
         if self._meeting.startswith("file://"):
             Path(self._meeting.removeprefix("file://")).unlink(missing_ok=True)
-        try:
-            os.killpg(os.getpid(), signal.SIGKILL)  # this process leads its group
-        finally:
-            os._exit(1)
+        end_session(os.getpid())
 
     def _send(self) -> None:
         while True:
@@ -244,6 +243,27 @@ def logged(assignment: Assignment, rank: int) -> Iterator[None]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         redirect({1: nowhere, 2: nowhere})
         os.close(nowhere)
+
+
+def end_session(leader: int) -> None:
+    """Kill a process that leads a session, and all of its session: programs have their own groups.
+
+    The leader ends last, so that nobody else gets its number before.
+    """
+    killed = {leader}
+    while found := {pid for pid in psutil.pids() if _session(pid) == leader} - killed:
+        killed |= found
+        for pid in found:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+    with suppress(OSError):
+        os.kill(leader, signal.SIGKILL)
+
+
+def _session(pid: int) -> int | None:
+    with suppress(OSError):
+        return os.getsid(pid)
+    return None
 
 
 def set_oom_score(least: int) -> None:

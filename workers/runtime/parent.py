@@ -24,7 +24,7 @@ from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
-from .child import Child, set_oom_score
+from .child import Child, end_session, set_oom_score
 from .pickling import is_installed, read_objective
 
 OOM_SCORE: Final = 250  # of 1000; that of a controller is 0, and a forked process has more
@@ -304,8 +304,7 @@ class _Parent:
             if found is None:
                 return
             pid = found.si_pid
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            end_session(pid)
             status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
             options |= os.WNOHANG
             if self._spare is not None and pid == self._spare[0]:
@@ -318,8 +317,7 @@ class _Parent:
     def _end(self) -> NoReturn:
         """The process that has started this one is gone: end with all that runs."""
         for pid in self._pids | ({self._spare[0]} if self._spare else set()):
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(pid, signal.SIGKILL)
+            end_session(pid)
         while self._pids:
             self._reap(os.WEXITED)
         os._exit(0)

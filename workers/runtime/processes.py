@@ -20,7 +20,7 @@ from search_spaces.errors import AutomlError, UsageError
 from workers.protocol import Asked, Assignment, Cause, Death, Outcome, Report, StopRequest
 from workers.run import Objective
 
-from .child import Broken, News
+from .child import Broken, News, end_session
 from .devices import environment_of
 from .gang import Gang, oom_kills, signal_name
 from .parent import ALL, ENVIRONMENT, Forked, Loaded, Reaped, Start
@@ -103,14 +103,12 @@ class RankProcess:
         self._send("dump", assignment, rank)
 
     def kill(self) -> None:
-        """End the process, and those of its process group, which the objective has started."""
+        """End the process, and those of its session, which the objective has started."""
         if self.closed:
             return
         self.closed = True
         if self.pid is not None and self.status is None:
-            for end in (os.killpg, os.kill):  # it may not lead its group yet
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    end(self.pid, signal.SIGKILL)
+            end_session(self.pid)
         self.connection.close()  # one that was not forked yet finds it closed, and ends
 
     def receive(self) -> list[News | Death | Broken]:
