@@ -26,8 +26,6 @@ from automl.report.page import curves
 from automl.report.sweep_data import SweepData
 from workers.protocol import LOGS, log_name
 
-from .watcher import unknown_trial
-
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
@@ -45,7 +43,7 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
     """
     trial = ledger.trial(view.name, number)
     if trial is None or number >= len(view.trials()):
-        raise unknown_trial(view.name, number)
+        raise UsageError(f"sweep {view.name} has no trial {number}")
     events = ledger.trial_events(view.name, number)
     details = trial.facts
     return {

@@ -7,19 +7,19 @@ import dataclasses
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from multiprocessing import get_context
 from threading import Condition, Event, Lock, Thread
 from typing import Any, Final
 
-from automl.errors import AutomlError, UsageError
+from automl.errors import AutomlError
 from automl.ledger import Ledger
 from automl.ledger.reader import SweepHead
 from automl.report.sweep_data import SweepData
 
-from .answers import Answers
-
+Found = tuple[dict[str, Any], list[str]]  # an answer, and the reasons to doubt it
 EVERY_SECONDS: Final = 0.3  # between two looks at the store while somebody is connected
-MORE_SECONDS: Final = 0.02  # between two looks, for each who is connected
-MAX_SECONDS: Final = 0.7  # between two looks; what changes shows within a second
 MAX_TRIALS: Final = 50_000  # in memory; those of sweeps that nobody looks at are dropped first
 LINES_SECONDS: Final = 0.2  # at most, of one look, for the lines of sweeps that nobody has opened
 
@@ -35,7 +35,6 @@ class Watcher:
         self.ledger = ledger
         self._interval = interval
         self._lock = Lock()
-        self._loading: dict[str, Lock] = {}
         self._heads: dict[str, SweepHead] = {}
         self._views: OrderedDict[str, SweepData] = OrderedDict()
         self._read: dict[str, tuple[float, ...]] = {}  # the version of the sweep that a view has
@@ -45,7 +44,9 @@ class Watcher:
         self._listeners: set[_Listener] = set()
         self._wanted = Condition(self._lock)
         self._closed = Event()
-        self._answers = Answers(store)
+        self._store = store
+        self._waiting: dict[str, Future[Found]] = {}  # answers, by sweep
+        self._pool: ProcessPoolExecutor | None = None
         self._thread = Thread(target=self._run, name="automl-studio", daemon=True)
 
     def start(self) -> None:
@@ -59,7 +60,8 @@ class Watcher:
             self._wanted.notify_all()
         if self._thread.is_alive():
             self._thread.join(timeout=30)
-        self._answers.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
 
     # what the pages ask for
 
@@ -91,18 +93,8 @@ class Watcher:
         """
         with self._lock:
             known = self._views.get(name)
-            loading = self._loading.setdefault(name, Lock())
-            if known:
-                self._views.move_to_end(name)
-        if known and self._listeners:  # the thread keeps it up to date
-            return known
-        with loading:
-            return self._updated(name)
-
-    def view_if_read(self, name: str) -> SweepData | None:
-        """A sweep that the thread keeps up to date; None if it must be read first."""
-        with self._lock:
-            return self._views.get(name) if self._listeners else None
+        # The thread keeps it up to date while somebody listens.
+        return known if known and self._listeners else self._updated(name)
 
     def listen(self) -> _Listener:
         """Changes from now on; `close` it when nobody listens any more."""
@@ -131,12 +123,7 @@ class Watcher:
             except AutomlError as error:  # a locked or vanished store must not end the page
                 self._say_error(str(error))
             self._looked = True
-            self._closed.wait(max(self._pause() - (time.monotonic() - begun), 0.05))
-
-    def _pause(self) -> float:
-        """Seconds between two looks: the more who look, the longer, since each is told."""
-        longer = self._interval + MORE_SECONDS * max(len(self._listeners) - 1, 0)
-        return min(longer, max(MAX_SECONDS, self._interval))
+            self._closed.wait(max(self._interval - (time.monotonic() - begun), 0.05))
 
     def _is_idle(self) -> bool:
         """Whether nobody listens, and every sweep has been read once: then a page opens at once."""
@@ -159,19 +146,27 @@ class Watcher:
                 self._lines.pop(name, None)
         stale = [name for name in opened if self._is_stale(name, heads[name])]
         for name in stale:
-            with self._loading.setdefault(name, Lock()):
-                self._updated(name)
+            self._updated(name)
         if changed or gone or stale:
             self._tell({*changed, *stale})
         self._answer(heads)
         self._read_lines(heads)
 
     def _answer(self, heads: Mapping[str, SweepHead]) -> None:
-        """Take the answers that are ready, and ask for others."""
+        """Take the answers that are ready, and ask for others while somebody looks."""
         with self._lock:
             views = {name: view for name, view in self._views.items() if name in heads}
-        if changed := self._answers.follow(views, asking=bool(self._listeners)):
-            self._tell(changed)
+        for name in [name for name, found in self._waiting.items() if found.done()]:
+            found = self._waiting.pop(name)
+            if name in views and found.exception() is None:
+                views[name].take_answer(*found.result())
+                self._tell({name})
+        for name, view in views.items() if self._listeners else ():
+            if name not in self._waiting and view.wants_answer():
+                if self._pool is None:  # a new process for each answer gives its memory back
+                    context = get_context("spawn")
+                    self._pool = ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1)
+                self._waiting[name] = self._pool.submit(answer_of, self._store, name)
 
     def _read_lines(self, heads: dict[str, SweepHead]) -> None:
         """Read sweeps that have no line yet, the newest first, for a part of a second."""
@@ -270,6 +265,16 @@ class _Listener:
         self._ready.set()
 
 
-def unknown_trial(name: str, number: int) -> UsageError:
-    """The error for a trial that a sweep does not have."""
-    return UsageError(f"sweep {name} has no trial {number}")
+def answer_of(store: str, name: str) -> Found:
+    """The answer of a sweep and the reasons to doubt it, as plain data."""
+    from automl.ledger import Ledger
+    from automl.report.answer import answer
+    from automl.report.caveats import caveats
+    from automl.report.record import Record
+
+    with closing(Ledger.open(store, readonly=True)) as ledger:
+        record = Record.read(ledger, name)
+    found = answer(record).to_dict()
+    if record.confirmation is not None:
+        found["confirmation"] = str(record.confirmation)
+    return found, list(caveats(record.snapshot, record.space))
