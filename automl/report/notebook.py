@@ -6,8 +6,7 @@ from automl.core import Snapshot, TrialState
 from automl.core.standings import Standings
 from automl.core.text import printable
 
-from . import bundle
-from .page import data_of
+from .page import data_of, one_file
 from .record import Record
 from .terminal_view import state_lines
 
@@ -45,7 +44,7 @@ def frame(snapshot: Snapshot) -> str:
         return ""
     data = data_of(Record.of(snapshot), modelled=snapshot.state != "running")
     data["table"]["rows"] = data["table"]["rows"][-MAX_TRIALS:]
-    page = html.escape(bundle.page(escape(snapshot.sweep), data, kind="bare"))
+    page = html.escape(one_file(escape(snapshot.sweep), data, kind="bare"))
     return (
         f'<iframe title="Report of {escape(snapshot.sweep)}" '
         'sandbox="allow-scripts allow-downloads" '

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib import resources
 from pathlib import Path
+from string import Template
 from types import SimpleNamespace
 from typing import Any, Final
 
 from automl.core import Snapshot, Trial, text
+from automl.core.plain_data import compact_json
 from automl.errors import UsageError
 
-from . import bundle, setup
+from . import setup
 from .answer import answer
 from .caveats import caveats
 from .recipe import recipe
@@ -21,6 +27,31 @@ from .recommendation import best_run
 from .record import Record
 from .sweep_data import SweepData
 
+MODULES: Final = (
+    "format.js",
+    "dom.js",
+    "scales.js",
+    "marks.js",
+    "chart.js",
+    "filter.js",
+    "api.js",
+    "parts.js",
+    "table.js",
+    "rows.js",
+    "actions.js",
+    "answer.js",
+    "progress.js",
+    "trials.js",
+    "log.js",
+    "trial.js",
+    "explore.js",
+    "sweep.js",
+    "report.js",
+)  # each after those that it imports
+_IMPORT: Final = re.compile(r'^import (\{[^\n}]*\}) from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT: Final = re.compile(
+    r"^export (?=(?:const|class|function|async function) (\w+))", re.MULTILINE
+)
 MAX_CURVES: Final = 60  # trials
 MAX_POINTS: Final = 60  # of a curve
 MAX_TRACEBACK: Final = 3000  # characters
@@ -48,7 +79,7 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
 
 def render(record: Record) -> str:
     """The report as an HTML page that needs no network."""
-    return bundle.page(escape(f"{record.snapshot.sweep}: report of a sweep"), data_of(record))
+    return one_file(escape(f"{record.snapshot.sweep}: report of a sweep"), data_of(record))
 
 
 def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
@@ -111,3 +142,37 @@ def _tracebacks(trials: Sequence[Trial]) -> Mapping[int, str]:
         if trial.failure and trial.traceback:
             first.setdefault(trial.error, trial)
     return {trial.number: trial.traceback[-MAX_TRACEBACK:] for trial in first.values()}
+
+
+def one_file(title: str, data: Mapping[str, Any], kind: str = "whole") -> str:
+    """One HTML file of the pieces in `assets`, which the studio serves as modules.
+
+    Args:
+        title: as HTML.
+        data: what the page shows.
+        kind: "bare" for a page that is a part of another one.
+    """
+    script = _script()
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    inside = compact_json(data).replace("<", "\\u003c")
+    parts = {"title": title, "kind": kind, "css": asset("style.css"), "js": script}
+    return Template(asset("report.html")).substitute(parts, data=inside, digest=digest)
+
+
+def asset(name: str) -> str:
+    """The text of a file in `assets`."""
+    return (resources.files("automl.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """The modules as one script, because a file that is opened from a disk cannot import."""
+    text = "".join(map(_scope, MODULES))
+    return f'"use strict";\n(() => {{\n{text}}})();'.replace("</script", "<\\/script")
+
+
+def _scope(name: str) -> str:
+    """A module as an object of what it exports, so that names of modules do not meet."""
+    text = asset(name)
+    names = ", ".join(_EXPORT.findall(text))
+    body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = \2_js;", text))
+    return f"const {name.replace('.', '_')} = (() => {{\n{body}\nreturn {{ {names} }};\n}})();\n"

@@ -1,4 +1,4 @@
-"""The setup of a sweep: settings, search space and environment, as tables of the report."""
+"""The setup of a sweep: settings and environment, as tables of the report."""
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -7,7 +7,6 @@ from typing import Any
 from automl.core import Constraint, Goal, SweepSpec, text
 from automl.core.durations import duration
 from automl.core.keys import DURATION, keys_of
-from search_spaces import Choice, Float, Int, Parameter
 
 from .record import Record
 
@@ -37,21 +36,6 @@ def settings(record: Record) -> Rows:
     return [row for row in rows if row[1]]
 
 
-def search_space(record: Record) -> Rows:
-    """A row for each parameter: name, values, default, what it affects, its condition."""
-    rows: Rows = []
-    for name, parameter in record.space.parameters.items():
-        default = text.number(parameter.default) if parameter.has_default else ""
-        affects = ", ".join(
-            aspect for aspect in ("quality", "speed", "memory") if aspect in parameter.affects
-        )
-        when = " and ".join(
-            f"{k} is {' or '.join(map(text.number, v))}" for k, v in parameter.when.items()
-        )
-        rows.append((name, _values(parameter), default, affects, when))
-    return rows
-
-
 def environment(record: Record) -> Rows:
     """The commit, the machine and the packages of the sweep."""
     known = record.environment
@@ -73,15 +57,6 @@ def environment(record: Record) -> Rows:
         ("packages", ", ".join(f"{name} {version}" for name, version in packages)),
     ]
     return [row for row in rows if row[1]]
-
-
-def _values(parameter: Parameter) -> str:
-    if isinstance(parameter, Choice):
-        return ", ".join(map(text.number, parameter.choices))
-    assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
-    scale = ", logarithmic" if parameter.log else ""
-    steps = f", in steps of {text.number(parameter.step)}" if "step" in parameter.domain() else ""
-    return f"{text.number(parameter.low)} to {text.number(parameter.high)}{steps}{scale}"
 
 
 def _shown(value: Any) -> str:

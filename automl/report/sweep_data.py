@@ -6,16 +6,17 @@ import math
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core import Command, Snapshot, Trial, TrialState, ranking, text
 from automl.core.plain_data import compact_json
 from automl.core.resuming import Typed
 from automl.core.standings import Standings
+from automl.suggesters.domain import updated_limits
 
 from .answer import knee
-from .command_log import CommandLog
 from .terminal_view import state_lines
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
     "peak_memory_bytes", "started", "ended", "num_reports", "step",
 )  # fmt: skip
+MAX_COMMANDS: Final = 30  # that are shown
+OF_AGENTS: Final = frozenset({"ask", "report", "tell", "fail"})
 MAX_METRICS: Final = 60  # columns of the table
 SPARK_POINTS: Final = 40
 GROWTH: Final = 1.2  # another answer is worked out at this factor of ended trials
@@ -53,7 +56,6 @@ class SweepData:
         self._answered: tuple[int, str] = (0, "")  # trials and state that the answer is of
         self.answer: dict[str, Any] | None = None
         self.warnings: list[str] = []
-        self._commands = CommandLog(self._follower)
         self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
         self._row: tuple[int, dict[str, Any]] | None = None  # of this version
         self._store = ""
@@ -291,8 +293,8 @@ class SweepData:
             "suggester": spec.suggester,
             "stopper": spec.stopper,
             "seed": spec.seed,
-            "limits": self._commands.limits(),
-            "commands": self._commands.latest(),
+            "limits": limits_of(self._follower),
+            "commands": latest_commands(self._follower),
             "running": [self._curve(trial) for trial in self._in(TrialState.RUNNING)[:24]],
         }
 
@@ -343,3 +345,38 @@ def web_pages(dashboard: str) -> dict[str, str]:
         return {}
     pages = {"Ray: jobs": "jobs", "actors (trials)": "actors", "logs": "logs", "cluster": "cluster"}
     return {name: f"{dashboard.rstrip('/')}/#/{page}" for name, page in pages.items()}
+
+
+def limits_of(follower: Follower) -> dict[str, str]:
+    """The limit of each parameter that has one, in words."""
+    limits = updated_limits([follower.state.limits])
+    return {name: str(limit) for name, limit in limits.items()}
+
+
+def latest_commands(follower: Follower) -> list[dict[str, Any]]:
+    """The latest commands of people, the newest one first; `when` in seconds since 1970."""
+    people = (one for one in reversed(follower.commands) if one.kind not in OF_AGENTS)
+    return [
+        {"trial": one.trial, "by": one.by, "when": one.sent, "words": in_words(one)}
+        for one in islice(people, MAX_COMMANDS)
+    ]
+
+
+def in_words(command: Command) -> str:
+    """What a command asks for."""
+    content = command.content
+    match command.kind:
+        case "stop":
+            return "stop the sweep"
+        case "limits":
+            limits = updated_limits([content])
+            found = [f"{name}: {limit}" for name, limit in limits.items()]
+            return "limit " + "; ".join(
+                found + [f"{name}: released" for name, value in content.items() if value is None]
+            )
+        case "enqueue":
+            return f"try {text.configuration(content)}"
+        case "budget":
+            parts = (f"{key} {'without end' if v is None else v}" for key, v in content.items())
+            return f"budget: {', '.join(parts)}"
+    return command.kind.replace("_trial", "")

@@ -18,7 +18,7 @@ from automl.core.standings import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
-from .plain_lines import PlainLines, budget_text
+from .progress import PlainLines, budget_text
 
 REFRESH_SECONDS = 0.25
 MAX_WIDTH = 160

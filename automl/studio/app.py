@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import partial, reduce
 from importlib.resources import files
@@ -234,9 +234,7 @@ def _arguments(function: Callable[..., Any], content: bytes) -> dict[str, Any]:
 # the stream of server-sent events
 
 
-async def events_of(
-    watcher: Watcher, sweep: str = "", since: int = 0, epoch: int = 0
-) -> AsyncIterator[bytes]:
+async def events_of(watcher: Watcher, sweep: str, since: int, epoch: int) -> AsyncIterator[bytes]:
     """Events: which sweeps have changed, and what has changed in one of them.
 
     A page that follows a sweep gets its new state with the event and need not ask for it. The
@@ -246,39 +244,24 @@ async def events_of(
         sweep: the one that the page shows; "" for none.
         since, epoch: version and epoch of the table of trials that the page has.
     """
-    listener = watcher.listen()
-    try:
-        message: dict[str, Any] = {"hello": True, "changed": []}
-        if sweep:
-            message["changed"] = [sweep]
-        news, since, epoch = await _news(watcher, sweep, message, since, epoch)
-        yield _event(message, news)
+    with watcher.followed():
+        counts, error, quiet = watcher.counts(), watcher.error, 0.0
+        message: dict[str, Any] = {"hello": True, "changed": [sweep][: len(sweep)], "error": error}
         while True:
-            try:
-                message = await asyncio.wait_for(listener.get(), BEAT_SECONDS)
-            except TimeoutError:
-                yield b": still here\n\n"
-                continue
-            news, since, epoch = await _news(watcher, sweep, message, since, epoch)
-            yield _event(message, news)
-    finally:
-        listener.close()
-
-
-async def _news(
-    watcher: Watcher, sweep: str, message: dict[str, Any], since: int, epoch: int
-) -> tuple[bytes, int, int]:
-    """What a page needs to be up to date; then the version and the epoch that it has."""
-    if not sweep or sweep not in message["changed"]:
-        return b"", since, epoch
-    try:
-        view = await run_in_threadpool(watcher.view, sweep)
-    except AutomlError:  # it was deleted, or is damaged: the page asks, and is told
-        return b"", since, epoch
-    page, table, version, now = view.update(since, epoch)
-    return b',"page":' + page + b',"table":' + table, version, now
-
-
-def _event(message: dict[str, Any], news: bytes) -> bytes:
-    encoded = json.dumps(message, separators=(",", ":")).encode()
-    return b"data: " + encoded[:-1] + news + b"}\n\n"
+            news = b""
+            if sweep and sweep in message["changed"]:
+                with suppress(AutomlError):  # deleted or damaged: the page asks, and is told
+                    view = await run_in_threadpool(watcher.view, sweep)
+                    page, table, since, epoch = view.update(since, epoch)
+                    news = b',"page":' + page + b',"table":' + table
+            yield b"data: " + compact_json(message).encode()[:-1] + news + b"}\n\n"
+            before = counts, error
+            while (counts, error) == before:
+                await asyncio.sleep(watcher.interval / 2)
+                counts, error = watcher.counts(), watcher.error
+                quiet += watcher.interval / 2
+                if quiet > BEAT_SECONDS:
+                    quiet = 0.0
+                    yield b": still here\n\n"
+            changed = [name for name, count in counts.items() if count != before[0].get(name)]
+            message = {"changed": sorted(changed), "error": error}

@@ -21,9 +21,8 @@ from automl.core import (
 )
 from automl.core.text import origin_of, violation
 from automl.errors import StoreError, UsageError
-from automl.report.command_log import OF_AGENTS, in_words
 from automl.report.page import curves
-from automl.report.sweep_data import SweepData
+from automl.report.sweep_data import OF_AGENTS, SweepData, in_words
 from workers.protocol import LOGS, log_name
 
 if TYPE_CHECKING:
