@@ -79,8 +79,11 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
         *(Route(path, _page) for path in PAGES),
         Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
-        Route(sweep, about(lambda view, _: view.page(option))),
-        Route(f"{sweep}/trials", about(lambda view, _: [one.summary() for one in view.trials()])),
+        Route(sweep, about(lambda view, _: view.page())),
+        Route(
+            f"{sweep}/trials",
+            about(lambda view, _: [one.summary() for one in view.snapshot.trials]),
+        ),
         Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
         Route(trial, about(partial(_trial, ledger))),

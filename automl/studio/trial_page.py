@@ -23,7 +23,7 @@ from automl.core.text import origin_of, violation
 from automl.errors import StoreError, UsageError
 from automl.report.page import curves
 from automl.report.sweep_data import OF_AGENTS, SweepData, in_words
-from workers.protocol import LOGS, log_name
+from workers.protocol import LOGS, Started, log_name
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -41,7 +41,7 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
         UsageError: there is no such trial.
     """
     trial = ledger.trial(view.name, number)
-    if trial is None or number >= len(view.trials()):
+    if trial is None or number >= len(view.snapshot.trials):
         raise UsageError(f"sweep {view.name} has no trial {number}")
     events = ledger.trial_events(view.name, number)
     details = trial.facts
@@ -60,7 +60,7 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
         "details": details,
         "num_reports": len(trial.reports),
         "curves": curves(trial, None, MAX_POINTS),
-        "events": [_event(at, event) for at, event in events if _is_shown(event)],
+        "events": [line for at, event in events if (line := _event(at, event))],
         "logs": logs(ledger, view.name, number),
         "files": files(ledger, view.name, number),
     }
@@ -121,37 +121,32 @@ def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
         return []
 
 
-def _is_shown(event: SweepEvent) -> bool:
-    """Whether an event tells something: an agent's reports are in the curves already."""
-    if isinstance(event, Answered):
-        return "done" in event.content or "error" in event.content
-    return not (isinstance(event, Command) and event.kind in OF_AGENTS)
-
-
 def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
-    """An event as a line: when, what, and why."""
-    at = getattr(event, "at", None)
-    line: dict[str, Any] = {"recorded": recorded, "at": at, "kind": type(event).__name__}
-    if isinstance(event, Proposed):
-        return line | {"words": f"proposed by {origin_of(event)}"}
-    if isinstance(event, Begun):
-        return line | {"words": f"attempt {event.attempt} began"}
-    if isinstance(event, Ended):
-        cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
-        message = event.message or event.outcome.message
-        words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
-        return line | {"words": f"{words}, the trial is {event.state}", "message": message}
-    if isinstance(event, Moved):
-        return line | {"words": f"the trial is {event.state}", "message": event.reason}
-    if isinstance(event, Noted):
-        return line | {"words": event.kind, "message": event.message}
-    if isinstance(event, Command):
-        return line | {"words": f"{event.by or 'somebody'}: {in_words(event)}"}
-    if isinstance(event, Leased):
-        return line | {"words": f"held by {event.agent} for {event.seconds:g} s at a time"}
-    if isinstance(event, Answered):
-        refused = event.content.get("error", "")
-        said = str(refused or event.content.get("done", ""))
-        return line | {"words": "refused" if refused else "done", "message": said}
-    worker = getattr(event, "worker", "")
-    return line | {"words": f"started on {worker}" if worker else "started"}
+    """An event as a line: when, what, and why; empty if it is in the curves already."""
+    words, message = "", ""
+    match event:
+        case Proposed():
+            words = f"proposed by {origin_of(event)}"
+        case Begun():
+            words = f"attempt {event.attempt} began"
+        case Ended():
+            cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
+            words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
+            words, message = (
+                f"{words}, the trial is {event.state}",
+                event.message or event.outcome.message,
+            )
+        case Moved():
+            words, message = f"the trial is {event.state}", event.reason
+        case Noted():
+            words, message = event.kind, event.message
+        case Command() if event.kind not in OF_AGENTS:
+            words = f"{event.by or 'somebody'}: {in_words(event)}"
+        case Leased():
+            words = f"held by {event.agent} for {event.seconds:g} s at a time"
+        case Answered() if "error" in event.content or "done" in event.content:
+            refused = event.content.get("error")
+            words, message = "refused" if refused else "done", str(refused or event.content["done"])
+        case Started():
+            words = f"started on {event.worker}" if event.worker else "started"
+    return {"recorded": recorded, "words": words, "message": message} if words else {}

@@ -37,7 +37,7 @@ class Watcher:
         self.ledger = ledger
         self.interval = interval
         self.error = ""
-        self._lock = Lock()
+        self._lock, self._reading = Lock(), Lock()
         self._heads: dict[str, SweepHead] | None = None
         self._views: OrderedDict[str, SweepData] = OrderedDict()
         self._read: dict[str, tuple[float, ...]] = {}  # the version of the sweep that a view has
@@ -96,7 +96,10 @@ class Watcher:
         with self._lock:
             known = self._views.get(name)
         # The thread keeps it up to date while somebody follows.
-        return known if known and self._num_followers else self._updated(name)
+        if known and self._num_followers:
+            return known
+        with self._reading:  # else two threads would each have a table of it
+            return self._updated(name)
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -151,7 +154,8 @@ class Watcher:
             if not self._is_stale(name, entry) or not (is_open or time.monotonic() < deadline):
                 continue
             try:
-                self._updated(name)
+                with self._reading:
+                    self._updated(name)
             except AutomlError as error:
                 if is_open:
                     raise
@@ -184,17 +188,17 @@ class Watcher:
 
     def _updated(self, name: str) -> SweepData:
         with self._lock:
-            view = self._views.get(name) or SweepData(self.ledger.follow(name), name)
+            view = self._views.get(name) or SweepData(self.ledger.follow(name), name, self._store)
             entry = (self._heads or {}).get(name)
         view.refresh()
         with self._lock:
             self._views[name] = view
             self._views.move_to_end(name)
             self._read[name] = entry.version if entry else ()
-            total = sum(one.num_trials for one in self._views.values())
+            total = sum(len(one.snapshot.trials) for one in self._views.values())
             while total > MAX_TRIALS and len(self._views) > 1:
                 dropped, other = self._views.popitem(last=False)
-                total -= other.num_trials
+                total -= len(other.snapshot.trials)
                 self._lines[dropped] = other.row()
         return view
 
