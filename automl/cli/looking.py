@@ -205,12 +205,19 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
             info.name,
             info.state,
             str(info.num_trials),
+            _best_value(ledger.snapshot(info.name, condensed=True)),
             duration(info.seconds),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created)),
         ]
         for info in sweeps
     ]
-    return draw_table(["sweep", "state", "trials", "time", "created"], rows, ["trials", "time"])
+    columns = ["sweep", "state", "trials", "best", "time", "created"]
+    return draw_table(columns, rows, ["trials", "time"])
+
+
+def _best_value(snapshot: Snapshot) -> str:
+    value = goal_value(snapshot.best, snapshot) if snapshot.best else None
+    return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
-GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
-MIN_TRIALS: Final = 4  # that are new, too
 STATUS_SECONDS: Final = 60.0
 
 
@@ -101,29 +99,22 @@ def in_notebook() -> bool:
 
 
 class NotebookOutput:
-    """Draws the sweep into the output of its notebook cell, at most once a second.
-
-    The figures are drawn again only if the trials have grown, because each drawing ends what a
-    person has selected in them.
-    """
+    """Draws the sweep into the output of its notebook cell: its state, and its page at the end."""
 
     def __init__(self) -> None:
         self._places: dict[str, Any] = {}
         self._next = 0.0
-        self._drawn = 0  # trials that the figures show
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Draw the snapshot."""
         running = snapshot.state == "running"
         if time.monotonic() < self._next and running:
             return
-        from .notebook import answer, frame
+        from .page import frame, state_card
 
-        self._show("answer", answer(snapshot))
-        ended = sum(trial.state.finished for trial in snapshot.trials)
-        if ended >= self._drawn * GROWTH + MIN_TRIALS or (not running and ended > self._drawn):
+        self._show("answer", state_card(snapshot))
+        if not running:
             self._show("figures", frame(snapshot))
-            self._drawn = ended
         self._next = time.monotonic() + EVERY_SECONDS
 
     def _show(self, place: str, content: str) -> None:
@@ -163,29 +154,21 @@ class PlainLines:
         self.starts = starts
         self.standings = Standings()
         self.next_status = STATUS_SECONDS
-        self.dashboard = ""
-        self.waited = False  # for another sweep
-        self.how = ""  # how running trials end
-        self.errors: set[str] = set()  # of which the traceback was printed
+        self.said: set[str] = set()  # lines and errors that are said once
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Print what is new."""
-        if snapshot.dashboard and not self.dashboard:
-            self._line(snapshot, f"Ray dashboard: {snapshot.dashboard}")
-        self.dashboard = snapshot.dashboard
-        if snapshot.waits_for and not self.waited:
-            self.waited = True
-            self._line(snapshot, snapshot.waits_for)
+        if snapshot.dashboard:
+            self._once(snapshot, f"Ray dashboard: {snapshot.dashboard}")
+        self._once(snapshot, snapshot.waits_for)
         waiting = len(snapshot.in_state(TrialState.RUNNING))
         for event in snapshot.events if waiting else ():
             if isinstance(event, Noted) and event.kind == "end":
+                why = event.message.partition(":")[0]
                 how = f"ends them after {duration(GRACE_SECONDS)}"
                 if event.message == "interrupted":
                     how = "once more ends them at once"
-                why = event.message.partition(":")[0]
-                if how != self.how:
-                    self._line(snapshot, f"{why}: waits for running trials: {waiting}; {how}")
-                self.how = how
+                self._once(snapshot, how, f"{why}: waits for running trials: {waiting}; {how}")
         is_first = not self.standings.values and not snapshot.events
         self.standings.follow(snapshot)
         for trial, state in snapshot.transitions:
@@ -208,8 +191,8 @@ class PlainLines:
         if state.finished and not self.starts:
             words.append(text.again(trial) + text.configuration(trial.params))
         self._line(snapshot, "  ".join(words))
-        if trial.traceback and trial.message not in self.errors:
-            self.errors.add(trial.message)
+        if trial.traceback and trial.message not in self.said:
+            self.said.add(trial.message)
             traceback = text.printable(trial.traceback, keep="\n\t")
             self.console.print(traceback, markup=False, soft_wrap=True, end="")
 
@@ -223,6 +206,11 @@ class PlainLines:
         if self.standings.best() == trial.number:
             found.append("best so far")
         return found
+
+    def _once(self, snapshot: Snapshot, key: str, line: str = "") -> None:
+        if key and key not in self.said:
+            self.said.add(key)
+            self._line(snapshot, line or key)
 
     def _line(self, snapshot: Snapshot, line: str) -> None:
         self.console.print(

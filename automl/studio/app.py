@@ -7,10 +7,9 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import asdict
-from functools import partial, reduce
+from functools import partial
 from importlib.resources import files
 from inspect import Parameter, signature
-from operator import truediv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -61,13 +60,6 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
         """Answers about the sweep of the path."""
         return _json(lambda request: answer(watcher.view(request.path_params["sweep"]), request))
 
-    async def file(request: Request) -> Response:
-        """A file of a trial, to download."""
-        view = await run_in_threadpool(watcher.view, request.path_params["sweep"])
-        found = await run_in_threadpool(_opened, ledger, view, request)
-        headers = {"Content-Disposition": "attachment", "Content-Type": "application/octet-stream"}
-        return StreamingResponse(_chunks(found), headers=headers)
-
     async def events(request: Request) -> Response:
         """A stream of server-sent events: `?sweep=NAME&since=VERSION&epoch=EPOCH`."""
         found = events_of(watcher, request.query_params.get("sweep", ""), *_since(request))
@@ -88,7 +80,6 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
         Route(trial, about(partial(_trial, ledger))),
         Route(f"{trial}/log", about(partial(_log, ledger))),
-        Route(f"{trial}/files/{{path:path}}", file),
         *(Route(f"{sweep}/{verb}", partial(_act, store, verb), methods=["POST"]) for verb in VERBS),
         Route("/api/events", events),
         Mount("/static", StaticFiles(directory=ASSETS)),
@@ -130,17 +121,6 @@ def _log(ledger: Ledger, view: SweepData, request: Request) -> Any:
     )
 
 
-def _opened(ledger: Ledger, view: SweepData, request: Request) -> Any:
-    """The file of a trial that the path names, open."""
-    trial, path = request.path_params["trial"], request.path_params["path"]
-    *folders, name = path.split("/")
-    try:
-        folder = ledger.files(view.name) / "trials" / str(trial)
-        return reduce(truediv, folders, folder).open(name)
-    except (OSError, StoreError) as error:  # StoreError: a link, or a name such as ".."
-        raise UsageError(f"trial {trial} has no file {path}") from error
-
-
 def _since(request: Request) -> tuple[int, int]:
     """The version that a page has, and its epoch."""
     return _whole(request, "since", 0), _whole(request, "epoch", 0)
@@ -160,12 +140,6 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Any]:
 async def _refused(request: Request, error: Exception) -> Response:
     """An error of ours becomes a message: 503 if the store cannot be read, else 404."""
     return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
-
-
-async def _chunks(file: Any) -> AsyncIterator[bytes]:
-    with file:
-        while data := await run_in_threadpool(file.read, 1 << 18):
-            yield data
 
 
 def _whole(request: Request, name: str, default: int) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
@@ -20,7 +18,7 @@ from automl.core import (
     ranking,
 )
 from automl.core.text import origin_of, violation
-from automl.errors import StoreError, UsageError
+from automl.errors import UsageError
 from automl.report.page import curves
 from automl.report.sweep_data import OF_AGENTS, SweepData, in_words
 from workers.protocol import LOGS, Started, log_name
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
 MAX_POINTS: Final = 2000  # of a curve
 MAX_LOG_BYTES: Final = 1 << 18  # of one answer
-MAX_FILES: Final = 500
 _LOG: Final = re.compile(r"attempt-(\d+)-rank-(\d+)\.log")
 
 
@@ -62,7 +59,6 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
         "curves": curves(trial, None, MAX_POINTS),
         "events": [line for at, event in events if (line := _event(at, event))],
         "logs": logs(ledger, view.name, number),
-        "files": files(ledger, view.name, number),
     }
 
 
@@ -105,20 +101,6 @@ def read_log(
     end = begin + len(data)
     text = data.decode("utf-8", "replace")
     return {"text": text, "begin": begin, "end": end, "more": end < size}
-
-
-def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
-    """The files of a trial on this machine: path below its folder, and size."""
-    folder = ledger.files(sweep) / "trials" / str(number)
-    depth = len(folder.parts)
-    try:
-        return [
-            {"path": "/".join((*inner.parts[depth:], name)), "bytes": facts.st_size}
-            for inner, name, facts in islice(folder.walk(), MAX_FILES)
-            if stat.S_ISREG(facts.st_mode)
-        ]
-    except (OSError, StoreError):  # it changes while it is read, or holds a link
-        return []
 
 
 def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
