@@ -102,11 +102,11 @@ def _remarks(
     """What a person may not have seen of a configuration to try: a limit, or an equal trial."""
     for name, limit in updated_limits([limits]).items():
         if not Domain.of(spec).within({name: limit}).legal(params):
-            yield f"it is against the limit {name}: {limit}"
+            yield f"It is against the limit {name}: {limit}"
     space = spec.known_space
     for one in trials[::-1]:
         if space.legal(one.params) and space.key(one.params) == space.key(params):
-            yield f"it is the same as trial {one.number}, which is {one.state}"
+            yield f"It is the same as trial {one.number}, which is {one.state}"
             return
 
 
@@ -166,7 +166,7 @@ def enqueue(
             pass
     done = f"{sweep} tries it next" if number is None else f"trial {number} waits for a resume"
     others = snapshot.trials if trial is None else ()
-    done = "; ".join([done, *_remarks(ledger.state(sweep).limits, spec, others, whole)])
+    done = ". ".join([done, *_remarks(ledger.state(sweep).limits, spec, others, whole)])
     return {"done": done, "params": dict(whole), "trial": number}
 
 

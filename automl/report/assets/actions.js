@@ -5,6 +5,7 @@ import { date, duration } from "./format.js";
 import { copy } from "./parts.js";
 
 const NAME = "automl-name";
+const DURATION = /^(\d+(\.\d+)?\s*[dhms]\s*)+$/;
 
 // Do something to a sweep, and say what happened; true if it was done.
 export async function act(sweep, what, body = {}) {
@@ -84,7 +85,7 @@ function budget(name, now) {
     const changes = {};
     if (trials.value !== known.trials) changes["budget.trials"] = trials.value ? Number(trials.value) : null;
     if (time.value.trim() !== known.time) changes["budget.time"] = time.value.trim() || null;
-    told.textContent = Object.keys(changes).length ? "" : "Change the trials or the time first.";
+    told.textContent = !Object.keys(changes).length ? "Change the trials or the time first." : changes["budget.time"] && !DURATION.test(changes["budget.time"]) ? "A time is like 90s, 10m or 1h30m." : "";
     if (!told.textContent) await act(name, "set", { changes });
   } }, h("label", { for: "act-trials" }, "Trials"), trials, h("label", { for: "act-time" }, "Time"), time, h("button", { type: "submit" }, "Set the budget"), told);
 }
