@@ -26,7 +26,7 @@ from .failures import FailureGroup, failure_groups
 from .recommendation import Recommendation, believed, bounds, interval, judged, share
 from .record import Record
 
-GRID: Final = 61  # values of a number, over its range
+GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row
 WIDTH: Final = 27  # characters of a range in the terminal
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
