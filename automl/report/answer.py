@@ -23,7 +23,7 @@ from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params
 
 from .failures import FailureGroup, failure_groups
-from .recommendation import Recommendation, believed, bounds, interval, judged, share
+from .recommendation import Recommendation, believed, interval, judged, share, spread
 from .record import Record
 
 GRID: Final = 181  # values of a number, over its range
@@ -308,7 +308,7 @@ def _ahead(
     new = [one for key, one in fresh.items() if key not in tried]
     if len(new) < 3:
         return None, ()
-    values = np.clip(belief.draws([params, *new]), *bounds(record))
+    values = spread(record, belief.draws([params, *new]))
     losses = -values if record.goal.maximize else values
     success = belief.success(new)
     # A configuration that would probably fail brings nothing.

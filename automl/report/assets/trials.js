@@ -77,7 +77,7 @@ export function trialsView(rows) {
     if (!data || !rows.index) return;
     node.hidden = !rows.rows.length;
     const goal = rows.goals[0];
-    field.placeholder = `Filter, such as: ${goal.metric} ${goal.maximize ? ">" : "<"} 1`;
+    field.placeholder = `Filter, such as: ${goal.metric} ${goal.maximize ? ">" : "<"} ${data.first ? shown(data.first.values[0] ?? 1) : 1}`;
     if (!sort.key) { sort.key = `goal:${goal.metric}`; sort.down = goal.maximize; }
     const names = new Map();
     for (const { key, name } of rows.columns) if (!names.has(name)) names.set(name, key);
