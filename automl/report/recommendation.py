@@ -195,7 +195,7 @@ def spread(record: Record, draws: Array) -> Array:
     middle = np.median(draws, axis=0)
     low, high = bounds(record)
     low = low if draws.min(initial=0.0) < 0 else 0.0  # what is never negative stays so
-    return np.clip(middle + wider * (draws - middle), low, high)
+    return np.asarray(np.clip(middle + wider * (draws - middle), low, high), dtype=np.float64)
 
 
 def interval(draws: Array) -> tuple[float, float]:
