@@ -9,10 +9,12 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import ray
 
@@ -60,6 +62,8 @@ class RaySession:
         logger = logging.getLogger("ray")
         self._undo.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.ERROR)
+        output: Any = _WithoutRay(sys.stdout)
+        self._undo.enter_context(contextlib.redirect_stdout(output))
         self._ours = not ray.is_initialized()
         self.is_own = self._ours and address is None
         try:
@@ -114,6 +118,23 @@ class RaySession:
             f"Ray could not be started here: {failures[-1]}. "
             "Try `--ray-address` of a running cluster"
         )
+
+
+class _WithoutRay:
+    """Standard output; what a thread of Ray prints, as of lost nodes, is logged instead."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name.startswith("ray_"):
+            logging.getLogger(__name__).info("ray: %s", text.rstrip())
+            return len(text)
+        written: int = self._stream.write(text)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
