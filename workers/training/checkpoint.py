@@ -168,8 +168,7 @@ def _load(files: Folder, manifest: Mapping[str, Any], kind: str) -> dict[str, Te
     tensors: dict[str, Tensor] = {}
     for name in manifest["files"]:
         if name.startswith(kind):
-            with files.opened_path(name) as path:
-                tensors |= load_file(path)
+            tensors |= load_file(files.file(name))
     return tensors
 
 
