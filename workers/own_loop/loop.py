@@ -184,8 +184,8 @@ class PreparedLoop:
         if divided == 1:
             self._fetch(0, 1, 1.0)
             if self.device.type != "cpu":
-                moved = partial(Tensor.to, device=self.device, non_blocking=True)
-                batch = tree_map_only(Tensor, moved, batch)
+                upload = partial(Tensor.to, device=self.device, non_blocking=True)
+                batch = tree_map_only(Tensor, upload, batch)
             yield batch
             return
         leaves, tree, rows = divisible(batch, divided, least=1 if self._begun else divided)
