@@ -31,8 +31,8 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 }
 CAPS = {
     "search_spaces": 3_024,
-    "workers, without workloads": 9_893,
-    "workers/workloads": 4_985,
+    "workers, without workloads": 9_866,
+    "workers/workloads": 4_709,
     "core, control, ledger": 6_049,
     "dispatch": 1_829,
     "suggesters, stopping": 4_696,
