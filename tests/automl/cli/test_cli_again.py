@@ -147,7 +147,7 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert -0.1 < advice.interval[0] < advice.mean < advice.interval[1] < 0.1
     first = advice.lines(before.snapshot)[0]
     assert "by 3 new runs of automl confirm" in first
-    assert automl("best", "toy").stdout.replace(" \n", " ").startswith(first)
+    assert " ".join(automl("best", "toy").stdout.split()).startswith(first)
     best = json.loads(automl("best", "toy", "--json").stdout)
     assert (best["params"], best["recommended"]["params"]) == ({"x": 2.0}, {"x": 0.0})
     with Optimizer(
@@ -163,7 +163,7 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert f"# Trial {new['trial']} of the sweep toy; save as" in report
     assert "Trained again, trial" in report
     more = run("resume", "toy", "lucky", "--trials", "4", "space.x=[0.0, 1.0, 2.0, 3.0, 4.0]")
-    assert first in more.stdout.replace("\n", " "), more.output
+    assert first in " ".join(more.stdout.split()), more.output
 
 
 def test_confirmed_runs_stay_if_the_space_changes(folder: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_sweep_runs_to_its_summary(folder: Path) -> None:
     for words in (
         "trial 0 completed  loss 0.9",
         "toy finished (its budget is used up): 4 trials",
-        "against the default (0.9)",
+        "The default: 0.9; the change is -",
         "automl trials toy",
     ):
         assert words in done.stdout
