@@ -151,7 +151,7 @@ def timed(number: int, params: dict) -> Trial:
 
 
 def test_a_goal_within_a_deadline_is_composed():
-    history = [timed(i, p) for i, p in enumerate(TIMED.sample(np.random.default_rng(0), 10))]
+    history = [timed(i, p) for i, p in enumerate(TIMED.sample(np.random.default_rng(0), 15))]
     goals = [Goal("loss", within=10.0)]
     data = TrialReader(TIMED, goals, [])(history)
     (posterior,) = Surrogates(TIMED, goals, (), 0).fit(data).goals
