@@ -1,7 +1,7 @@
 """The user's prior: where good values probably are, as a density for each parameter.
 
-Configurations and the command line call it `beliefs`. `prior_term` of `bayes.acquisition` says how
-it enters the acquisition.
+Configurations and the command line call it `beliefs`. `bayes.acquisition.user_prior` says how it
+enters the acquisition.
 """
 
 from __future__ import annotations

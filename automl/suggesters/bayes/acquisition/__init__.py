@@ -1,0 +1,1 @@
+"""The acquisition: terms that add up in log space. `acquisition` composes them."""

@@ -1,0 +1,1 @@
+"""The surrogates: Gaussian processes, their features, transforms and fits."""
