@@ -208,10 +208,7 @@ def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
 
 
 def test_no_interval_leaves_what_an_accuracy_can_be() -> None:
-    def of(*values: float) -> tuple[float, float]:
-        goal = parse_goals("maximize val_accuracy")
+    goals = parse_goals("maximize val_accuracy")
+    for values, ends in (((0.7, 0.98), (0.0, 1.0)), ((70.0, 98.0), (-np.inf, np.inf))):
         trials = [trial(i, v, metrics={"val_accuracy": v}) for i, v in enumerate(values)]
-        return bounds(Record.of(snapshot(*trials, goals=goal)))
-
-    assert of(0.7, 0.98) == (0.0, 1.0)
-    assert of(70.0, 98.0) == (-np.inf, np.inf), "it is in percent"
+        assert bounds(Record.of(snapshot(*trials, goals=goals))) == ends

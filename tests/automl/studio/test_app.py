@@ -139,13 +139,6 @@ def test_another_server_sends_the_whole_table(store: str, client: Client) -> Non
         connection.close()
 
 
-def test_the_first_event_has_a_table_that_nobody_has_asked_for(store: str) -> None:
-    with serving(store) as client:
-        connection, answer = events(client, "sweep=toy&since=0&epoch=0")
-        assert len(answer.hello["table"]["rows"]) == 8
-        connection.close()
-
-
 def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> None:
     streams = [events(client) for _ in range(3)]
 
