@@ -43,7 +43,7 @@ CAPS = {
     "tests": 26_500,
     "benchmarks": 8_059,
     "files of the product": 490,
-    "keys of YAML": 29,
+    "keys of YAML": 33,  # objective, command, dispatcher, ray_address: `resume` needs no more
     "verbs": 27,
     "keywords of automl.sweep": 29,
     "words of docs": 31_988,
