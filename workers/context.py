@@ -46,8 +46,8 @@ class Context(Suggesting):
 
     Args:
         assignment: the attempt.
-        send: sends a report, or what was asked for (rank 0 only; other ranks have a function that
-            does nothing).
+        send: sends a report, or a question to the controller (rank 0 only; other ranks have a
+            function that does nothing).
         stop_requested: polls for a stop request; cheap, called at every step.
         rank, world_size: of this process in the trial's gang.
         rendezvous: address at which the ranks meet, for `workers.ranks.process_group.connect`:

@@ -455,7 +455,7 @@ KEYS: Final = {
     "objective": Key(
         TEXT,
         "Your function to tune, as FILE:NAME; `resume` runs it again. "
-        "See [a function](../start/function.md).",
+        "See [a function](../guides/function.md).",
         "objective: train.py:objective",
         "",
         "none",
