@@ -26,8 +26,8 @@ from .core import (
 from .core.curve import LearningCurve
 from .core.spec import explained
 from .dispatch.base import Dispatcher
+from .dispatch.simulated import Fault
 from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
-from .dispatch.simulated.faults import Fault
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
@@ -116,8 +116,7 @@ def simulate(
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
-        faults: to inject (`automl.dispatch.simulated.faults`): stragglers, dying workers, lost
-            nodes.
+        faults: to inject (`automl.dispatch.simulated.Fault`): slow starts, stragglers, deaths.
         store: folder or URL of a ledger to write to; None to keep everything in memory.
         beliefs: your prior on good values; metrics: that are reported; both as in `sweep`.
 

@@ -226,14 +226,15 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     """
     if not context.device.startswith("cuda"):
         return
-    from .device.gpu import gpu_problem, memory_share
+    from .device.gpu import gpu_problem, memory_share, spills
 
     if problem := gpu_problem(context.device):
         raise _GpuLost(problem)
     a = context.assignment
     torch.cuda.set_device(context.device)
-    total = torch.cuda.get_device_properties(context.device).total_memory
-    share = memory_share(total, a.gpus, a.limits.memory_bytes)
+    free, total = torch.cuda.mem_get_info(context.device)
+    limits = [limit for limit in (a.limits.memory_bytes, free if spills() else None) if limit]
+    share = memory_share(total, a.gpus, min(limits, default=None))
     torch.cuda.set_per_process_memory_fraction(share, context.device)
 
 

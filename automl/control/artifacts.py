@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
@@ -11,12 +10,10 @@ from typing import Final
 from automl.core import SweepSpec
 from automl.core.names import NAME
 from automl.core.resuming import shell_line
-from automl.dispatch.base import Dispatcher
 from automl.errors import UsageError
 from workers.artifacts.location import NONE
 from workers.artifacts.storage import described, retried
 from workers.artifacts.sweep_artifacts import SweepArtifacts
-from workers.files.folder import Folder
 
 REMOVE_SECONDS: Final = 30.0  # until the removal of a trial's checkpoints gives up
 
@@ -65,26 +62,6 @@ def with_artifacts(spec: SweepSpec, stored: SweepSpec) -> SweepSpec:
         return replace(spec, artifacts_folder=stored.artifacts_folder)
     folder = stored.artifacts_folder or f"{spec.name[:50]}-{secrets.token_hex(6)}"
     return replace(spec, artifacts_folder=folder)
-
-
-def tell_unshared(spec: SweepSpec, files: Folder, dispatcher: Dispatcher) -> str:
-    """Why trials may begin anew on other nodes, for a person, who is warned; "" if they do not.
-
-    Args:
-        spec: of the sweep.
-        files: the sweep's folder.
-        dispatcher: of the sweep, before its first trial.
-    """
-    if artifacts_of(spec) is not None or not (nodes := dispatcher.nodes_without(files)):
-        return ""
-    some = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
-    message = (
-        f"the nodes {some} do not see the folder {files.path}: a trial that moves from one node to "
-        "another begins anew, and what it has trained there cannot be exported here. Name a place "
-        "that all nodes reach: --artifacts s3://bucket/prefix or a folder on a shared disk"
-    )
-    warnings.warn(message, stacklevel=2)
-    return message
 
 
 class ArtifactRemover:

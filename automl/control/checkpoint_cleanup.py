@@ -94,8 +94,7 @@ class CheckpointCleanup:
     def _free(self) -> int:
         if self._elsewhere:
             return shutil.disk_usage(self._spec.artifacts).free
-        with self._files.descriptor() as folder:
-            return shutil.disk_usage(folder).free
+        return shutil.disk_usage(self._files.path).free
 
     def _best(self, trials: Sequence[Trial]) -> set[int]:
         spec = self._spec

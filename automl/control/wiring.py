@@ -13,7 +13,7 @@ from automl.ledger import Ledger, Recorder
 from automl.ledger.store_errors import HeldError
 
 from .agents import Agents
-from .artifacts import artifacts_of, tell_unshared, with_artifacts
+from .artifacts import artifacts_of, with_artifacts
 from .assignments import Assigner
 from .checkpoint_cleanup import CheckpointCleanup
 from .commands import SweepCommands
@@ -79,8 +79,6 @@ def conduct(
                 with signals.raising():  # to wait for room on a cluster may take a minute
                     dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
-                if text := tell_unshared(spec, ledger.files(spec.name), dispatcher):
-                    writer.note("artifacts", text)
                 return dispatcher
 
             return controller.run(start_dispatcher)

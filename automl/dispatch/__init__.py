@@ -14,5 +14,5 @@ DISPATCHERS: Registry[Dispatcher] = Registry(
     "automl.dispatch",
     "automl.dispatchers",
     "automl.dispatch.base:Dispatcher",
-    others=("gpu_locks", "gpus"),
+    others=("gangs", "gpu_locks", "gpus"),
 )

@@ -18,9 +18,6 @@ class AgentsDispatcher(Dispatcher):
     num_slots = 0
     free_slots = 0
 
-    def __init__(self) -> None:
-        self._begun = time.monotonic()
-
     def scale(self, workers: WorkerRange) -> None:
         """Do nothing: the sweep has this many workers once a controller runs it."""
 
@@ -39,12 +36,7 @@ class AgentsDispatcher(Dispatcher):
         """Do nothing: no attempt runs here."""
 
     def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
-        """Wait."""
         time.sleep(timeout)
-
-    def now(self) -> float:
-        """Seconds since the dispatcher was made."""
-        return time.monotonic() - self._begun
 
     def close(self) -> None:
         """Do nothing."""

@@ -8,7 +8,6 @@ from typing import ClassVar, TypeVar
 
 from automl.core.worker_range import WorkerRange
 from automl.errors import AutomlError
-from workers.files.folder import Folder
 from workers.protocol import Assignment, Event, StopRequest
 
 T = TypeVar("T")
@@ -61,6 +60,9 @@ class Dispatcher(ABC):
     num_slots: int
     free_slots: int
 
+    def __init__(self) -> None:
+        self._begun = time.monotonic()
+
     @property
     def most_slots(self) -> int:
         """How many slots there may be; no trial can have more ranks."""
@@ -111,13 +113,9 @@ class Dispatcher(ABC):
         and then while the objective computes. Calls of `handle` never overlap.
         """
 
-    @abstractmethod
     def now(self) -> float:
         """Seconds since the dispatcher began, on its monotonic or virtual clock."""
-
-    def nodes_without(self, folder: Folder) -> list[str]:
-        """Addresses of the nodes on which a folder of this machine is not the same folder."""
-        return []
+        return time.monotonic() - self._begun
 
     def charged(self, compute: Callable[[], T]) -> T:
         """Run `compute` and charge its duration to a virtual clock; returns its result."""

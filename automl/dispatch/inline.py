@@ -42,12 +42,12 @@ class InlineDispatcher(Dispatcher):
         objective: Callable[[Any], Any] | None = None,
         gpus: Sequence[str] = (),
     ) -> None:
+        super().__init__()
         self._gpus = gpus
         self._num_modules = len(sys.modules)  # that were imported when objects were frozen last
         gc.freeze()
         self.num_slots = self.free_slots = num_slots
         self._objective = objective
-        self._begun = time.monotonic()
         self._queue: deque[Assignment] = deque()
         self._current: Assignment | None = None
         self._request: StopRequest | None = None
@@ -109,10 +109,6 @@ class InlineDispatcher(Dispatcher):
                 f"this process cannot use its GPU any more: {outcome.gpu_lost}. Resume the sweep "
                 "in a new process; the dispatcher 'local' would have replaced a worker instead"
             )
-
-    def now(self) -> float:
-        """Seconds since the dispatcher was made."""
-        return time.monotonic() - self._begun
 
     def close(self) -> None:
         """Drop the attempts that have not begun."""

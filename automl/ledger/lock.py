@@ -1,7 +1,6 @@
 """The lock of a sweep in a folder: the kernel frees it when its process ends."""
 
 import fcntl
-import os
 
 from workers.files.folder import Folder
 
@@ -11,7 +10,7 @@ class FileLock:
 
     def __init__(self, folder: Folder, name: str) -> None:
         folder.make()
-        self._file = folder.open_descriptor(name, "a")
+        self._file = folder.open(name, "ab")
 
     def acquire(self) -> bool:
         """Try to take the lock; True on success."""
@@ -23,6 +22,4 @@ class FileLock:
 
     def release(self) -> None:
         """Give the lock back; a second call does nothing."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        self._file.close()

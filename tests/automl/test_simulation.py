@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from simulated_faults import Crashes, Startup, Stragglers
 
 import automl
 from automl.core.trial import Trial, TrialState
-from automl.dispatch.simulated.faults import Crashes, NodeLoss, Startup, Stragglers
 from automl.errors import UsageError
 from automl.simulation import Simulation
 from search_spaces import Float, Space
@@ -103,19 +103,6 @@ def test_a_lost_worker_costs_time_but_no_report() -> None:
         assert trial.state is TrialState.COMPLETED
         assert [point.step for point in trial.reports] == list(range(1, 11))
     assert result.snapshot.seconds > simulate(trials=12, seconds=None).snapshot.seconds
-
-
-def test_a_lost_node_takes_its_slots_away_until_it_is_back() -> None:
-    result = simulate(faults=(NodeLoss(at=5.0, first=0, num_slots=2, seconds=50.0),))
-    retried = [trial for trial in result.trials if trial.attempts > 1]
-    assert len(retried) == 2
-
-    def running(at: float) -> int:
-        spans = [(t.started or 0.0, t.ended or 0.0) for t in result.trials if t not in retried]
-        return sum(begin <= at < end for begin, end in spans)
-
-    assert max(running(at) for at in (20.0, 30.0, 40.0, 50.0)) <= 2
-    assert running(75.0) == 4  # later no trial begins that could not end in time
 
 
 def test_max_steps_ends_a_trial_whose_curve_never_ends() -> None:

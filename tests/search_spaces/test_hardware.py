@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,8 @@ def test_trials_see_what_their_slots_have() -> None:
     assert gpus.in_slots(1, 1.0, None).num_slots == 4
     assert gpus.in_slots(4, 1.0, None).num_slots == 2
     assert gpus.in_slots(1, 0.5, 8).num_slots == 1, "ranks do not share a GPU"
+    slices = replace(gpus, gpus=(replace(A100, name="NVIDIA A100-SXM4-80GB MIG 1g.10gb"),) * 7)
+    assert slices.in_slots(1, 1.0, None).num_slots == 1, "NCCL joins no slices of a GPU"
     on_cores = gpus.in_slots(2, 0.0, None)
     assert (on_cores.device, on_cores.num_slots, on_cores.backends) == ("cpu", 4, ("gloo",))
     assert on_cores.lacks_precision("tf32")

@@ -342,6 +342,15 @@ def test_a_rank_may_allocate_its_share_of_a_gpu(runner, monkeypatch, gpus, limit
     assert cuda.fraction == pytest.approx(share)
 
 
+def test_under_wsl_a_rank_may_allocate_what_is_free(runner, monkeypatch):
+    """There the driver goes on in main memory, which a desktop's GPU must not."""
+    cuda = FakeCuda(reserved=20_000_000_000).install(monkeypatch.setattr)
+    monkeypatch.setattr("platform.release", lambda: "5.15.90.1-microsoft-standard-WSL2")
+    a = replace(runner.assignment(), gpus=1.0)
+    run(Context(a, print, lambda: None, device="cuda:0"), lambda trial: {"loss": 1.0})
+    assert cuda.fraction == pytest.approx(0.75)
+
+
 def test_the_peak_of_a_gpu_is_kept(runner, monkeypatch):
     cuda = FakeCuda(allocated=1_000).install(monkeypatch.setattr)
 

@@ -61,7 +61,7 @@ def listed(folder: Folder) -> Listing:
         if stat.S_ISREG(facts.st_mode):
             found[path] = FileIdentity.of(facts)
         elif stat.S_ISLNK(facts.st_mode):
-            found[path] = FileIdentity.of(facts, _target(inner, name))
+            found[path] = FileIdentity.of(facts, str((inner.path / name).readlink()))
     return found
 
 
@@ -130,8 +130,3 @@ class Moment:
         file.close()
         if identity != self.listing[path]:
             raise ChangedMeanwhile(path)
-
-
-def _target(folder: Folder, name: str) -> str:
-    with folder.descriptor() as inside:
-        return os.readlink(name, dir_fd=inside)

@@ -196,8 +196,7 @@ class ArtifactMirror:
         return None
 
     def _set_mark(self, attempt: int) -> None:
-        with self._folder.open(MARK, "w", encoding="utf-8") as file:
-            json.dump({"attempt": attempt}, file)
+        self._folder.replace(MARK, json.dumps({"attempt": attempt}).encode())
 
     # ------------------------------------------------------------------ in the thread
 

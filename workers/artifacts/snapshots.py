@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -209,8 +208,7 @@ def _restored(place: ArtifactStorage, path: str, file: StoredFile, target: Folde
     folder.make()
     if file.link:
         folder.unlink(name)
-        with folder.descriptor() as inside:
-            os.symlink(file.link, name, dir_fd=inside)
+        folder.place(name).symlink_to(file.link)
         return ""
     try:
         with folder.open(name, "wb") as written:

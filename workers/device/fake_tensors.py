@@ -131,10 +131,11 @@ def _blocked(images: Tensor) -> int:
 # leaves most of these in half precision.
 _FP32: Final = """
     acos asin binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss cosine_similarity
-    cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div
-    l1_loss layer_norm log log10 log1p log2 log_softmax margin_ranking_loss mse_loss
-    multi_margin_loss multilabel_margin_loss nll_loss norm normalize pdist poisson_nll_loss pow
-    prod reciprocal renorm rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus sum
+    cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss huber_loss
+    interpolate kl_div l1_loss layer_norm log log10 log1p log2 log_softmax logsumexp
+    margin_ranking_loss mse_loss multi_margin_loss multilabel_margin_loss nll_loss norm normalize
+    pdist poisson_nll_loss pow prod reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss
+    soft_margin_loss softmax softmin softplus sum
     tan triplet_margin_loss __pow__ __rpow__ __rdiv__ __rtruediv__
 """
 _FP32_NAMES: Final = frozenset(_FP32.split())

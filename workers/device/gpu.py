@@ -4,6 +4,7 @@ A process without torch has used no GPU through torch, so nothing is done there.
 """
 
 import csv
+import platform
 import subprocess
 import sys
 from collections.abc import Set
@@ -50,6 +51,14 @@ def memory_share(total: int, gpus: float, limit: int | None) -> float:
     if 0 < gpus < 1:
         share = max(gpus - CONTEXT_BYTES / total, gpus / 2)
     return share if limit is None else min(share, limit / total)
+
+
+def spills() -> bool:
+    """Whether the driver puts into main memory what does not fit on the GPU, as under WSL.
+
+    An attempt would crawl there for hours, in place of a failure for want of memory.
+    """
+    return "microsoft" in platform.release().lower()
 
 
 def _torch_for(device: str) -> Any:

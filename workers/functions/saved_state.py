@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
+from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
@@ -76,8 +77,7 @@ def restore_state(checkpoints: Folder, damaged: list[str]) -> Any:
         if verified(folder, FORMAT, _ARRAYS, _TREE) is not None:
             try:
                 tree = json.loads(folder.read(_TREE, most=1 << 30))
-                with folder.opened_path(_ARRAYS) as path:
-                    return _unpacked(tree, path)
+                return _unpacked(tree, folder.file(_ARRAYS))
             except (OSError, ValueError, SafetensorError):
                 pass
         damaged.append(str(folder.path))
@@ -145,7 +145,7 @@ class _Packer:
         return name
 
 
-def _unpacked(tree: Any, path: str) -> Any:
+def _unpacked(tree: Any, path: Path) -> Any:
     """The inverse of `_Packer.packed`; torch is imported only if there are tensors."""
 
     @cache

@@ -96,11 +96,17 @@ def resolved(
     Args:
         detected: gives the hardware.
     """
-    wanted = dict.fromkeys(name for given in names for name in _options_of(given))
+    tables = {name: KNOBS.get(name) for name in KNOBS.names()}
+    owners = {option.name: (knob, option) for knob in tables.values() for option in knob.options}
+    wanted: dict[str, None] = {}
+    for name in names:
+        if name not in owners and name not in tables:
+            raise UsageError(f"there is no knob {name!r}: {nearest(name, [*owners, *tables])}")
+        options = () if name in owners else tables[name].options
+        wanted |= dict.fromkeys(option.name for option in options) or {name: None}
     found: dict[str, Parameter] = {}
     for name in wanted:
-        knob = next(k for k in map(KNOBS.get, KNOBS.names()) if name in _names(k.options))
-        option = next(one for one in knob.options if one.name == name)
+        knob, option = owners[name]
         adjustments: dict[str, Any] = {name: choices.get(name, True)}
         for value in option.wanted(adjustments):
             option.checked(value)
@@ -116,19 +122,6 @@ def resolved(
             }
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
     return {name: _alone(found[name], wanted) for name in wanted if name in found}
-
-
-def _names(options: tuple[Option, ...]) -> list[str]:
-    return [option.name for option in options]
-
-
-def _options_of(name: str) -> list[str]:
-    """The parameter of that name, or those of the knob of that name."""
-    options = {k: _names(KNOBS.get(k).options) for k in KNOBS.names()}
-    known = [one for names in options.values() for one in names]
-    if name in known or name in options:
-        return [name] if name in known else options[name]
-    raise UsageError(f"there is no knob {name!r}: {nearest(name, [*known, *options])}")
 
 
 def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:

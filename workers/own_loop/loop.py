@@ -9,6 +9,9 @@ import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -31,14 +34,14 @@ from search_spaces.knobs.runtime import (
     THREADS,
 )
 from workers.context import Context
-from workers.data.batch import Batch, BatchShare, num_rows
+from workers.data.batch import BatchShare, num_rows
 from workers.device.precision import HALF, Precision
 from workers.functions.numbers import numbers_of
 from workers.functions.saved_state import savable
 from workers.parallel import STRATEGIES
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
-from workers.parallel.transfers import sent
+from workers.parallel.transfers import from_rank_0
 from workers.protocol import LOGS
 from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
 from workers.training.setup import arrange, switches
@@ -54,25 +57,6 @@ _SEVERAL: Final = (
     "the losses of a microbatch count by different numbers of items: add them up, and say "
     "trial.backward(loss, weight=number) once"
 )
-
-
-class _Planned:
-    """What a strategy asks of a workload: the plan."""
-
-    def __init__(self, plan: ParallelPlan) -> None:
-        self._plan = plan
-
-    def plan(self, model: nn.Module) -> ParallelPlan:
-        """See `Trainable.plan`."""
-        return self._plan
-
-    def weight(self, batch: Batch) -> float:
-        """The loss is a mean over rows."""
-        return float(num_rows(batch))
-
-    def bucketed(self, batch: Batch) -> Batch:
-        """See `Trainable.bucketed`."""
-        return batch
 
 
 class PreparedLoop:
@@ -105,7 +89,9 @@ class PreparedLoop:
         self._met = _meet(context, self.device)
         kind: Any = STRATEGIES.get(PARALLELISM.value(values))
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
-        self._source: Any = _Planned(plan)
+        self._source: Any = SimpleNamespace(  # what a strategy asks of a workload
+            plan=lambda model: plan, weight=lambda batch: float(num_rows(batch))
+        )
         self.strategy: ModuleStrategy = kind(mesh, self._source, self.device, values)
         self.updates = 0
         self.microbatches = 0
@@ -131,7 +117,8 @@ class PreparedLoop:
         self._weighted: float | Tensor = 0.0  # the sum of the weights of this update, if any
         self._reported: float | Tensor | None = None  # the weight of this microbatch, if any
         self._records = COMPILE.value(values) in RECORDS_GRAPHS
-        self._reports = _Reports()
+        self._reports: list[tuple[float, dict[str, float]]] = []  # of an update, with weights
+        self._report_at = (0, 0)  # the update, and its step
 
     @property
     def _divided(self) -> bool:
@@ -161,16 +148,12 @@ class PreparedLoop:
             The names of the parameters that the model had, by their identities.
         """
         names = {id(p): name for name, p in model.named_parameters()}
-        model.to(torch.device("cpu") if self._builds_elsewhere else self.device)
+        # Else the strategy moves it from the CPU to the device, part by part.
+        model.to(self.device if self.strategy.replicated else torch.device("cpu"))
         self.equal_on_all_ranks(model)
         arrange(model, self._source.plan(model), self.values)
         self.strategy.wrap_own(model)
         return names
-
-    @property
-    def _builds_elsewhere(self) -> bool:
-        """Whether the strategy moves a model from the CPU to the device, part by part."""
-        return self.strategy.build_device != self.device
 
     def take(self, optimizer: Optimizer, names: Mapping[int, str]) -> None:
         """Let the optimizer update this rank's parameters, as they are held here."""
@@ -200,8 +183,10 @@ class PreparedLoop:
         divided = count * self.accumulation
         if divided == 1:
             self._fetch(0, 1, 1.0)
-            on_cpu = self.device.type == "cpu"
-            yield batch if on_cpu else tree_map_only(Tensor, self._moved, batch)
+            if self.device.type != "cpu":
+                upload = partial(Tensor.to, device=self.device, non_blocking=True)
+                batch = tree_map_only(Tensor, upload, batch)
+            yield batch
             return
         leaves, tree, rows = divisible(batch, divided, least=1 if self._begun else divided)
         share = BatchShare.of(
@@ -212,9 +197,6 @@ class PreparedLoop:
             self._fetch(number, len(share.parts), weight)
             moved = part.to(self.device)
             yield tree_unflatten([moved.get(str(i), one) for i, one in enumerate(leaves)], tree)
-
-    def _moved(self, tensor: Tensor) -> Tensor:
-        return tensor.to(self.device, non_blocking=True)
 
     def _fetch(self, number: int, count: int, weight: float) -> None:
         """The loader gives a microbatch. It begins with the model's next call.
@@ -394,12 +376,10 @@ class PreparedLoop:
 
     def equal_on_all_ranks(self, model: nn.Module) -> None:
         """Overwrite the tensors of a whole model by those of rank 0."""
-        if self.context.world_size == 1:
-            return
-        held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        with torch.no_grad():
-            for name, whole in sent({name: t.detach() for name, t in held.items()}):
-                held[name].copy_(whole)
+        if self.context.world_size > 1:
+            with torch.no_grad():
+                for held in (*model.parameters(), *model.buffers()):
+                    held.copy_(from_rank_0(held.detach().cpu()))
 
     def to_save(self) -> dict[str, Any]:
         """What `trial.save` keeps of the loop itself: orders, random numbers, the schedule."""
@@ -451,23 +431,26 @@ class PreparedLoop:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
         if self.accumulation == 1 and self.context.world_size == 1:
             return self._emit(step, metrics)
-        if self._reports.update not in (None, self._begun):
+        if self._reports and self._report_at[0] != self._begun:
             self._send()
         weight = self._weight if self._reported is None else float(self._reported)
-        self._reports.add(self._begun, self.step_of(int(step)), weight, numbers_of(metrics))
+        # An empty share counts only if there is no other.
+        self._reports.append((weight or 1e-300, numbers_of(metrics)))
+        self._report_at = (self._begun, self.step_of(int(step)))
         return self._send() if self.last else self.context.stop is None
 
     def _send(self) -> bool:
-        step, mine = self._reports.take()
+        mine, self._reports = self._reports, []
         everywhere: list[Any] = [mine]
         if self.context.world_size > 1:
             everywhere *= self.context.world_size
             dist.all_gather_object(everywhere, mine, group=side_group())
-        means = {}
-        for name in dict.fromkeys(name for one in everywhere for name in one):
-            sums, weights = zip(*(one[name] for one in everywhere if name in one), strict=True)
-            means[name] = sum(sums) / sum(weights)
-        return self._emit(step, means)
+        named: dict[str, list[tuple[float, float]]] = {}
+        for weight, numbers in chain(*everywhere):
+            for name, number in numbers.items():
+                named.setdefault(name, []).append((weight, number))
+        means = {n: sum(w * x for w, x in v) / sum(w for w, _ in v) for n, v in named.items()}
+        return self._emit(self._report_at[1], means)
 
     def _emit(self, step: int, metrics: Mapping[str, Any]) -> bool:
         skipped = self.context.details.get("skipped_updates")
@@ -485,33 +468,12 @@ class PreparedLoop:
 
     def close(self, *, failed: bool) -> None:
         """The loop has ended: send what waits, and put the process's switches back."""
-        if not failed and self._reports.update is not None:
+        if not failed and self._reports:
             self._send()
         self._stack.close()
         self.strategy.close(failed)
         if self._met:
             disconnect(failed=failed)
-
-
-class _Reports:
-    """The reports of an update that were not sent yet: by name the weighted sum and the weight."""
-
-    def __init__(self) -> None:
-        self.update: int | None = None
-        self._step = 0
-        self._sums: dict[str, tuple[float, float]] = {}
-
-    def add(self, update: int, step: int, weight: float, numbers: Mapping[str, float]) -> None:
-        weight = weight or 1e-300  # an empty share counts only if there is no other
-        self.update, self._step = update, step
-        for name, number in numbers.items():
-            total, weights = self._sums.get(name, (0.0, 0.0))
-            self._sums[name] = (total + weight * number, weights + weight)
-
-    def take(self) -> tuple[int, dict[str, tuple[float, float]]]:
-        found = (self._step, self._sums)
-        self.update, self._sums = None, {}
-        return found
 
 
 def _meet(context: Context, device: torch.device) -> bool:

@@ -201,10 +201,7 @@ def prepared_optimizer(optimizer: Optimizer, loop: PreparedLoop) -> Optimizer:
 
     def load_state_dict(self: Any, state: Mapping[str, Any]) -> None:
         given = {name: value for name, value in state.items() if name != "prepared"}
-        kernels = [_kernels(group) for group in self.param_groups]
         load_plain(_changed(self, given, partial(_placed, loop)))
-        for group, own in zip(self.param_groups, kernels, strict=True):
-            group.update(own)
         if "prepared" in state:
             loop.load_counts(state["prepared"])
         self.updates = loop.updates
@@ -216,10 +213,6 @@ def prepared_optimizer(optimizer: Optimizer, loop: PreparedLoop) -> Optimizer:
         setattr(optimizer, name, MethodType(method, optimizer))
     optimizer.updates = 0  # type: ignore[attr-defined]
     return optimizer
-
-
-def _kernels(group: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: group[key] for key in ("fused", "foreach") if key in group}
 
 
 def _changed(optimizer: Any, state: Mapping[str, Any], change: Any) -> dict[str, Any]:

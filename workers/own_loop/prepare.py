@@ -2,8 +2,7 @@
 
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -26,6 +25,12 @@ from .loop import PreparedLoop
 from .objects import PreparedLoader, prepared_model, prepared_optimizer, prepared_scheduler
 
 Blocks = Sequence[str] | type[nn.Module]
+KINDS: Final[dict[str, Any]] = {
+    "model": nn.Module,
+    "optimizer": Optimizer,
+    "scheduler": LRScheduler,
+    "loader": Iterable,
+}
 
 
 def prepare(
@@ -38,23 +43,29 @@ def prepare(
     """See `Context.prepare`."""
     if context.loop is not None:
         raise UsageError("trial.prepare is called once: give it model, optimizer and loader")
-    given = Given.of(objects)
+    given = dict.fromkeys(KINDS)
+    for one in objects:
+        kind = _kind(one)
+        if one is not None and given[kind] is not None:
+            raise UsageError(f"trial.prepare takes one {kind}, got two")
+        given[kind] = given[kind] if one is None else one
+    model, optimizer = given["model"], given["optimizer"]
     values = _values(context, options or {})
-    plan = plan_of(given.model, blocks, tensor_plan or {})
-    check(given, plan, values, context.world_size)
+    plan = plan_of(model, blocks, tensor_plan or {})
+    _check(model, optimizer, plan, values, context.world_size)
     context.loop = loop = PreparedLoop(context, values, plan)
     found: dict[int, Any] = {}
-    if given.loader is not None:
-        found[id(given.loader)] = PreparedLoader(loop, given.loader)
-    if given.model is not None:
-        names = loop.wrap(given.model)
-        if given.optimizer is not None:
-            loop.take(given.optimizer, names)
-            found[id(given.optimizer)] = prepared_optimizer(given.optimizer, loop)
-        found[id(given.model)] = prepared_model(given.model, loop)
-    if given.scheduler is not None:
-        loop.scheduler = given.scheduler
-        found[id(given.scheduler)] = prepared_scheduler(given.scheduler, loop)
+    if given["loader"] is not None:
+        found[id(given["loader"])] = PreparedLoader(loop, given["loader"])
+    if model is not None:
+        names = loop.wrap(model)
+        if optimizer is not None:
+            loop.take(optimizer, names)
+            found[id(optimizer)] = prepared_optimizer(optimizer, loop)
+        found[id(model)] = prepared_model(model, loop)
+    if given["scheduler"] is not None:
+        loop.scheduler = given["scheduler"]
+        found[id(loop.scheduler)] = prepared_scheduler(loop.scheduler, loop)
     if context.world_size > 1:  # so that rows of different ranks get different dropout
         torch.manual_seed(context.seed + context.rank // loop.strategy.mesh.tensor)
     if context.loop_state is not None:  # `restore` was called before
@@ -63,34 +74,11 @@ def prepare(
     return results[0] if len(results) == 1 else results
 
 
-@dataclass
-class Given:
-    """What the user has given to `prepare`, each of it by its kind."""
-
-    model: nn.Module | None = None
-    optimizer: Optimizer | None = None
-    scheduler: LRScheduler | None = None
-    loader: Any = None
-
-    @classmethod
-    def of(cls, objects: Sequence[Any]) -> "Given":
-        """Tell the kinds apart; None stands for what is left out."""
-        found = cls()
-        for one in objects:
-            name = _kind(one)
-            if one is not None and getattr(found, name) is not None:
-                raise UsageError(f"trial.prepare takes one {name}, got two")
-            if one is not None:
-                setattr(found, name, one)
-        return found
-
-
 def _kind(one: Any) -> str:
-    kinds = {nn.Module: "model", Optimizer: "optimizer", LRScheduler: "scheduler"}
-    for kind, name in kinds.items():
+    for name, kind in KINDS.items():
         if isinstance(one, kind):
             return name
-    if one is not None and not isinstance(one, Iterable):
+    if one is not None:
         raise UsageError(
             "trial.prepare takes a model, an optimizer, a scheduler and a loader of batches, "
             f"got {type(one).__name__}"
@@ -160,7 +148,13 @@ def _found(model: nn.Module, prefix: str = "") -> Iterator[str]:
             yield from _found(child, f"{prefix}{name}.")
 
 
-def check(given: Given, plan: ParallelPlan, values: Mapping[str, Any], ranks: int) -> None:
+def _check(
+    model: nn.Module | None,
+    optimizer: Any,
+    plan: ParallelPlan,
+    values: Mapping[str, Any],
+    ranks: int,
+) -> None:
     """Raise UsageError if these settings cannot act on what is given; the message is a sentence.
 
     Args:
@@ -178,16 +172,16 @@ def check(given: Given, plan: ParallelPlan, values: Mapping[str, Any], ranks: in
             f"this trial has {ranks}: the parameter `ranks` and the number of workers say how many"
         )
     kind.degrees(ranks, values)  # refuses a degree that does not divide the ranks
-    if isinstance(given.optimizer, torch.optim.LBFGS):
+    if isinstance(optimizer, torch.optim.LBFGS):
         raise UsageError("trial.prepare takes no LBFGS, which calls the loss by itself")
-    if given.model is None:
+    if model is None:
         acting = [o for o in PREPARED if o is not ACCUMULATION and o.name in values]
         changed = [o.name for o in acting if o.value(values) != o.unset]
-        if given.optimizer is not None or changed:
-            what = "an optimizer" if given.optimizer is not None else ", ".join(changed)
+        if optimizer is not None or changed:
+            what = "an optimizer" if optimizer is not None else ", ".join(changed)
             raise UsageError(f"{what} needs the model: trial.prepare(model, optimizer, loader)")
         return
-    _check_model(given.model, plan, values, ranks)
+    _check_model(model, plan, values, ranks)
 
 
 def _check_model(

@@ -63,14 +63,17 @@ class Actor:
     def __repr__(self) -> str:
         return self._name
 
-    def ready(self) -> str:
-        """Wait until processes can be forked; why that is not possible, or "" ."""
+    def ready(self) -> tuple[str, str]:
+        """Wait until processes can be forked; why that is not possible or "", and Ray's node."""
+        import ray
+
+        node = ray.get_runtime_context().get_node_id()
         try:
             while not self._parent.loaded:
                 receive_all([self._parent], [], POLL_SECONDS)
         except AutomlError as error:
-            return str(error)
-        return ""
+            return str(error), node
+        return "", node
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank in a process of its own until that has told its outcome or is dead."""
@@ -177,16 +180,13 @@ def _interfaces() -> dict[str, str]:
 
 
 def _show_in_dashboard(assignment: Assignment, rank: int) -> None:
-    """Link the log into the folder that Ray's dashboard lists for this node."""
-    from ray._private import worker
-
-    node = worker._global_node
-    if node is None:  # not a process of Ray
-        return
+    """Link the log into the folder that Ray's dashboard lists: that of this process's output."""
     name = (
         f"{assignment.sweep}-trial-{assignment.trial}-attempt-{assignment.attempt}-rank-{rank}.log"
     )
-    link = Path(node.get_logs_dir_path(), name)
     with suppress(OSError):  # without links the log is still in the trial's folder
-        link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
-        link.symlink_to(Path(assignment.folder, LOGS, log_name(assignment.attempt, rank)))
+        output = Path("/proc/self/fd/1").readlink()
+        if output.name.startswith("worker-") and output.is_file():
+            link = output.with_name(name)
+            link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
+            link.symlink_to(Path(assignment.folder, LOGS, log_name(assignment.attempt, rank)))

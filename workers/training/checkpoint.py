@@ -45,8 +45,6 @@ from workers.protocol import CHECKPOINTS
 from workers.ranks.process_group import value_of_rank_0
 from workers.workload import Trainable
 
-from . import checkpoint
-
 FORMAT = 1
 _FILES = ("model.safetensors", "optimizer.safetensors")
 _FILE = re.compile(r"(model|optimizer)(-[0-9]+)?\.safetensors")
@@ -168,8 +166,7 @@ def _load(files: Folder, manifest: Mapping[str, Any], kind: str) -> dict[str, Te
     tensors: dict[str, Tensor] = {}
     for name in manifest["files"]:
         if name.startswith(kind):
-            with files.opened_path(name) as path:
-                tensors |= load_file(path)
+            tensors |= load_file(files.file(name))
     return tensors
 
 
@@ -270,7 +267,7 @@ class Saver:
             self._collect(snapshot)
             self._writing = _Writing(lambda: self._write(snapshot, update, progress, wait=wait))
             return
-        draft = checkpoint.CheckpointDraft(self.context.folder, update) if leads else None
+        draft = CheckpointDraft(self.context.folder, update) if leads else None
         self._collect(draft)
         if draft:
             draft.finish(progress, wait=wait)
@@ -286,7 +283,7 @@ class Saver:
         if writing is not None:
             writing.join()
 
-    def _collect(self, draft: "CheckpointDraft | CheckpointSnapshot | None") -> None:
+    def _collect(self, draft: CheckpointDraft | CheckpointSnapshot | None) -> None:
         """Add the parts of the model and of the optimizer's state, one after the other."""
         canonical = self.workload.canonical
         for part in self.parts:
@@ -297,17 +294,17 @@ class Saver:
             moments = self.strategy.optimizer_state(self.optimizer, part)
             if draft:
                 found = {key: canonical(tensors) for key, tensors in moments.items()}
-                draft.add("optimizer", checkpoint.flat(found))
+                draft.add("optimizer", flat(found))
 
     def _write(
         self,
-        snapshot: "CheckpointSnapshot",
+        snapshot: CheckpointSnapshot,
         update: int,
         progress: Mapping[str, Any],
         *,
         wait: bool,
     ) -> None:
-        draft = checkpoint.CheckpointDraft(self.context.folder, update)
+        draft = CheckpointDraft(self.context.folder, update)
         for kind, tensors in snapshot.parts:
             draft.add(kind, tensors)
         draft.finish(progress, wait=wait)
@@ -337,7 +334,7 @@ class Saver:
         """Load the newest sound checkpoint and return its progress; None if there is none."""
         damaged: list[str] = []
         leads = self.context.rank == 0
-        found = checkpoint.load(self.context.folder, damaged) if leads else None
+        found = load(self.context.folder, damaged) if leads else None
         if damaged:
             self.context.details["damaged_checkpoints"] = damaged
         progress: Mapping[str, Any] | None = value_of_rank_0(found.progress if found else None)

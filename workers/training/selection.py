@@ -98,8 +98,7 @@ class Selection:
         if [known for _, known in self.kept] == [update]:
             return total
         for _, update in self.kept:
-            with self.files.opened_path(_name(update)) as path:
-                weights = load_file(path)
+            weights = load_file(self.files.file(_name(update)))
             for name, tensor in weights.items():
                 if name not in total:
                     total[name] = tensor.double() if tensor.is_floating_point() else tensor

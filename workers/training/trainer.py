@@ -120,7 +120,7 @@ class Trainer:
         self.speeds: list[float] = []  # of the windows of `speed_updates`
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers(self.step.on_device)
-        self.counted_updates = 0  # the update up to which ranks have counted_updates their losses
+        self.counted_updates = 0  # the update up to which ranks have counted their losses
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
@@ -183,7 +183,7 @@ class Trainer:
         return orders
 
     def _shares(self, *, newest: bool = False) -> list[float]:
-        """This rank's shares of the mean losses that were not counted_updates yet."""
+        """This rank's shares of the mean losses that were not counted yet."""
         numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]

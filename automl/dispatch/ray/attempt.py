@@ -1,11 +1,12 @@
 """An attempt on Ray actors: what Ray has to wait for, and how the errors of Ray are explained."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
 
+from automl.dispatch.gangs import Message
 from workers.protocol import Assignment, Cause, Death, Event, Outcome, StopRequest
 from workers.runtime.child import TAKE_SECONDS
 from workers.runtime.gang import Gang
@@ -13,7 +14,7 @@ from workers.runtime.gang import Gang
 
 @dataclass(frozen=True)
 class RayWorker:
-    """A worker: its actor, and the id and kind (see `reservation.kind_of`) of its node."""
+    """A worker: its actor, and the id and kind (see `nodes.kind_of`) of its node."""
 
     actor: Any
     node: str
@@ -50,20 +51,21 @@ class RayAttempt:
         run = actor.run.options(name=self._label)
         self.refs[run.remote(assignment, rank, self._meeting)] = rank
 
-    def receive(self, ref: Any) -> list[Event]:
-        """The events of one of `refs`; the outcome of the whole attempt is the last event."""
+    def receive(self, ref: Any) -> Iterator[Message]:
+        """What one of `refs` tells, once it is ready."""
         rank = self.refs.pop(ref)
         try:
             value = ray.get(ref)
         except ray.exceptions.RayError as error:
             self.lost.add(rank)
-            return self.gang.receive(rank, _death(error))
+            yield self.gang, rank, _death(error)
+            return
         if ref != self._mail.get(rank):
-            return []  # the rank has ended; its outcome comes by mail, after its last report
-        events = [event for message in value for event in self.gang.receive(rank, message)]
+            return  # the rank has ended; its outcome comes by mail, after its last report
+        for message in value:
+            yield self.gang, rank, message
         if self.gang.is_running(rank):
             self._take(rank)
-        return events
 
     def placed(self, event: Event) -> Event:
         """The event; an outcome tells the kinds of the nodes, joined by `+`."""

@@ -20,20 +20,17 @@ class ClusterHead:
     """
 
     def __init__(self, address: str, raylet: str = "", *, own: bool = False) -> None:
-        self._address = address
-        self._raylet = raylet
+        self._address, self._raylet = address, raylet
         self._patience = timeouts.OWN_LOST_SECONDS if own else timeouts.HEAD_LOST_SECONDS
-        host, _, port = address.rpartition(":")
-        self._host = host.strip("[]")
-        self._port = int(port or 0)
         self._checked = self._answered = self._raylet_answered = time.monotonic()
 
     def answers(self) -> bool:
         """Whether both answer now."""
         self._checked = time.monotonic()
-        if self._head_answers():
+        host, _, port = self._address.rpartition(":")
+        if not self._address or _answers((host.strip("[]"), int(port))):
             self._answered = self._checked
-        if self._raylet_answers():
+        if not self._raylet or _answers(self._raylet):
             self._raylet_answered = self._checked
         return self._answered == self._raylet_answered == self._checked
 
@@ -57,25 +54,18 @@ class ClusterHead:
                 "sweep"
             )
 
-    def _head_answers(self) -> bool:
-        if not self._address:
-            return True
-        seconds = timeouts.HEAD_POLL_SECONDS
-        try:
-            socket.create_connection((self._host, self._port), timeout=seconds).close()
-        except OSError:
-            return False
-        return True
 
-    def _raylet_answers(self) -> bool:
-        if not self._raylet:
+def _answers(address: str | tuple[str, int]) -> bool:
+    seconds = timeouts.HEAD_POLL_SECONDS
+    try:
+        if not isinstance(address, str):
+            socket.create_connection(address, timeout=seconds).close()
             return True
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeouts.HEAD_POLL_SECONDS)
-            try:
-                connection.connect(self._raylet)
-            except (ConnectionRefusedError, FileNotFoundError):
-                return False
-            except OSError:  # it is busy
-                return True
-        return True
+            connection.settimeout(seconds)
+            connection.connect(address)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    except OSError:
+        return isinstance(address, str)  # a raylet that does not answer in time is busy
+    return True

@@ -1,4 +1,6 @@
-"""The hardware of a cluster's nodes, found by a task on each kind of node.
+"""The nodes of a cluster: what a worker needs of one, which hold a gang, and their hardware.
+
+The hardware is found by a task on each kind of node:
 
     python -m automl.dispatch.ray.nodes ADDRESS
 
@@ -12,11 +14,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from automl.core import Resources
+from automl.dispatch.base import GangShape
 from automl.errors import UsageError
 from search_spaces.hardware import Hardware
 
-from .reservation import kind_of
-
+ACCELERATOR: Final = "accelerator_type:"  # before the kind of its GPUs, among a node's resources
 SECONDS: Final = 120.0  # for the tasks on all kinds of nodes; torch takes seconds to load
 _WORDS: Final = "the hardware of the cluster's nodes could not be found"
 
@@ -86,6 +89,48 @@ def combined(nodes: Iterable[tuple[Hardware, int]]) -> Hardware:
         slow={name: why for hardware in machines for name, why in hardware.slow.items()},
         rpc=all(hardware.rpc for hardware in machines),
     )
+
+
+def kind_of(resources: Mapping[str, float]) -> str:
+    """The kind of a node's GPUs, as Ray names it; "" if it has none."""
+    kinds = (name for name in resources if name.startswith(ACCELERATOR))
+    return next(kinds, ACCELERATOR).removeprefix(ACCELERATOR)
+
+
+def needs(resources: Resources) -> dict[str, float]:
+    """What a worker needs, as Ray names it."""
+    needed: dict[str, float] = {"CPU": resources.cpus, "GPU": resources.gpus}
+    if resources.accelerator:
+        # Ray's own way to ask for a kind: its nodes have 1 of it, which many can share.
+        needed[ACCELERATOR + resources.accelerator] = 0.001
+    return {key: value for key, value in needed.items() if value}
+
+
+def choose(free: Mapping[int, str], shape: GangShape) -> list[int] | None:
+    """The slots for a gang, by rank: on the fewest nodes, ranks that must be together on one.
+
+    Args:
+        free: the node of each free slot.
+
+    Returns:
+        None if there are too few, or too few together.
+    """
+    nodes: dict[str, list[int]] = {}
+    for slot in sorted(free):
+        nodes.setdefault(free[slot], []).append(slot)
+    # Nodes hold whole groups of ranks only. The fullest node first takes the fewest nodes; the last
+    # one is that with the least room to spare.
+    rooms = {node: len(slots) - len(slots) % shape.together for node, slots in nodes.items()}
+    chosen: list[int] = []
+    while (missing := shape.ranks - len(chosen)) > 0:
+        if not any(rooms.values()):
+            return None
+        if fitting := [node for node, room in rooms.items() if room >= missing]:
+            node = min(fitting, key=lambda one: len(nodes[one]))
+        else:
+            node = max(rooms, key=lambda one: rooms[one])
+        chosen += nodes[node][: min(missing, rooms.pop(node))]
+    return chosen
 
 
 def _look() -> dict[str, Any]:

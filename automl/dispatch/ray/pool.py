@@ -1,127 +1,112 @@
-"""A pool of Ray workers, one for each slot, on room that comes and goes."""
+"""A pool of Ray workers, one for each slot: more while trials wait, fewer if they are idle."""
 
 import itertools
+import logging
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import ray
+from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from automl.core import Resources
-from automl.dispatch._slot_health import SlotHealth
+from automl.core.worker_range import WorkerRange
 from automl.dispatch.base import GangShape
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
 from . import timeouts
 from .attempt import RayWorker
-from .reservation import Reservation, alive_nodes, choose, node_kinds, reservation_rows
+from .nodes import choose, kind_of, needs
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
+_LOG = logging.getLogger(__name__)
+
+
+class Room:
+    """A placement group with the slots of one gang, which Ray grants as a whole or not at all.
+
+    While it is pending, Ray's autoscaler sees it as demand. If its node is lost, Ray looks for
+    room for it elsewhere.
+
+    Args:
+        shape: ranks that must be together get one bundle, which is always on one node.
+        resources: of each worker.
+        slots: the numbers of its slots.
+    """
+
+    def __init__(self, shape: GangShape, resources: Resources, slots: Sequence[int]) -> None:
+        self.shape, self.slots = shape, slots
+        self.used = time.monotonic()  # when it was last seen busy
+        bundle = {key: value * shape.together for key, value in needs(resources).items()}
+        # Of the nodes with room, Ray takes those that are the most used: few nodes per gang.
+        self.group = placement_group([bundle] * (shape.ranks // shape.together), strategy="PACK")
 
 
 class WorkerPool:
-    """The workers of a sweep, each with a slot. `PoolSize` says how many there are.
-
-    A worker that dies is replaced on the same room; its slot is free once the new one runs. If the
-    room is lost with its node, the slot is gone.
+    """The workers of a sweep. A worker that dies is replaced on the same room.
 
     Args:
         sweep: name of the sweep, for the dashboard.
         resources: of each worker.
         objective: the user's, pickled; None if a workload is run.
         workload: name of the workload; None if an objective is run.
+        workers: how many there are; of a range, the least are asked for at once.
+
+    Raises:
+        UsageError: their number is fixed, and the cluster has no room for them.
 
     Attributes:
-        workers: the actor of each slot.
-        reservations: the room of the slots.
-        free: slots without an attempt whose worker runs, or is being started for the first time.
+        workers: how many there may be; `adjust` follows.
+        waiting: the shapes of the trials that could begin if there were slots, the next one first.
+        more: how many trials may follow them.
+        actors: of each slot.
+        nodes: the node of each slot whose worker runs.
+        free: the slots without an attempt whose worker runs.
         vacant: slots that need a new worker, see `replace_lost`.
-        health: of the GPUs; its slots out of use are neither free nor vacant.
+        num_replaced: how many workers were replaced.
         starting: the objects that Ray has to wait for; give each to `worker_started` when ready.
     """
 
     def __init__(
-        self, sweep: str, resources: Resources, objective: bytes | None, workload: str | None
+        self,
+        sweep: str,
+        resources: Resources,
+        objective: bytes | None,
+        workload: str | None,
+        workers: WorkerRange,
     ) -> None:
-        self._sweep = sweep
-        self._resources = resources
-        self._workload = workload
-        self._objective = ray.put(objective)
-        self.workers: dict[int, Any] = {}
-        self.reservations: list[Reservation] = []
-        self.starting: dict[Any, tuple[int, Any]] = {}
+        self.workers = workers
+        self.waiting: Sequence[GangShape] = ()
+        self.more = 0
+        self.actors: dict[int, Any] = {}
+        self.nodes: dict[int, str] = {}
         self.free: set[int] = set()
         self.vacant: set[int] = set()
-        self._new: set[int] = set()  # slots whose room is not granted yet
-        self._places: dict[int, tuple[Reservation, int]] = {}
-        self._start_times: dict[int, float] = {}  # of slots whose worker has not started yet
-        self._failures: Counter[int] = Counter()
+        self.num_replaced = 0
+        self.starting: dict[Any, tuple[int, Any]] = {}
+        self._sweep, self._resources, self._workload = sweep, resources, workload
+        self._objective = ray.put(objective)
+        self._rooms: list[Room] = []
+        self._begun: dict[int, float] = {}  # of slots whose worker has not started yet
+        self._failures: Counter[int] = Counter()  # to start, in a row
         self._kinds: dict[str, str] = {}  # of nodes
-        self.health = SlotHealth(lambda: self.workers)
-        self._generation = 0
-        self._looked = 0.0
-
-    # ------------------------------------------------------------------ room
-
-    def request(self, shape: GangShape) -> Reservation:
-        """Ask for room for the workers of a gang; they start when it is granted."""
-        reservation = Reservation(shape, self._resources)
-        self.reservations.append(reservation)
-        numbers = (number for number in itertools.count() if number not in self.workers)
-        reservation.slots = list(itertools.islice(numbers, shape.ranks))
-        for place, slot in enumerate(reservation.slots):
-            self._places[slot] = (reservation, place)
-            self._new.add(slot)
-            self.workers[slot] = self._start_worker(slot)
-        return reservation
-
-    def drop(self, reservation: Reservation) -> None:
-        """End the workers of a reservation and give its room back."""
-        self.reservations.remove(reservation)
-        for slot in reservation.slots:
-            ray.kill(self.workers.pop(slot), no_restart=True)
-            del self._places[slot]
-            self._start_times.pop(slot, None)
-            self._failures.pop(slot, None)
-            self.health.forget(slot)
-            for slots in (self.free, self.vacant, self._new):
-                slots.discard(slot)
-        reservation.remove()
-
-    def look(self, *, at_once: bool = False) -> None:
-        """Free the slots whose room has been granted since; call it often."""
-        now = time.monotonic()
-        if not self._new or (not at_once and now - self._looked < timeouts.GRANT_POLL_SECONDS):
-            return
-        self._looked = now
-        rows = reservation_rows()
-        for reservation in self.reservations:
-            if not reservation.granted and reservation.update(rows.get(reservation.id, {})):
-                self.free |= self._new.intersection(reservation.slots)
-                self._new -= set(reservation.slots)
-
-    def placed(self, slots: Iterable[int] | None = None) -> dict[int, str]:
-        """The node of each slot that has room and can be used; of these slots or of all."""
-        return {
-            slot: node
-            for slot in (self.workers if slots is None else slots)
-            if slot not in self.health.quarantined
-            if (node := self._node(slot)) and not self._places[slot][0].draining
-        }
-
-    def _node(self, slot: int) -> str:
-        reservation, place = self._places[slot]
-        return reservation.nodes[place]
+        self._looked = time.monotonic()
+        self._unfit_since: float | None = None  # when the next gang began to lack nodes
+        for _ in range(workers.min):
+            self._request(GangShape(1))
+        if not workers.elastic:
+            self._wait_for_room()
 
     # ------------------------------------------------------------------ attempts
 
     def fits(self, shape: GangShape) -> bool:
         """Whether the free slots can hold a gang."""
-        return choose(self.placed(self.free), shape) is not None
+        return choose({slot: self.nodes[slot] for slot in self.free}, shape) is not None
 
     def acquire(self, shape: GangShape) -> list[int]:
         """Take free slots for a gang, by rank; they are no longer free.
@@ -129,7 +114,7 @@ class WorkerPool:
         Raises:
             AutomlError: there are too few.
         """
-        slots = choose(self.placed(self.free), shape)
+        slots = choose({slot: self.nodes[slot] for slot in self.free}, shape)
         if slots is None:
             raise AutomlError(
                 f"the attempt needs {shape.ranks} free slots, {shape.together} together, "
@@ -140,141 +125,174 @@ class WorkerPool:
 
     def worker(self, slot: int) -> RayWorker:
         """The worker of a slot."""
-        node = self._node(slot)
+        node = self.nodes[slot]
         if node not in self._kinds:
-            self._kinds = node_kinds()
-        return RayWorker(self.workers[slot], node, self._kinds.get(node, ""))
+            self._kinds = {one["NodeID"]: kind_of(one["Resources"]) for one in ray.nodes()}
+        return RayWorker(self.actors[slot], node, self._kinds.get(node, ""))
 
-    def release(
-        self, slots: list[int], lost: set[int], gpu_problems: Mapping[int, str] | None = None
-    ) -> None:
-        """Free slots again.
+    # ------------------------------------------------------------------ workers
 
-        Args:
-            slots: of an attempt.
-            lost: those whose worker is dead.
-            gpu_problems: of those whose GPU could not be used.
-        """
-        for slot in slots:
-            if self.health.attempt_ended(slot, (gpu_problems or {}).get(slot, "")):
-                ray.kill(self.workers[slot], no_restart=True)
-            elif slot in lost:
-                self.vacant.add(slot)
-            elif not self._places[slot][0].draining:
-                self.free.add(slot)
-
-    def replace_lost(self) -> None:
-        """Start a new worker for each vacant slot whose room is not lost too; asks the head."""
-        if self.vacant:
-            self.find_draining()
-        while self.vacant:
-            slot = self.vacant.pop()
-            self.free.discard(slot)
-            if not self._places[slot][0].draining:
-                self._generation += 1
-                self.workers[slot] = self._start_worker(slot)
-
-    # ------------------------------------------------------------------ workers and nodes
-
-    def worker_started(self, ref: Any, busy: set[int]) -> None:
+    def worker_started(self, ref: Any) -> None:
         """A worker has started, or failed to start.
 
         Args:
             ref: one of `starting`.
-            busy: slots that run an attempt.
 
         Raises:
             UsageError: workers cannot load the objective or workload.
             AutomlError: workers cannot be started.
         """
         slot, actor = self.starting.pop(ref)
-        if self.workers.get(slot) is not actor:
-            return  # it was killed before it was ready, and another was started
-        del self._start_times[slot]
+        if self.actors.get(slot) is not actor:
+            return  # it was given back before it was ready
         try:
-            broken: str = ray.get(ref)
+            broken, node = ray.get(ref)
         except ray.exceptions.RayError as error:
-            if slot not in busy:  # else the attempt reports the failure
-                self._start_failed(slot, error)
+            self._failures[slot] += 1
+            if self._failures[slot] >= MAX_FAILED_STARTS:
+                raise AutomlError(
+                    "a Ray worker could not be started; is this project installed on every node? "
+                    f"{' '.join(str(error).split())[:500]}"
+                ) from error
+            self.vacant.add(slot)
             return
         if broken:
             raise UsageError(broken)
-        self._failures.pop(slot, None)
-        if slot in self._new:
-            self.look(at_once=True)
-        if slot in busy:
-            return
-        self.free.discard(slot)
-        if slot not in self._new:  # else it is free once its room is known
-            self.free.add(slot)
+        for counts in (self._failures, self._begun):
+            counts.pop(slot, None)
+        self.nodes[slot] = node
+        self.free.add(slot)
 
-    def find_draining(self) -> set[int]:
-        """The slots on nodes that are lost or about to be taken away; asks the head.
+    def replace_lost(self) -> None:
+        """Start a new worker for each vacant slot, and for idle ones whose node is lost."""
+        if self._late:
+            self._looked = time.monotonic()
+            alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+            self.vacant |= {slot for slot in self.free if self.nodes[slot] not in alive}
+        while self.vacant:
+            slot = self.vacant.pop()
+            self.free.discard(slot)
+            self.nodes.pop(slot, None)
+            self.num_replaced += 1
+            room = next(room for room in self._rooms if slot in room.slots)
+            self._start_worker(room, slot)
 
-        No attempt begins on them from now on.
-        """
-        alive = alive_nodes()
-        for reservation in self.reservations:
-            if reservation.granted and not alive.issuperset(reservation.nodes):
-                reservation.draining = True
-                self.free -= set(reservation.slots)
-        return {slot for slot, (reservation, _) in self._places.items() if reservation.draining}
+    @property
+    def must_look(self) -> bool:
+        """Whether `replace_lost` is due, for which the head must answer."""
+        return bool(self.vacant) or self._late
 
-    def find_stuck(self) -> set[int]:
-        """Slots whose worker has not started for long because their room is gone."""
-        latest = time.monotonic() - timeouts.WORKER_START_SECONDS
-        late = {slot for slot, begun in self._start_times.items() if begun <= latest}
-        # With room for them, workers are only slow.
-        return {slot for slot in late - self._new if self._places[slot][0].is_pending()}
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() - self._looked > timeouts.NODE_POLL_SECONDS
 
     @property
     def waits_for(self) -> str:
         """The workers that have not started for long, in words; "" if there are none."""
         now = time.monotonic()
-        seconds = {slot: now - begun for slot, begun in self._start_times.items()}
+        seconds = {slot: now - begun for slot, begun in self._begun.items()}
         slow = sorted(slot for slot, s in seconds.items() if s > timeouts.SLOW_START_SECONDS)
         if not slow:
             return ""
         some = ", ".join(map(str, slow[:5])) + (", ..." if len(slow) > 5 else "")
         longest = max(seconds[slot] for slot in slow)
-        what = "room on the cluster for" if self._new.issuperset(slow) else "the start of"
-        return f"waits for {what} worker {some}, {longest:.0f} s so far"
-
-    def others(self) -> str:
-        """The sweeps that have workers on the cluster, in words; "" if there are none."""
-        named = ray.util.list_named_actors(all_namespaces=True)
-        sweeps = {str(one["name"]).partition(" worker ")[0] for one in named} - {self._sweep}
-        return f"; it has workers of {', '.join(sorted(sweeps)[:3])}" if sweeps else ""
+        return (
+            f"waits for the start of worker {some}, {longest:.0f} s so far; `ray status` says "
+            "whether the cluster has room for it"
+        )
 
     def close(self) -> None:
         """End the workers."""
-        for reservation in list(self.reservations):
-            self.drop(reservation)
+        for room in self._rooms[:]:
+            self._drop(room)
 
-    def _start_failed(self, slot: int, error: Exception) -> None:
-        if slot in self.find_draining():
-            return  # its node was lost while it started
-        self._failures[slot] += 1
-        if slot in self.free or self._failures[slot] >= MAX_FAILED_STARTS:
-            reason = " ".join(str(error).split())[:500]
-            raise AutomlError(
-                "a Ray worker could not be started; is this project installed on every node? "
-                f"{reason}"
-            ) from error
-        self.vacant.add(slot)
+    # ------------------------------------------------------------------ how many
 
-    def _start_worker(self, slot: int) -> Any:
-        reservation, place = self._places[slot]
+    def adjust(self, busy: Collection[int], broken: Collection[int]) -> None:
+        """Ask for room that trials need, give back what is too much or idle; call it often.
+
+        Args:
+            busy: slots that run an attempt, which are never taken away.
+            broken: slots that are out of use.
+        """
+        now = time.monotonic()
+        held = {*busy, *broken}
+        idle = [room for room in self._rooms if held.isdisjoint(room.slots)]
+        idle.sort(key=lambda room: not self.nodes.keys().isdisjoint(room.slots))  # pending first
+        for room in self._rooms:
+            if room not in idle:
+                room.used = now
+        wanted = len(busy) + sum(shape.ranks for shape in self.waiting) + self.more
+        needed = min(max(wanted, self.workers.min), self.workers.max)
+        for room in idle[:]:
+            late = self.workers.elastic and now - room.used > timeouts.IDLE_SECONDS
+            unneeded = late and len(self.actors) - len(room.slots) >= needed
+            if unneeded or len(self.actors) > self.workers.max:
+                idle.remove(room)
+                self._drop(room)
+        self._gather(busy, idle)
+        unit = next(iter(self.waiting), GangShape(1))
+        while (missing := needed - len(self.actors)) > 0:
+            self._request(unit if unit.ranks <= missing else GangShape(1))
+
+    def _gather(self, busy: Collection[int], idle: list[Room]) -> None:
+        """Ask for room for the whole next gang if the slots that there are can never hold it.
+
+        A gang that gets its slots one by one could wait for ever for one that waits for it, and
+        ranks that must be together could be on several nodes. Before idle slots are given back for
+        it, all attempts end: others may use the slots meanwhile.
+        """
+        shape, now = next(iter(self.waiting), None), time.monotonic()
+        starts = bool(self._begun) and not self.workers.elastic
+        if shape is None or shape.ranks == 1 or starts or choose(self.nodes, shape) is not None:
+            self._unfit_since = None
+            return
+        self._unfit_since = self._unfit_since or now
+        pending = (room for room in self._rooms if self.nodes.keys().isdisjoint(room.slots))
+        if any(room.shape == shape for room in pending):
+            return
+        surplus = len(self.actors) + shape.ranks - self.workers.max
+        late = not busy and now - self._unfit_since > timeouts.REGROUP_SECONDS
+        if surplus > 0 and (not late or sum(len(room.slots) for room in idle) < surplus):
+            return
+        while len(self.actors) + shape.ranks > self.workers.max:
+            self._drop(idle.pop(0))
+        self._request(shape)
+
+    # ------------------------------------------------------------------ room
+
+    def _request(self, shape: GangShape) -> None:
+        """Ask for room for the workers of a gang; they start when it is granted."""
+        numbers = (number for number in itertools.count() if number not in self.actors)
+        room = Room(shape, self._resources, list(itertools.islice(numbers, shape.ranks)))
+        self._rooms.append(room)
+        for slot in room.slots:
+            self._start_worker(room, slot)
+
+    def _drop(self, room: Room) -> None:
+        """End the workers of a room and give it back."""
+        self._rooms.remove(room)
+        for slot in room.slots:
+            ray.kill(self.actors.pop(slot), no_restart=True)
+            for numbers in (self.nodes, self._begun, self._failures):
+                numbers.pop(slot, None)
+            self.free.discard(slot)
+            self.vacant.discard(slot)
+        remove_placement_group(room.group)
+
+    def _start_worker(self, room: Room, slot: int) -> None:
         kind = ray.remote(concurrency_groups=CONCURRENCY_GROUPS)(Actor)
-        again = f".{self._generation}" if self._generation else ""
-        name = f"{self._sweep} worker {slot}{again}"
-        actor = kind.options(
+        bundle = room.slots.index(slot) // room.shape.together
+        name = f"{self._sweep} worker {slot}"
+        self.actors[slot] = actor = kind.options(
             name=f"{name} {uuid.uuid4().hex[:6]}",  # unique on a cluster
             num_cpus=self._resources.cpus,
             num_gpus=self._resources.gpus,
             max_restarts=0,
             max_task_retries=0,
-            scheduling_strategy=reservation.strategy(place),
+            scheduling_strategy=PlacementGroupSchedulingStrategy(
+                room.group, placement_group_bundle_index=bundle
+            ),
         ).remote(
             self._objective,
             self._workload,
@@ -284,5 +302,28 @@ class WorkerPool:
             self._resources.gpus,
         )
         self.starting[actor.ready.options(enable_task_events=False).remote()] = (slot, actor)
-        self._start_times[slot] = time.monotonic()
-        return actor
+        self._begun[slot] = time.monotonic()
+
+    def _wait_for_room(self) -> None:
+        begun, warned, wanted = time.monotonic(), False, len(self._rooms)
+        while (found := self._num_granted()) < wanted:
+            waited = time.monotonic() - begun
+            if waited > timeouts.PLACEMENT_SECONDS:
+                self.close()
+                raise UsageError(
+                    f"Ray has no room for {wanted} workers of {needs(self._resources)}, only for "
+                    f"{found}. Ask for fewer workers or for `{{min: 1, max: {wanted}}}`, or wait "
+                    "until other programs are done"
+                )
+            if not warned and waited > timeouts.ROOM_SECONDS:
+                warned = True
+                _LOG.warning(
+                    "waits at most %.0f s for room on the Ray cluster: it has room for %d of %d "
+                    "workers of %s",
+                    *(timeouts.PLACEMENT_SECONDS, found, wanted, needs(self._resources)),
+                )
+            time.sleep(0.01)
+
+    def _num_granted(self) -> int:
+        rows: dict[str, dict[str, Any]] = placement_group_table()
+        return sum(rows[room.group.id.hex()].get("state") == "CREATED" for room in self._rooms)

@@ -9,13 +9,14 @@ import os
 import secrets
 import shutil
 import socket
+import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import ray
-from ray._private import ray_constants, services
 
 from automl.core import Resources
 from automl.errors import UsageError
@@ -23,18 +24,14 @@ from search_spaces.hardware import count_cpus
 from workers.runtime.devices import slots_on, visible_gpus
 
 from . import timeouts
-from .reservation import ACCELERATOR
+from .nodes import ACCELERATOR
 
-# In spite of its name, Ray's switch for binding every port to the loopback interface. It also lets
-# a sweep survive if a laptop changes its network.
-_LOOPBACK: Final = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _TOKEN_ADVICE: Final = (
     "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token. "
 )
 MAX_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
-    _LOOPBACK: "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_worker_niceness": "0",  # else other processes, such as the suggester, starve the trials
@@ -65,7 +62,8 @@ class RaySession:
         logger = logging.getLogger("ray")
         self._undo.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.ERROR)
-        self._undo.enter_context(_quiet())
+        output: Any = _WithoutRay(sys.stdout)
+        self._undo.enter_context(contextlib.redirect_stdout(output))
         self._ours = not ray.is_initialized()
         self.is_own = self._ours and address is None
         try:
@@ -77,10 +75,12 @@ class RaySession:
             self.close()
             raise
         self.num_slots = num_slots or _room(resources)
-        self.dashboard = _dashboard()
-        client = (address or "").startswith("ray://")
-        self.head_address: str = "" if client else ray.get_runtime_context().gcs_address
-        self.raylet_socket = "" if client else _raylet_socket()
+        url = ray.init(ignore_reinit_error=True).dashboard_url  # of the Ray that runs
+        self.dashboard = f"http://{url}" if url and "://" not in url else url or ""
+        context, client = ray.get_runtime_context(), (address or "").startswith("ray://")
+        self.head_address: str = "" if client else context.gcs_address
+        here = [] if client else [n for n in ray.nodes() if n["NodeID"] == context.get_node_id()]
+        self.raylet_socket: str = here[0]["RayletSocketName"] if here else ""
 
     def close(self) -> None:
         """Leave Ray; end it if it was started here."""
@@ -118,6 +118,23 @@ class RaySession:
             f"Ray could not be started here: {failures[-1]}. "
             "Try `--ray-address` of a running cluster"
         )
+
+
+class _WithoutRay:
+    """Standard output; what a thread of Ray prints, as of lost nodes, is logged instead."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name.startswith("ray_"):
+            logging.getLogger(__name__).info("ray: %s", text.rstrip())
+            return len(text)
+        written: int = self._stream.write(text)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextlib.contextmanager
@@ -159,8 +176,11 @@ def _connect(address: str) -> None:
 
 def _probe(address: str) -> None:
     """Refuse an address without a listener: Ray would try for minutes and then end the process."""
-    found = services.canonicalize_bootstrap_address(address) if address == "auto" else address
-    host, _, port = (found or "").removeprefix("ray://").rpartition(":")
+    found = address
+    if address == "auto":  # the last one that `ray start` has started here
+        path = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
+        found = path.read_text().strip() if path.exists() else ""
+    host, _, port = found.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return  # Ray reports the mistake
     try:
@@ -173,36 +193,15 @@ def _probe(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Log the messages that Ray would print to standard output, among the tables of the sweep."""
-    worker = ray._private.worker
-    printer = worker.print_to_stdstream
-
-    def log(data: dict[str, Any], **_: Any) -> None:
-        logging.getLogger(__name__).info("ray: %s", " ".join(map(str, data.get("lines", ()))))
-
-    worker.print_to_stdstream = log
-    try:
-        yield
-    finally:
-        worker.print_to_stdstream = printer
-
-
-@contextlib.contextmanager
 def environment() -> Iterator[None]:
     """Set Ray's variables, except those that the user has set, and restore them afterwards."""
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    cluster = getattr(ray_constants, "ENABLE_RAY_CLUSTER", None)
-    os.environ.update({name: value for name, value in _ENVIRONMENT.items() if before[name] is None})
-    if before[_LOOPBACK] is None and cluster is not None:
-        ray_constants.ENABLE_RAY_CLUSTER = False
+    unset = _ENVIRONMENT.keys() - os.environ.keys()
+    os.environ.update({name: _ENVIRONMENT[name] for name in unset})
     try:
         yield
     finally:
-        ray_constants.ENABLE_RAY_CLUSTER = cluster
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in unset:
+            os.environ.pop(name, None)
 
 
 def _make_token() -> None:
@@ -236,13 +235,3 @@ def _room_of(node: dict[str, float], resources: Resources) -> int:
     if resources.gpus > 0:
         room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))
     return room
-
-
-def _raylet_socket() -> str:
-    path: str = ray._private.worker.global_worker.node.raylet_socket_name
-    return path
-
-
-def _dashboard() -> str:
-    url = ray._private.worker.get_dashboard_url()
-    return f"http://{url}" if url and "://" not in url else url or ""

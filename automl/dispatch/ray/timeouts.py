@@ -5,7 +5,6 @@ from typing import Final
 CONNECT_SECONDS: Final = 5.0  # for a first answer of the address of a running cluster
 PLACEMENT_SECONDS: Final = 60.0  # for Ray to reserve all slots, if their number is fixed
 ROOM_SECONDS: Final = 3.0  # of them, after which the sweep says for what it waits
-GRANT_POLL_SECONDS: Final = 0.2  # between two looks at reservations that are not granted
 REGROUP_SECONDS: Final = 10.0  # that a gang waits before idle slots are reserved anew for it
 IDLE_SECONDS: Final = 30.0  # after that an elastic sweep gives a slot back that no trial needs
 
@@ -16,8 +15,7 @@ HEAD_LOST_SECONDS: Final = 20.0
 # brings them back, and Ray itself ends this process 14 s after the raylet.
 OWN_LOST_SECONDS: Final = 3.0
 
-NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes
+NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes of idle workers
 SLOW_START_SECONDS: Final = 20.0  # after that the sweep says that a worker has not started
-WORKER_START_SECONDS: Final = 60.0  # after that a worker that has not started may lack a node
 ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
 ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow

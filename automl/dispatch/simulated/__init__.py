@@ -1,5 +1,5 @@
 """Trials on a virtual clock: `SimulatedDispatcher`."""
 
-from .dispatcher import SimulatedDispatcher
+from .dispatcher import Fault, SimulatedDispatcher
 
-__all__ = ["SimulatedDispatcher"]
+__all__ = ["Fault", "SimulatedDispatcher"]

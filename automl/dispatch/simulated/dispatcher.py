@@ -23,10 +23,27 @@ from workers.protocol import (
     lost,
 )
 
-from .faults import Fault, Outage
-
 Replay = Callable[[Any], Iterable[tuple[float, Mapping[str, float] | float]]]
 _Key = tuple[int, int]
+
+
+class Fault:
+    """A fault to inject; this one is none. Subclasses override a method.
+
+    `rng` depends on the attempt and the seed only, so that every simulation is the same.
+    """
+
+    def delay(self, assignment: Assignment, rng: np.random.Generator) -> float:
+        """Seconds before the attempt begins to work, such as the start of a process."""
+        return 0.0
+
+    def slowness(self, assignment: Assignment, rng: np.random.Generator) -> float:
+        """Factor on the duration of the attempt."""
+        return 1.0
+
+    def lifetime(self, assignment: Assignment, rng: np.random.Generator) -> float:
+        """Seconds after which the attempt's worker dies."""
+        return math.inf
 
 
 @dataclass
@@ -85,6 +102,7 @@ class SimulatedDispatcher(Dispatcher):
         seed: int = 0,
         on_event: Callable[[Event, float], None] = lambda event, now: None,
     ) -> None:
+        super().__init__()
         self.num_slots = num_slots
         self._replay = replay
         self._max_steps = max_steps
@@ -94,23 +112,18 @@ class SimulatedDispatcher(Dispatcher):
         self._on_event = on_event
         self._clock = 0.0
         self._free = list(range(num_slots))  # a heap
-        self._lost: set[int] = set()
         self._curves: dict[int, _Curve] = {}
         self._attempts: dict[_Key, _Attempt] = {}
         self._ready: list[_Attempt] = []  # have begun or reported; their next report is not known
         self._events: list[tuple[_Attempt, Event]] = []  # for the next poll
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._num_entries = 0
-        for outage in (o for fault in faults for o in fault.outages(num_slots)):
-            self._plan(outage.begin, lambda outage=outage: self._lose(outage))  # type: ignore[misc]
 
     @property
     def free_slots(self) -> int:  # type: ignore[override]
-        """How many workers are idle."""
         return len(self._free)
 
     def submit(self, assignment: Assignment) -> None:
-        """Begin an attempt now, on the virtual clock."""
         if assignment.num_ranks > len(self._free):
             raise UsageError(
                 f"the attempt needs {assignment.num_ranks} free slots, there are {len(self._free)}"
@@ -130,7 +143,6 @@ class SimulatedDispatcher(Dispatcher):
             self._end(found, Outcome(trial, attempt, how.ending, seconds=self._clock - found.begun))
 
     def kill(self, trial: int, attempt: int, failure: str, message: str) -> None:
-        """End an attempt by force."""
         if found := self._attempts.get((trial, attempt)):
             seconds = self._clock - found.begun
             self._end(found, lost(found.assignment, message, failure=failure, seconds=seconds))
@@ -150,15 +162,13 @@ class SimulatedDispatcher(Dispatcher):
         for attempt, event in events:
             if isinstance(event, Outcome):
                 for slot in attempt.slots:
-                    if slot not in self._lost:
-                        heapq.heappush(self._free, slot)
+                    heapq.heappush(self._free, slot)
             elif isinstance(event, Report):
                 self._ready.append(attempt)
             self._on_event(event, self._clock)
             handle(event)
 
     def now(self) -> float:
-        """Virtual seconds since the beginning."""
         return self._clock
 
     def charge(self, seconds: float) -> None:
@@ -167,7 +177,6 @@ class SimulatedDispatcher(Dispatcher):
             self._clock += seconds
 
     def close(self) -> None:
-        """Drop every generator."""
         self._curves.clear()
         self._attempts.clear()
 
@@ -270,23 +279,6 @@ class SimulatedDispatcher(Dispatcher):
     def _crash(self, attempt: _Attempt, why: str) -> None:
         if attempt.key in self._attempts:
             self._end(attempt, lost(attempt.assignment, why, seconds=self._clock - attempt.begun))
-
-    def _lose(self, outage: Outage) -> None:
-        """A node is lost: its slots cannot be used until it is back."""
-        gone = set(range(outage.first, outage.last + 1))
-        self._lost |= gone
-        self._free = [slot for slot in self._free if slot not in gone]
-        heapq.heapify(self._free)
-        for attempt in [a for a in self._attempts.values() if gone & set(a.slots)]:
-            self._crash(attempt, "its node was lost")
-        if math.isfinite(outage.end):
-            self._plan(outage.end, lambda: self._restore(gone))
-
-    def _restore(self, gone: set[int]) -> None:
-        back = gone & self._lost
-        self._lost -= back
-        for slot in back:
-            heapq.heappush(self._free, slot)
 
     def _end(self, attempt: _Attempt, outcome: Outcome) -> None:
         del self._attempts[attempt.key]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import os
 import stat
 import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from workers.protocol import Assignment, Event, Limits, Outcome, Report
 def behave(trial: Context) -> dict[str, float]:
     """What a trial does is one of its parameters."""
     kinds: dict[str, Callable[[Context], dict[str, float]]] = {
+        "count": count,
         "meet": meet,
         "patient": patient,
         "hang": hang,
@@ -39,6 +41,22 @@ def behave(trial: Context) -> dict[str, float]:
         "garble": garble,
     }
     return kinds[str(trial.params["do"])](trial)
+
+
+def count(trial: Context) -> dict[str, float]:
+    """Reports steps 1 to 3."""
+    for step in range(1, 4):
+        trial.report(step=step, loss=1.0 / step)
+    return {"loss": 0.0}
+
+
+def replayed(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
+    """The same as `count`, `patient` and `fail` on a virtual clock."""
+    if params["do"] == "raise":
+        raise ValueError("this configuration is wrong")
+    for step in itertools.count(1) if params["do"] == "patient" else range(1, 4):
+        yield 1.0, {"loss": 1.0 / step}
+    return {"loss": 0.0}
 
 
 def meet(trial: Context) -> dict[str, float]:

@@ -42,7 +42,7 @@ def attempt(trial, strategy, ranks, **params):
     params = {"parallelism": strategy, "max_updates": 3, "evaluate_updates": 1, **params}
     while dispatcher._pool.starting:
         dispatcher.poll(events.append, 0.1)
-    nodes = set(dispatcher._pool.placed().values())
+    nodes = set(dispatcher._pool.nodes.values())
     place = str(folder / str(trial))
     dispatcher.submit(Assignment("cluster", trial, 1, params, None, place, num_ranks=ranks, seed=7))
     end = time.monotonic() + 60.0

@@ -1,32 +1,60 @@
-"""Dispatchers with workers: gangs, stop requests, kills, deaths and hangs on four slots."""
+"""What all dispatchers do, then those with workers: gangs, kills, deaths, hangs on four slots."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from driver import Driver, behave
+from driver import Driver, behave, replayed
 
 from automl.core.resources import Resources
 from automl.dispatch.base import Dispatcher
-from workers.protocol import Cause, Ending, Started, StopRequest
+from automl.dispatch.inline import InlineDispatcher
+from automl.dispatch.simulated import SimulatedDispatcher
+from workers.protocol import Cause, Ending, Event, Outcome, Report, Started, StopRequest
 
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module", params=["local", "ray"])
-def four_slots(request: pytest.FixtureRequest) -> Iterator[Dispatcher]:
-    if request.param == "ray":
-        request.getfixturevalue("shared_ray")
-        from automl.dispatch.ray import RayDispatcher as Kind
-    else:
-        from automl.dispatch.local import LocalDispatcher as Kind
-    dispatcher = Kind("driver", 4, Resources(), objective=behave)
-    yield dispatcher
-    dispatcher.close()
+@pytest.fixture(scope="module")
+def on_local() -> Iterator[Dispatcher]:
+    from automl.dispatch.local import LocalDispatcher
+
+    with closing(LocalDispatcher("driver", 4, Resources(), objective=behave)) as dispatcher:
+        yield dispatcher
+
+
+@pytest.fixture(scope="module")
+def on_ray(shared_ray: None) -> Iterator[Dispatcher]:
+    from automl.dispatch.ray import RayDispatcher
+
+    with closing(RayDispatcher("driver", 4, Resources(), objective=behave)) as dispatcher:
+        yield dispatcher
+
+
+@pytest.fixture(scope="module")
+def on_inline() -> Iterator[Dispatcher]:
+    with closing(InlineDispatcher(4, behave)) as dispatcher:
+        yield dispatcher
+
+
+@pytest.fixture(scope="module")
+def on_simulated() -> Iterator[Dispatcher]:
+    with closing(SimulatedDispatcher(replayed, 4)) as dispatcher:
+        yield dispatcher
+
+
+WORKERS = ("on_local", "on_ray")
+
+
+@pytest.fixture(scope="module", params=WORKERS)
+def four_slots(request: pytest.FixtureRequest) -> Dispatcher:
+    found: Dispatcher = request.getfixturevalue(request.param)
+    return found
 
 
 _numbers = itertools.count(step=1000)
@@ -35,8 +63,67 @@ _numbers = itertools.count(step=1000)
 @pytest.fixture
 def driver(tmp_path: Path, four_slots: Dispatcher) -> Iterator[Driver]:
     made = Driver(four_slots, tmp_path, next(_numbers))
+    made.rest()  # until the workers have started
     yield made
     made.rest()
+
+
+@pytest.fixture(params=["on_inline", "on_simulated", *WORKERS])
+def any_driver(request: pytest.FixtureRequest, tmp_path: Path) -> Driver:
+    made = Driver(request.getfixturevalue(request.param), tmp_path, next(_numbers))
+    made.rest()
+    return made
+
+
+def test_an_attempt_starts_reports_in_order_and_ends_once(any_driver: Driver) -> None:
+    began = any_driver.dispatcher.now()
+    number = any_driver.submit("count")
+    assert any_driver.dispatcher.free_slots < 4
+    outcome = any_driver.finish(number)
+    assert (outcome.ending, outcome.metrics["loss"]) == (Ending.COMPLETED, 0.0)
+    assert [type(event) for event in any_driver.events if event is not None] == [
+        Started,
+        *[Report] * 3,
+        Outcome,
+    ]
+    assert any_driver.reports(number) == [1, 2, 3]
+    any_driver.rest()
+    assert any_driver.dispatcher.now() >= began + outcome.seconds > began
+
+
+def test_an_exception_of_the_objective_is_the_failure(any_driver: Driver) -> None:
+    outcome = any_driver.finish(any_driver.submit("raise"))
+    assert (outcome.ending, outcome.failure) == (Ending.FAILED, "crashed")
+    assert (outcome.message, outcome.exception) == (
+        "ValueError: this configuration is wrong",
+        "ValueError",
+    )
+    any_driver.rest()
+
+
+REQUESTS = [
+    (StopRequest.STOP, Ending.STOPPED),
+    (StopRequest.PAUSE, Ending.PAUSED),
+    (StopRequest.INTERRUPT, Ending.INTERRUPTED),
+]
+
+
+@pytest.mark.parametrize(("how", "ending"), REQUESTS)
+def test_a_request_at_a_report_ends_the_attempt(
+    any_driver: Driver, how: StopRequest, ending: Ending
+) -> None:
+    dispatcher, number = any_driver.dispatcher, any_driver.submit("patient")
+
+    def handle(event: Event | None) -> None:
+        any_driver.events.append(event)
+        if isinstance(event, Report):
+            dispatcher.stop(number, 1, how)
+            dispatcher.stop(number + 1, 1, how)  # which there is not
+
+    while number not in any_driver.outcomes():
+        dispatcher.poll(handle, 0.1)
+    assert any_driver.outcomes()[number].ending is ending
+    any_driver.rest()
 
 
 def test_a_gang_meets_gives_one_outcome_and_ends(driver: Driver) -> None:
@@ -78,13 +165,6 @@ def test_ranks_take_free_slots_beside_other_trials(driver: Driver) -> None:
     assert alone not in driver.outcomes()
     driver.dispatcher.stop(alone, 1, StopRequest.STOP)
     assert driver.finish(alone).ending is Ending.STOPPED
-
-
-REQUESTS = [
-    (StopRequest.STOP, Ending.STOPPED),
-    (StopRequest.PAUSE, Ending.PAUSED),
-    (StopRequest.INTERRUPT, Ending.INTERRUPTED),
-]
 
 
 @pytest.mark.parametrize(("how", "ending"), REQUESTS)

@@ -13,7 +13,7 @@ from gpu_trials import behave
 
 import automl
 from automl.core.resources import Resources
-from automl.dispatch._slot_health import SlotHealth
+from automl.dispatch.gangs import GangDispatcher
 from automl.dispatch.inline import InlineDispatcher
 from automl.dispatch.local import LocalDispatcher
 from automl.errors import AutomlError
@@ -81,24 +81,30 @@ def test_a_slot_whose_gpu_is_broken_is_given_up_and_the_sweep_goes_on(
     assert [trial.state for trial in result.trials] == ["completed"] * 8
 
 
+class TwoSlots(GangDispatcher):
+    """Two slots without workers."""
+
+    slots = range(2)
+    submit = close = _receive = _release = lambda *_: None
+
+
 def test_a_slot_is_given_up_after_three_failures_in_a_row() -> None:
-    health = SlotHealth(lambda: range(2))
-    assert not health.attempt_ended(0, "broken")
-    assert not health.attempt_ended(0, "broken")
-    assert health.attempt_ended(0, "broken")
-    assert health.trouble == (
-        "worker 0 is out of use, since its GPU failed 3 times in a row: broken"
-    )
-    assert not health.attempt_ended(1, "broken")
-    assert not health.attempt_ended(1, "broken")
+    two = TwoSlots()
+    assert not two.attempt_ended(0, "broken")
+    assert not two.attempt_ended(0, "broken")
+    assert two.attempt_ended(0, "broken")
+    assert two.num_slots == 1
+    assert two.trouble == "worker 0 is out of use, since its GPU failed 3 times in a row: broken"
+    assert not two.attempt_ended(1, "broken")
+    assert not two.attempt_ended(1, "broken")
     with pytest.raises(AutomlError, match="no GPU of the sweep can be used"):
-        health.attempt_ended(1, "broken")
+        two.attempt_ended(1, "broken")
 
 
 def test_a_success_ends_the_row_of_failures() -> None:
-    health = SlotHealth(lambda: range(2))
+    two = TwoSlots()
     for problem in ("", "p", "p", "", "p", "p"):
-        assert not health.attempt_ended(0, problem)
+        assert not two.attempt_ended(0, problem)
 
 
 def test_inline_the_sweep_ends_since_its_process_cannot_be_replaced(

@@ -24,7 +24,6 @@ from automl.errors import AutomlError
 from automl.ledger import Ledger
 from objectives import make_spec
 
-timeouts.WORKER_START_SECONDS = 2.0
 timeouts.NODE_POLL_SECONDS = 0.5
 timeouts.ALL_LOST_SECONDS = 5.0
 timeouts.HEAD_LOST_SECONDS = 3.0

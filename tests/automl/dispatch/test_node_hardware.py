@@ -6,8 +6,7 @@ import pytest
 
 pytest.importorskip("ray")
 from automl.core.resources import Resources, given_resources
-from automl.dispatch.ray.nodes import combined
-from automl.dispatch.ray.reservation import kind_of, needs
+from automl.dispatch.ray.nodes import combined, kind_of, needs
 from automl.errors import UsageError
 from search_spaces.hardware import Gpu, Hardware
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simulated_faults import Crashes
 
 import automl
 from automl.control.wiring import conduct
@@ -20,7 +21,6 @@ from automl.core.reports import ReportPoint
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
-from automl.dispatch.simulated.faults import Crashes
 from automl.ledger import Ledger
 from automl.simulation import Simulation
 from automl.stopping import STOPPERS

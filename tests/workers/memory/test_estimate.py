@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn import functional
 from toy import Toy
 
 from search_spaces.errors import UsageError
+from workers.device import fake_tensors
 from workers.device.fake_tensors import device_type, planned_for
 from workers.device.peak_memory import PeakMemory, nbytes
+from workers.memory import estimate as estimating
 from workers.memory.estimate import estimate, gpu_bytes
 from workers.parallel.mesh import Mesh
 from workers.workloads.translation import Translation
@@ -144,3 +150,26 @@ def test_a_convolution_is_estimated_with_what_it_copies(memory_format):
     )
     estimated, measured = map(int, done.stdout.split())
     assert estimated == pytest.approx(measured, rel=0.1)
+
+
+def test_autocast_casts_what_torch_lists_for_cuda():
+    header = Path(torch.__file__).with_name("include") / "ATen" / "autocast_mode.h"
+    _, _, lists = header.read_text().partition("#define AT_FORALL_FP32(_)")
+    listed = set(re.findall(r" _\((\w+)", lists.partition("AT_FORALL_DIFFERENT")[0]))
+    called = {name for name in listed if hasattr(functional, name) or hasattr(torch.Tensor, name)}
+    assert len(called) > 40
+    assert called <= fake_tensors._FP32_NAMES
+
+
+def test_softmax_takes_what_it_takes_on_a_gpu(monkeypatch):
+    """Under autocast CUDA computes scores that are written out in fp32."""
+    scores = torch.ones(2, 2)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = scores @ scores
+        assert half.softmax(-1).dtype is torch.bfloat16
+        with fake_tensors.AutocastOfCuda():
+            assert half.softmax(-1).dtype is torch.float32
+    math = {"precision": "bf16", "attention_kernel": "math", "num_layers": 1}
+    found = translation(16, 512, 2_000, **math).peak_bytes
+    monkeypatch.setattr(estimating, "AutocastOfCuda", nullcontext)
+    assert found > 1.4 * translation(16, 512, 2_000, **math).peak_bytes

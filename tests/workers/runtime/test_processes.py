@@ -254,6 +254,20 @@ def test_the_parent_imports_what_a_trial_has_imported(tmp_path: Path) -> None:
         slot.close()
 
 
+def test_cublas_knows_its_workspace_before_its_first_product(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def asking(trial: Any) -> dict[str, float]:
+        return {"loss": 1.0, "set": float(os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8")}
+
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
+    slot = Slot(tmp_path, asking)
+    try:
+        assert slot.run().metrics["set"] == 1.0
+    finally:
+        slot.close()
+
+
 class Threaded:
     """Starts a thread where it is unpickled, so that a fork would not be safe."""
 

@@ -72,3 +72,17 @@ def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
     outcome = runner(**TRIAL)
     assert outcome.failure == "preempted"
     assert "No space left" in outcome.message
+
+
+def test_a_container_with_little_room_gets_no_second_copy(runner, monkeypatch, as_on_a_gpu):
+    threads = []
+    write = checkpoint.CheckpointDraft.finish
+
+    def noted(draft, *given, **named):
+        threads.append(threading.current_thread())
+        return write(draft, *given, **named)
+
+    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", noted)
+    monkeypatch.setattr(checkpoint, "memory_limit", lambda: 2**20)
+    assert runner(**TRIAL).failure is None
+    assert set(threads) == {threading.main_thread()}

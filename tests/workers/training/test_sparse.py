@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,19 @@ def test_what_it_does_not_go_with_is_refused(named: dict[str, Any]) -> None:
     parameters = {"e.weight": nn.Parameter(torch.ones(2, 2))}
     with pytest.raises(UsageError, match="sparse_gradients needs optimizer adam or adamw"):
         build_optimizer(parameters, {"sparse_gradients": True, **named}, embeddings=["e"])
+
+
+def test_ranks_on_gpus_do_not_sum_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnGpu(nn.Parameter):
+        is_cuda = True
+
+    options = {"sparse_gradients": True, "parallelism": "ddp"}
+    for backend in ("cpu:gloo,cuda:nccl", "cpu:gloo,cuda:gloo"):
+        monkeypatch.setattr("torch.distributed.get_backend_config", lambda one=backend: one)
+        told = "NCCL sums no sparse tensors" if "nccl" in backend else None
+        with pytest.raises(UsageError, match=told) if told else nullcontext():
+            weights = {"e.weight": OnGpu(torch.ones(2, 2)), "l": nn.Parameter(torch.ones(2))}
+            build_optimizer(weights, options, embeddings=["e"])
 
 
 def test_a_workload_without_embeddings_is_refused(runner: Any) -> None:

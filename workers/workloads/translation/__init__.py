@@ -1,6 +1,6 @@
 """Translation: a Transformer encoder-decoder trained on parallel sentences, scored by BLEU.
 
-The built-in corpus: `builtin`, `builtin_words`. Other corpora: `data`.
+The built-in corpus: `builtin`. Other corpora: `data`.
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
 `dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `search_batches`, `inference`,
 `inference_layers`, `decoder_state`, `matrix_products`. Scores: `evaluation`. Trained

@@ -1,313 +1,325 @@
-"""The built-in corpus: English-German sentences from a small grammar with a fixed seed.
+"""The built-in corpus: English-German sentences from a generator with a fixed seed.
 
-Clauses (with agreement, adjective endings, separable verbs), numbers to a million, clock times,
-dates and prices are made as `Clause`s. A clause stands alone, joins another, or becomes
-subordinate; then German puts the verb last.
+Somebody does something, or has a number of things. Such a clause stands alone, joins another, or
+becomes subordinate; then German puts the verb last.
 """
 
 import random
-from dataclasses import dataclass
 from functools import lru_cache
-
-from . import builtin_words as lex
-from .builtin_words import (
-    Noun,
-    Verb,
-    english_number,
-    english_ordinal,
-    english_time,
-    german_number,
-    german_ordinal,
-    german_time,
-)
 
 NUM_PAIRS = 30_000
 NUM_HELD_OUT = 1_000  # pairs of the validation split, and of the test split
 Pair = tuple[str, str]
 
-_ARTICLES = {  # case and gender ("p" plural) -> definite article
-    "nom": {"m": "der", "f": "die", "n": "das", "p": "die"},
-    "acc": {"m": "den", "f": "die", "n": "das", "p": "die"},
-    "dat": {"m": "dem", "f": "der", "n": "dem", "p": "den"},
+
+def _rows(table: str) -> list[list[str]]:
+    """The fields of each line, split at " | " if the line has one, else at blanks."""
+    return [line.split(" | " if "|" in line else None) for line in table.strip().splitlines()]
+
+
+# Case and gender ("p" plural): the article, the ending of an adjective after it, the ending of
+# "my", and the ending of an adjective after that; "_" is none.
+_FORMS = {
+    row[0]: [part.strip("_") for part in row[1:]]
+    for row in _rows("""
+nm der e _ er
+nf die e e e
+nn das e _ es
+np die en e en
+am den en en en
+af die e e e
+an das e _ es
+ap die en e en
+""")
 }
-_EIN = {  # endings of ein, mein, kein
-    "nom": {"m": "", "f": "e", "n": "", "p": "e"},
-    "acc": {"m": "en", "f": "e", "n": "", "p": "e"},
-    "dat": {"m": "em", "f": "er", "n": "em", "p": "en"},
-}
-_STRONG = {  # adjective endings without an article that shows the case
-    "nom": {"m": "er", "f": "e", "n": "es", "p": "e"},
-    "acc": {"m": "en", "f": "e", "n": "es", "p": "e"},
-    "dat": {"m": "en", "f": "en", "n": "en", "p": "en"},
-}
-_SUBJECTS = [
-    ("I", "ich", "1s"),
-    ("he", "er", "3s"),
-    ("she", "sie", "3s"),
-    ("we", "wir", "p"),
-    ("they", "sie", "p"),
+_DETERMINERS = [
+    ("the", ""),
+    ("the", ""),
+    ("my", "mein"),
+    ("our", "unser"),
+    ("her", "ihr"),
+    ("a", "ein"),
 ]
-_COUNTS = [
-    (("have", "has"), ("habe", "hat", "haben")),
-    (("count", "counts"), ("zähle", "zählt", "zählen")),
-]
-_PARTS_OF_DAY = [("", ""), ("", ""), ("in the morning", "morgens"), ("in the evening", "abends")]
-_MODALS = [("must", "müssen", "muss"), ("can", "können", "kann"), ("should", "sollen", "soll")]
+# Singular and plural in English; gender, singular and plural in German.
+_NOUNS = {
+    "people": _rows("""
+teacher teachers m Lehrer Lehrer
+doctor doctors m Arzt Ärzte
+father fathers m Vater Väter
+brother brothers m Bruder Brüder
+friend friends m Freund Freunde
+cook cooks m Koch Köche
+gardener gardeners m Gärtner Gärtner
+painter painters m Maler Maler
+man men m Mann Männer
+son sons m Sohn Söhne
+uncle uncles m Onkel Onkel
+king kings m König Könige
+judge judges m Richter Richter
+driver drivers m Fahrer Fahrer
+baker bakers m Bäcker Bäcker
+guest guests m Gast Gäste
+woman women f Frau Frauen
+mother mothers f Mutter Mütter
+sister sisters f Schwester Schwestern
+daughter daughters f Tochter Töchter
+queen queens f Königin Königinnen
+aunt aunts f Tante Tanten
+singer singers f Sängerin Sängerinnen
+writer writers f Autorin Autorinnen
+grandmother grandmothers f Großmutter Großmütter
+child children n Kind Kinder
+girl girls n Mädchen Mädchen
+baby babies n Baby Babys
+"""),
+    "things": _rows("""
+table tables m Tisch Tische
+chair chairs m Stuhl Stühle
+coat coats m Mantel Mäntel
+hat hats m Hut Hüte
+key keys m Schlüssel Schlüssel
+letter letters m Brief Briefe
+suitcase suitcases m Koffer Koffer
+ring rings m Ring Ringe
+carpet carpets m Teppich Teppiche
+ball balls m Ball Bälle
+lamp lamps f Lampe Lampen
+clock clocks f Uhr Uhren
+bag bags f Tasche Taschen
+bottle bottles f Flasche Flaschen
+flower flowers f Blume Blumen
+map maps f Karte Karten
+door doors f Tür Türen
+shirt shirts n Hemd Hemden
+newspaper newspapers f Zeitung Zeitungen
+jacket jackets f Jacke Jacken
+book books n Buch Bücher
+picture pictures n Bild Bilder
+bicycle bicycles n Fahrrad Fahrräder
+bed beds n Bett Betten
+window windows n Fenster Fenster
+knife knives n Messer Messer
+dress dresses n Kleid Kleider
+glass glasses n Glas Gläser
+gift gifts n Geschenk Geschenke
+boat boats n Boot Boote
+"""),
+    "foods": _rows("""
+apple apples m Apfel Äpfel
+cake cakes m Kuchen Kuchen
+salad salads m Salat Salate
+pear pears f Birne Birnen
+soup soups f Suppe Suppen
+tomato tomatoes f Tomate Tomaten
+carrot carrots f Karotte Karotten
+egg eggs n Ei Eier
+sausage sausages f Wurst Würste
+"""),
+    "animals": _rows("""
+dog dogs m Hund Hunde
+bird birds m Vogel Vögel
+cat cats f Katze Katzen
+cow cows f Kuh Kühe
+mouse mice f Maus Mäuse
+duck ducks f Ente Enten
+horse horses n Pferd Pferde
+pig pigs n Schwein Schweine
+rabbit rabbits n Kaninchen Kaninchen
+"""),
+}
+_ADJECTIVES = {  # English, and the German stem
+    "people": _rows("""
+old alt
+young jung
+friendly freundlich
+clever klug
+happy glücklich
+sad traurig
+quiet ruhig
+loud laut
+strong stark
+weak schwach
+rich reich
+poor arm
+"""),
+    "things": _rows("""
+old alt
+new neu
+small klein
+big groß
+red rot
+blue blau
+green grün
+white weiß
+beautiful schön
+cheap billig
+heavy schwer
+dirty schmutzig
+"""),
+    "foods": _rows("""
+small klein
+big groß
+cheap billig
+fresh frisch
+sweet süß
+cold kalt
+warm warm
+good gut
+"""),
+    "animals": _rows("""
+old alt
+young jung
+small klein
+big groß
+black schwarz
+white weiß
+brown braun
+wild wild
+"""),
+}
+# English base form, third person and past; German infinitive, third person and participle; what the
+# object is; the separable prefix, which infinitive and participle include.
+_VERBS = _rows("""
+see sees saw sehen sieht gesehen people _
+see sees saw sehen sieht gesehen things _
+see sees saw sehen sieht gesehen animals _
+know knows knew kennen kennt gekannt people _
+visit visits visited besuchen besucht besucht people _
+greet greets greeted grüßen grüßt gegrüßt people _
+love loves loved lieben liebt geliebt people _
+call calls called anrufen ruft angerufen people an
+pick_up picks_up picked_up abholen holt abgeholt people ab
+invite invites invited einladen lädt eingeladen people ein
+buy buys bought kaufen kauft gekauft things _
+buy buys bought kaufen kauft gekauft foods _
+sell sells sold verkaufen verkauft verkauft things _
+find finds found finden findet gefunden things _
+lose loses lost verlieren verliert verloren things _
+look_for looks_for looked_for suchen sucht gesucht things _
+need needs needed brauchen braucht gebraucht things _
+clean cleans cleaned putzen putzt geputzt things _
+carry carries carried tragen trägt getragen things _
+paint paints painted malen malt gemalt things _
+forget forgets forgot vergessen vergisst vergessen things _
+bring_along brings_along brought_along mitbringen bringt mitgebracht things mit
+put_away puts_away put_away wegräumen räumt weggeräumt things weg
+eat eats ate essen isst gegessen foods _
+try tries tried probieren probiert probiert foods _
+feed feeds fed füttern füttert gefüttert animals _
+hear hears heard hören hört gehört animals _
+""")
+_NAMES = _rows("Anna Peter Maria Thomas Julia Paul Laura Felix Sophie Max")[0]
+_PRONOUNS = [("he", "er", ""), ("she", "sie", ""), ("we", "wir", "p"), ("they", "sie", "p")]
+_PLACES = _rows("""
+in the garden | im Garten
+in the kitchen | in der Küche
+at the station | am Bahnhof
+in the city | in der Stadt
+at school | in der Schule
+at the market | auf dem Markt
+in the park | im Park
+in the shop | im Laden
+at home | zu Hause
+in front of the house | vor dem Haus
+behind the church | hinter der Kirche
+at the lake | am See
+""")
+_TIMES = {  # tense -> adverbs that go with it
+    "present": _rows("today heute\nnow jetzt"),
+    "past": _rows("yesterday | gestern\nlast week | letzte Woche\nlast year | letztes Jahr"),
+    "future": _rows("tomorrow | morgen\nnext week | nächste Woche\nsoon | bald"),
+}
+_SAYINGS = _rows("""
+Anna says | Anna sagt
+Peter thinks | Peter denkt
+he knows | er weiß
+she hopes | sie hofft
+we know | wir wissen
+they believe | sie glauben
+my mother says | meine Mutter sagt
+the teacher believes | der Lehrer glaubt
+""")
+_CONJUNCTIONS = _rows("because weil\nalthough obwohl\nwhile während\nbefore bevor\nif wenn")
+_EN_SMALL, _DE_SMALL, _EN_TENS, _DE_TENS = _rows(
+    "_ one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen\n"
+    "_ ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn "
+    "sechzehn siebzehn achtzehn neunzehn\n"
+    "twenty thirty forty fifty sixty seventy eighty ninety\n"
+    "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig"
+)
+_EN_SMALL += [ten + f"-{one}" * (one != "_") for ten in _EN_TENS for one in _EN_SMALL[:10]]
+_DE_SMALL += [f"{one}und" * (one != "_") + ten for ten in _DE_TENS for one in _DE_SMALL[:10]]
 
 
-@dataclass(frozen=True)
-class Clause:
-    """A clause in both languages; German is split into subject, finite verb, middle and final.
-
-    The main clause is "subject finite middle final". If another part comes first, verb and subject
-    swap. In a subordinate clause the finite verb comes last, joined to its separable prefix.
-    """
-
-    en: str
-    subject: str
-    finite: str
-    middle: str = ""
-    final: str = ""
-    prefix: str = ""
-
-    def main(self) -> str:
-        """The German main clause, verb second."""
-        return _text(self.subject, self.finite, self.middle, self.final, self.prefix)
-
-    def after(self) -> str:
-        """The German main clause after a leading part: verb, subject, rest."""
-        return _text(self.finite, self.subject, self.middle, self.final, self.prefix)
-
-    def subordinate(self) -> str:
-        """The German subordinate clause without its conjunction, verb last."""
-        return _text(self.subject, self.middle, self.final, self.prefix + self.finite)
+def number_words(n: int) -> Pair:
+    """A number from 1 to 999,999 before a noun; 241 is "zweihunderteinundvierzig"."""
+    for size, english, german in ((1000, "thousand", "tausend"), (100, "hundred", "hundert")):
+        if n >= size:
+            count, rest = number_words(n // size), number_words(n % size) if n % size else ("", "")
+            return f"{count[0]} {english} {rest[0]}".strip(), f"{count[1]}{german}{rest[1]}"
+    return _EN_SMALL[n], _DE_SMALL[n]
 
 
-@dataclass(frozen=True)
-class Phrase:
-    """A noun phrase; `person` is "1s", "3s" or "p"."""
-
-    en: str
-    de: str
-    person: str = "3s"
-
-
-def _text(*parts: str) -> str:
-    return " ".join(part for part in parts if part)
-
-
-def _ending(kind: str, case: str, form: str) -> str:
-    """Adjective ending after a word like "der", after a word like "ein", or without ("strong")."""
-    if kind == "strong" or (kind == "ein" and form != "p" and not _EIN[case][form]):
-        return _STRONG[case][form]
-    if form == "p" or case == "dat" or (case == "acc" and form == "m"):
-        return "en"
-    return "e"
-
-
-def _determiner(rng: random.Random, case: str, form: str) -> tuple[str, str, str]:
-    """The English word, the German word, and the kind of adjective ending that follows."""
-    plural = form == "p"
-    kind = rng.choice(["the", "the", "a", "this", "my", "our", "her"])
-    if kind == "the":
-        return "the", _ARTICLES[case][form], "der"
-    if kind == "this":
-        endings = {"der": "er", "die": "e", "das": "es", "den": "en", "dem": "em"}
-        return "these" if plural else "this", "dies" + endings[_ARTICLES[case][form]], "der"
-    if kind == "a":
-        return ("", "", "strong") if plural else ("a", "ein" + _EIN[case][form], "ein")
-    ending = _EIN[case][form]
-    return kind, {"my": "mein", "our": "unser", "her": "ihr"}[kind] + ending, "ein"
-
-
-def noun_phrase(rng: random.Random, table: str, case: str) -> Phrase:
-    """A noun of a table with determiner and, half of the time, an adjective."""
-    noun: Noun = rng.choice(lex.TABLES[table])
-    plural = rng.random() < 0.35
-    form = "p" if plural else noun.gender
-    en_det, de_det, kind = _determiner(rng, case, form)
-    en_adjective = de_adjective = ""
+def _noun_phrase(rng: random.Random, table: str, case: str) -> tuple[str, str, str]:
+    """A noun with determiner and, half of the time, an adjective; and "p" if it is a plural."""
+    en, en_plural, gender, de, de_plural = rng.choice(_NOUNS[table])
+    en_word, stem = rng.choice(_DETERMINERS)
+    plural = rng.random() < 0.35 and en_word != "a"
+    article, after_article, ending, after_ending = _FORMS[case + ("p" if plural else gender)]
+    de_word, of_adjective = (stem + ending, after_ending) if stem else (article, after_article)
+    en_noun, de_noun = (en_plural, de_plural) if plural else (en, de)
     if rng.random() < 0.5:
-        adjective = rng.choice(lex.ADJECTIVES[table])
-        en_adjective = adjective.en
-        de_adjective = adjective.de + _ending(kind, case, form)
-    en_noun = noun.en_plural if plural else noun.en
-    if en_det == "a" and (en_adjective or en_noun)[0] in "aeiou":
-        en_det = "an"
-    de_noun = noun.de_plural if plural else noun.de
-    if plural and case == "dat" and de_noun[-1] not in "ns":
-        de_noun += "n"
-    return Phrase(
-        _text(en_det, en_adjective, en_noun),
-        _text(de_det, de_adjective, de_noun),
-        "p" if plural else "3s",
-    )
+        english, german = rng.choice(_ADJECTIVES[table])
+        en_noun, de_noun = f"{english} {en_noun}", f"{german}{of_adjective} {de_noun}"
+    article_en = "an" if en_word == "a" and en_noun[0] in "aeiou" else en_word
+    return f"{article_en} {en_noun}", f"{de_word} {de_noun}", "p" if plural else ""
 
 
-def _subject(rng: random.Random) -> Phrase:
-    chance = rng.random()
-    if chance < 0.3:
-        return Phrase(*rng.choice(_SUBJECTS))
-    if chance < 0.45:
-        name = rng.choice(lex.NAMES)
-        return Phrase(name, name)
-    return noun_phrase(rng, "people", "nom")
-
-
-def _finite(verb: Verb, person: str) -> str:
-    """The German present tense without the separable prefix."""
-    infinitive = verb.de.removeprefix(verb.prefix)
-    if person == "p":
-        return infinitive
-    if person == "3s":
-        return verb.de_third
-    return infinitive[:-1] + ("" if infinitive.endswith("en") else "e")
-
-
-def _by_person(person: str, forms: tuple[str, str, str]) -> str:
-    return dict(zip(("1s", "3s", "p"), forms, strict=True))[person]
-
-
-def _action(rng: random.Random) -> Clause:
-    """Somebody does something to something, maybe with place and time."""
-    subject = _subject(rng)
-    verb = rng.choice(lex.VERBS)
-    thing = noun_phrase(rng, verb.objects, "acc")
-    en_place, de_place = rng.choice(lex.PLACES) if rng.random() < 0.3 else ("", "")
-    tense = rng.choice(["present", "present", "past", "future", "modal"])
-    en_adverb, de_adverb = rng.choice(lex.TIMES[tense]) if rng.random() < 0.3 else ("", "")
-    takes_frequency = tense == "present" and not en_adverb and rng.random() < 0.3
-    often, oft = rng.choice(lex.FREQUENCIES) if takes_frequency else ("", "")
-    en_verb, finite, final = _conjugate(rng, verb, tense, subject.person)
-    en = _text(subject.en, often, en_verb.replace("_", " "), thing.en, en_place, en_adverb)
-    prefix = verb.prefix if tense == "present" else ""
-    return Clause(
-        en, subject.de, finite, _text(de_adverb or oft, thing.de, de_place), final, prefix
-    )
-
-
-def _conjugate(rng: random.Random, verb: Verb, tense: str, person: str) -> tuple[str, str, str]:
-    """The English verb, the German finite verb, and the end of the German clause."""
+def _clause(rng: random.Random) -> tuple[str, str, str, str, str, str]:
+    """English; German subject, finite verb, middle, and what a main and a subordinate end in."""
+    kind, name = rng.random(), rng.choice(_NAMES)
+    who = (name, name, "") if kind < 0.2 else rng.choice(_PRONOUNS)
+    subject, de_subject, plural = _noun_phrase(rng, "people", "n") if kind > 0.5 else who
+    if rng.random() < 0.2:
+        number = number_words(rng.randrange(2, 10 ** rng.randint(1, 6)))
+        noun = rng.choice(_NOUNS["things"])
+        has, hat = ("have", "haben") if plural else ("has", "hat")
+        english = f"{subject} {has} {number[0]} {noun[1]}"
+        return english, de_subject, hat, f"{number[1]} {noun[4]}", "", hat
+    base, third, past, de, de_third, participle, table, prefix = rng.choice(_VERBS)
+    prefix, tense = prefix.strip("_"), rng.choice(["present", "past", "future"])
+    en_thing, de_thing, _ = _noun_phrase(rng, table, "a")
+    extras = [rng.choice(_TIMES[tense])] if rng.random() < 0.3 else []
+    extras += [rng.choice(_PLACES)] if rng.random() < 0.3 else []
+    verb = {"present": base if plural else third, "past": past, "future": f"will {base}"}
+    english = " ".join([subject, verb[tense].replace("_", " "), en_thing, *(e for e, _ in extras)])
+    middle = " ".join([*(german for _, german in extras), de_thing])
     if tense == "present":
-        return (verb.en_third if person == "3s" else verb.en), _finite(verb, person), ""
-    if tense == "past":
-        return verb.en_past, _by_person(person, ("habe", "hat", "haben")), verb.participle
-    if tense == "future":
-        return f"will {verb.en}", _by_person(person, ("werde", "wird", "werden")), verb.de
-    modal, plural, singular = rng.choice(_MODALS)
-    return f"{modal} {verb.en}", plural if person == "p" else singular, verb.de
-
-
-def _number(rng: random.Random) -> int:
-    """A number from 2 to a million; short numbers are as frequent as long ones."""
-    digits = rng.choice([1, 2, 2, 3, 3, 4, 5, 6])
-    largest = rng.random() < 0.01
-    return 1_000_000 if largest else max(2, rng.randrange(10 ** (digits - 1), 10**digits))
-
-
-def _counting(rng: random.Random) -> Clause:
-    """Somebody has or counts a number of things."""
-    subject = _subject(rng)
-    n = _number(rng)
-    table = rng.choice(["things", "animals", "foods"])
-    noun = rng.choice(lex.TABLES[table])
-    en = noun.en_plural
-    de = noun.de_plural
-    if rng.random() < 0.4:
-        adjective = rng.choice(lex.ADJECTIVES[table])
-        en = f"{adjective.en} {en}"
-        de = f"{adjective.de}e {de}"
-    en_verbs, de_verbs = rng.choice(_COUNTS)
-    en_verb = en_verbs[subject.person == "3s"]
-    return Clause(
-        f"{subject.en} {en_verb} {english_number(n)} {en}",
-        subject.de,
-        _by_person(subject.person, de_verbs),
-        f"{german_number(n, 'ein')} {de}",
-    )
-
-
-def _clock(rng: random.Random) -> Clause:
-    """Something begins, leaves or closes at a time of day, maybe on a weekday."""
-    en_event, de_event, kind = rng.choice(lex.EVENTS)
-    en_verb, finite, prefix = rng.choice(lex.DEEDS[kind])
-    hour = rng.randint(1, 12)
-    minute = rng.randrange(0, 60, 5)
-    en_day, de_day = rng.choice(lex.WEEKDAYS) if rng.random() < 0.4 else ("", "")
-    en_part, de_part = rng.choice(_PARTS_OF_DAY)
-    en = _text(
-        en_event, en_verb, en_day and f"on {en_day}", "at", english_time(hour, minute), en_part
-    )
-    return Clause(
-        en,
-        de_event,
-        finite,
-        _text(de_day and f"am {de_day}", "um", german_time(hour, minute), de_part),
-        "",
-        prefix,
-    )
-
-
-def _date(rng: random.Random) -> Clause:
-    """Something is on a date, or somebody was born on one."""
-    day = rng.randint(1, 28)
-    en_month, de_month = rng.choice(lex.MONTHS)
-    en_date = f"the {english_ordinal(day)} of {en_month}"
-    de_date = f"am {german_ordinal(day)} {de_month}"
-    if rng.random() < 0.4:
-        en_event, de_event, _ = rng.choice(lex.EVENTS[3:9])
-        return Clause(f"{en_event} is on {en_date}", de_event, "ist", de_date)
-    year = rng.randint(1900, 2029)
-    name = rng.choice(lex.NAMES)
-    en_who, de_who = rng.choice(
-        [(name, name), ("he", "er"), ("she", "sie"), ("my friend", "mein Freund")]
-    )
-    return Clause(
-        f"{en_who} was born on {en_date} {year}", de_who, "wurde", f"{de_date} {year}", "geboren"
-    )
-
-
-def _price(rng: random.Random) -> Clause:
-    """Something has a price, in words or figures."""
-    thing = noun_phrase(rng, rng.choice(["things", "foods", "animals"]), "nom")
-    euros = _number(rng) % 5000 + 2
-    cents = rng.choice([0, 0, rng.randint(2, 99)])
-    if rng.random() < 0.4:
-        en = f"€{euros}.{cents:02d}"
-        de = f"{euros},{cents:02d} €"
-    else:
-        en = f"{english_number(euros)} euros"
-        de = f"{german_number(euros, 'ein')} Euro"
-        if cents:
-            en = f"{en} and {english_number(cents)} cents"
-            de = f"{de} und {german_number(cents, 'ein')} Cent"
-    en_verb, de_verb = ("costs", "kostet") if thing.person == "3s" else ("cost", "kosten")
-    return Clause(f"{thing.en} {en_verb} {en}", thing.de, de_verb, de)
+        present = de.removeprefix(prefix) if plural else de_third
+        return english, de_subject, present, middle, prefix, prefix + present
+    forms, end = (("haben", "hat"), participle) if tense == "past" else (("werden", "wird"), de)
+    return english, de_subject, forms[not plural], middle, end, f"{end} {forms[not plural]}"
 
 
 def _sentence(rng: random.Random) -> Pair:
     """One clause, two joined clauses, or a clause inside another."""
-    kinds = [_action, _action, _action, _action, _counting, _clock, _date, _price]
-    first = rng.choice(kinds)(rng)
+    en, subject, finite, middle, end, last = _clause(rng)
+    main = f"{subject} {finite} {middle} {end}".strip()
+    subordinate = f"{subject} {middle} {last}"
     form = rng.random()
-    if form < 0.5:
-        return _finish(first.en, first.main())
-    if form < 0.7:
-        en, de = rng.choice(lex.SAYINGS)
-        return _finish(f"{en} that {first.en}", f"{de}, dass {first.subordinate()}")
-    second = _action(rng)
-    if form < 0.76:
-        return _finish(f"{first.en} and {second.en}", f"{first.main()} und {second.main()}")
-    en, de = rng.choice(lex.CONJUNCTIONS)
-    if form < 0.9:
-        return _finish(
-            f"{first.en} {en} {second.en}", f"{first.main()}, {de} {second.subordinate()}"
-        )
-    return _finish(f"{en} {second.en}, {first.en}", f"{de} {second.subordinate()}, {first.after()}")
-
-
-def _finish(en: str, de: str) -> Pair:
-    return en[0].upper() + en[1:] + ".", de[0].upper() + de[1:] + "."
+    if form < 0.2:
+        english, german = rng.choice(_SAYINGS)
+        en, main = f"{english} that {en}", f"{german}, dass {subordinate}"
+    elif form < 0.5:
+        (english, german), first = rng.choice(_CONJUNCTIONS), _clause(rng)
+        de = f"{first[1]} {first[2]} {first[3]} {first[4]}".strip()
+        if form > 0.3:
+            en, main = f"{first[0]} {english} {en}", f"{de}, {german} {subordinate}"
+        else:
+            inverted = f"{first[2]} {first[1]} {first[3]} {first[4]}".strip()
+            en, main = f"{english} {en}, {first[0]}", f"{german} {subordinate}, {inverted}"
+    return f"{en[0].upper()}{en[1:]}.", f"{main[0].upper()}{main[1:]}."
 
 
 @lru_cache(maxsize=1)

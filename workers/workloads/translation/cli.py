@@ -53,9 +53,6 @@ def translate(arguments: Sequence[str]) -> None:
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
     parser.add_argument(
-        "--quantisation", choices=["int8", "bf16"], help="of the weights; faster on CPUs"
-    )
-    parser.add_argument(
         "--nbest",
         action="store_true",
         help="print a JSON list of [score, text] per line, one entry per hypothesis",
@@ -75,7 +72,7 @@ def translate(arguments: Sequence[str]) -> None:
     from .translator import Translator
 
     torch.set_num_threads(given.threads)
-    translator = Translator.load(given.model, given.quantisation)
+    translator = Translator.load(given.model)
     search = SearchOptions(
         given.beam,
         given.length_penalty,

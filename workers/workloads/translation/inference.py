@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .attention import Attention
 from .decoder_state import DecoderState, LayerCache, rounded
-from .matrix_products import Product, default_products, product, product_of, then_added
+from .matrix_products import Product, default_products, product, product_of
 from .model import DecoderLayer, EncoderLayer, Transformer
 from .vocabulary import PAD
 
@@ -136,23 +136,14 @@ def norm(one: nn.LayerNorm, x: Tensor) -> Tensor:
 
 def _inputs(attention: Attention) -> Product:
     """Scaled queries, keys and values in one product."""
-    if not _plain(attention):
-        return _scaled(product_of(attention.query_key_value), attention)
     return product(*_scaled_weights(attention))
 
 
 def _query_and_memory(attention: Attention) -> tuple[Product, Product]:
     """For cross-attention: products for scaled queries, and for keys and values."""
-    if not _plain(attention):
-        return _scaled(product_of(attention.query), attention), product_of(attention.key_value)
     weight, bias = _scaled_weights(attention)
     rows = attention.output.in_features
     return product(weight[:rows], bias[:rows]), product(weight[rows:], bias[rows:])
-
-
-def _plain(attention: nn.Module) -> bool:
-    """Whether the module is not quantised."""
-    return isinstance(attention.get_submodule("output"), nn.Linear)
 
 
 def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
@@ -162,19 +153,6 @@ def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
     for part in (weight, bias):
         part[:rows] *= 1 / math.sqrt(attention.head_dim)
     return weight, bias
-
-
-def _scaled(multiply: Product, attention: Attention) -> Product:
-    """Scale the query columns of a quantised module's output."""
-    scale = 1 / math.sqrt(attention.head_dim)
-    rows = attention.output.in_features
-
-    def scaled(x: Tensor) -> Tensor:
-        y = multiply(x)
-        y[:, :rows].mul_(scale)
-        return y
-
-    return then_added(scaled)
 
 
 _BLOCK = 64  # columns per block of `best_tokens`
@@ -204,9 +182,7 @@ class Stepper:
         """A function from hidden states (m, width) to logits (m, v)."""
         if self.model.adaptive is not None:
             return self.model.score
-        if self.model.projection is None:
-            return product(self.model.output_weight, None)
-        return product_of(self.model.projection)
+        return product(self.model.output_weight, None)
 
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""

@@ -4,7 +4,6 @@ On CPUs fp32 products use oneDNN with packed weights: about twice as fast as tor
 exact.
 """
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, Protocol, cast
@@ -25,14 +24,9 @@ class Product(Protocol):
         """See the class."""
 
 
-def product_of(linear: nn.Module, *, relu: bool = False) -> Product:
-    """The product of a linear module, with a ReLU if requested.
-
-    Modules that are not `nn.Linear` (quantised ones) compute it themselves.
-    """
-    if isinstance(linear, nn.Linear):
-        return product(linear.weight, linear.bias, relu=relu)
-    return then_added(lambda x: linear(x).relu_() if relu else linear(x))
+def product_of(linear: nn.Linear, *, relu: bool = False) -> Product:
+    """The product of a linear module, with a ReLU if requested."""
+    return product(linear.weight, linear.bias, relu=relu)
 
 
 def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Product:
@@ -45,12 +39,13 @@ def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Produ
         return kind(weight, bias, "relu" if relu else "none")
     columns = weight.t().contiguous() if device == "cpu" else weight.t()
 
-    def multiply(x: Tensor) -> Tensor:
+    def multiply(x: Tensor, onto: Tensor | None = None) -> Tensor:
         x = x.to(columns.dtype)
         y = torch.mm(x, columns) if bias is None else torch.addmm(bias.to(x.dtype), x, columns)
-        return y.relu_() if relu else y
+        y = y.relu_() if relu else y
+        return y if onto is None else onto + y
 
-    return then_added(multiply)
+    return multiply
 
 
 def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
@@ -82,11 +77,6 @@ def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
         return y.float() if activation == "none" else y
 
     return narrow
-
-
-def then_added(multiply: Callable[[Tensor], Tensor]) -> Product:
-    """A product whose addition is a separate step."""
-    return lambda x, onto=None: multiply(x) if onto is None else onto + multiply(x)
 
 
 @lru_cache(maxsize=1)

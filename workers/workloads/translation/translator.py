@@ -7,16 +7,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
 
 from search_spaces.errors import DataError
 from workers.device.peak_memory import allocate_by, keep_few_kernels
-from workers.export import NoCheckpoint, quiet
+from workers.export import NoCheckpoint
 from workers.training import checkpoint
 
 from . import attention_layouts
@@ -72,13 +70,8 @@ class Translator:
     vocabulary: Vocabulary
 
     @classmethod
-    def load(cls, folder: Path, quantisation: str | None = None) -> Translator:
+    def load(cls, folder: Path) -> Translator:
         """Load an exported folder.
-
-        Args:
-            quantisation: "int8" stores matrices in 8 bits and quantises their inputs dynamically,
-                on CPUs; "bf16" stores matrices and their inputs in 16 bits. All other operations
-                stay in fp32.
 
         Raises:
             DataError: a file is missing or damaged, or the files do not fit together.
@@ -105,8 +98,7 @@ class Translator:
             raise DataError(f"{folder}: the weights do not fit the architecture: {error}") from None
         keep_few_kernels(64)  # enough for one batch size and its remainders
         allocate_by(32 << 20, 64 << 20)  # else every batch maps memory for its keys anew
-        convert = {"int8": quantised, "bf16": narrowed}
-        return cls(convert[quantisation](model) if quantisation else model.eval(), vocabulary)
+        return cls(model.eval(), vocabulary)
 
     def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; empty lines stay empty, overlong lines are cut."""
@@ -141,30 +133,3 @@ class Translator:
                 room,
             )
         return [[*ids[:room], EOS] for ids in encoded]
-
-
-def quantised(model: Transformer) -> Transformer:
-    """The model in eval mode with 8-bit matrices; their inputs are quantised dynamically."""
-    _untie(model)
-    quantise: Any = torch.ao.quantization.quantize_dynamic
-    with quiet():  # torch announces a newer quantiser
-        result = quantise(model.eval(), {nn.Linear}, dtype=torch.qint8)
-    assert isinstance(result, Transformer)
-    return result
-
-
-def narrowed(model: Transformer) -> Transformer:
-    """The model in eval mode with bf16 matrices except the embeddings, for `beam_search` only."""
-    _untie(model)
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear) and not name.startswith("adaptive"):
-            module.weight = nn.Parameter(module.weight.to(torch.bfloat16), requires_grad=False)
-    return model.eval()
-
-
-def _untie(model: Transformer) -> None:
-    """Give the output projection its own module, with the weight of the embedding."""
-    weight = model.embedding.tokens.weight
-    if model.projection is None:
-        model.projection = nn.Linear(weight.shape[1], weight.shape[0], bias=False)
-        model.projection.weight = weight

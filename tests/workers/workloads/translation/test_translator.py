@@ -14,7 +14,6 @@ from safetensors.torch import save_file
 from search_spaces.errors import DataError
 from workers.__main__ import main
 from workers.workloads.translation import attention_layouts
-from workers.workloads.translation.beam_search import SearchOptions
 from workers.workloads.translation.translator import Translator
 from workers.workloads.translation.vocabulary import save
 
@@ -36,20 +35,6 @@ def folder(build, vocabulary, tmp_path) -> Path:
     save(vocabulary, target / "vocabulary.model")
     (target / "architecture.json").write_text(json.dumps(dataclasses.asdict(model.architecture)))
     return target
-
-
-def share(found, expected):
-    return sum(a == b for a, b in zip(found, expected, strict=True)) / len(expected)
-
-
-@pytest.mark.parametrize(("form", "least"), [("int8", 0.5), ("bf16", 0.8)])
-def test_a_quantised_model_translates_nearly_the_same(folder, corpus, form, least):
-    lines, search = (
-        list(corpus.sources[:20]),
-        SearchOptions(1, max_ratio=0.0, max_extra=12, batch=8),
-    )
-    exact, quantised = Translator.load(folder), Translator.load(folder, form)
-    assert share(quantised.translate(lines, search), exact.translate(lines, search)) > least
 
 
 @pytest.mark.parametrize("damage", ["weights", "vocabulary", "architecture", "none"])

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("ray")
 from automl.dispatch.base import GangShape
-from automl.dispatch.ray.reservation import choose
+from automl.dispatch.ray.nodes import choose
 
 CASES = [
     # A node that has exactly enough, not the largest one.
