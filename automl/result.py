@@ -170,7 +170,7 @@ class Result:
 
     def _repr_html_(self) -> str:
         """The page of the report, as notebooks show it."""
-        found: str = import_module("automl.report.notebook").card(self.snapshot)
+        found: str = import_module("automl.report.page").card(self.snapshot)
         return found
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ and `search_spaces/knobs`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING
 from typing import Any
@@ -21,7 +22,8 @@ from search_spaces.knobs import KNOBS, Option
 
 
 def fill(markdown: str) -> str:
-    """The page with the generated parts."""
+    """The page with the generated parts, without the sentence that says that they are missing."""
+    markdown = re.sub(r"^`make docs` adds [^.]*\. ", "", markdown, flags=re.MULTILINE)
     for mark, text in (("commands", commands), ("keys", settings), ("knobs", knobs)):
         comment = f"<!-- {mark} -->"
         if comment in markdown:

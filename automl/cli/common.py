@@ -53,10 +53,12 @@ def newest_sweep(store: str) -> str:
     return newest.name
 
 
-def opened(store: str, *, write: bool = False) -> closing[Ledger]:
-    """Open a store that exists; leaving the context closes it."""
+def opened(store: str, *, write: bool = False, create: bool = False) -> closing[Ledger]:
+    """Open a store; leaving the context closes it."""
     from automl.ledger import Ledger
 
+    if create:
+        Ledger.open(store, create=True).close()
     return closing(Ledger.open(store, readonly=not write))
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from automl.report.recommendation import Recommendation
 
 _COLOURS: Final = re.compile(COLOURS)
+BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
 @no_collection()  # it would scan every trial again and again
@@ -200,17 +201,30 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
         return emit([asdict(info) for info in sweeps])
     if not sweeps:
         return say("no sweeps yet; start one with: automl sweep CONFIG")
+    until = time.monotonic() + BEST_SECONDS
+    best = {  # of the newest sweeps, as many as can be read at once
+        info.name: _best_value(ledger.snapshot(info.name, condensed=True))
+        for info in reversed(sweeps)
+        if time.monotonic() < until
+    }
     rows = [
         [
             info.name,
             info.state,
             str(info.num_trials),
+            best.get(info.name, "..."),
             duration(info.seconds),
             time.strftime("%Y-%m-%d %H:%M", time.localtime(info.created)),
         ]
         for info in sweeps
     ]
-    return draw_table(["sweep", "state", "trials", "time", "created"], rows, ["trials", "time"])
+    columns = ["sweep", "state", "trials", "best", "time", "created"]
+    return draw_table(columns, rows, ["trials", "time"])
+
+
+def _best_value(snapshot: Snapshot) -> str:
+    value = goal_value(snapshot.best, snapshot) if snapshot.best else None
+    return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 
 def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:

@@ -19,7 +19,7 @@ def studio(store: str, port: int, open_browser: bool) -> None:
     """
     from automl.studio.server import StudioServer
 
-    with opened(store) as ledger:
+    with opened(store, create=store == STORE) as ledger:  # one may open it before the first sweep
         server = StudioServer(ledger, port, "" if store == STORE else store)
         address = server.address()
         say(address)

@@ -23,10 +23,10 @@ from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params
 
 from .failures import FailureGroup, failure_groups
-from .recommendation import Recommendation, believed, interval, judged, share
+from .recommendation import Recommendation, believed, interval, judged, share, spread
 from .record import Record
 
-GRID: Final = 61  # values of a number, over its range
+GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row
 WIDTH: Final = 27  # characters of a range in the terminal
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
@@ -118,21 +118,15 @@ class Outlook:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration to try next, and its odds."""
+    """A configuration to try next, its odds in words, and the line that enqueues it."""
 
     title: str
     params: Params
-    mean: float
-    interval: tuple[float, float]
-    better: float
-    success: float
+    odds: str
     line: str
 
     def __str__(self) -> str:
-        low, high = map(number, self.interval)
-        odds = f"{number(self.mean)} ({low} to {high}), {share(self.better)} that it is better"
-        risk = f", {share(self.success)} that it succeeds" if self.success < 0.95 else ""
-        return f"{self.title}: {odds}{risk}: {self.line}"
+        return f"{self.title}: {self.odds}: {self.line}"
 
 
 @dataclass(frozen=True)
@@ -162,10 +156,7 @@ class Answer:
             "gains": dict(self.outlook.gains) if self.outlook else {},
             "noise": self.outlook.noise if self.outlook else None,
             "unknown": self.unknown,
-            "next": [
-                {"title": one.title, "words": str(one), "params": json_data(dict(one.params))}
-                for one in self.next
-            ],
+            "next": [{**vars(one), "params": json_data(dict(one.params))} for one in self.next],
             "failures": [one.to_dict() for one in self.failures],
             "trials": self.trials,
         }
@@ -317,7 +308,7 @@ def _ahead(
     new = [one for key, one in fresh.items() if key not in tried]
     if len(new) < 3:
         return None, ()
-    values = belief.draws([params, *new])
+    values = spread(record, belief.draws([params, *new]))
     losses = -values if record.goal.maximize else values
     success = belief.success(new)
     # A configuration that would probably fail brings nothing.
@@ -361,27 +352,19 @@ def _candidates(
         "Likely best": likely + risky,
         "Most to learn": -improvement,
     }
-    found: list[Candidate] = []
-    taken: set[int] = set()
+    found: dict[int, Candidate] = {}
     for title, score in scores.items():
-        index = next((i for i in np.argsort(score).tolist() if i not in taken), None)
-        if index is None:
-            break
-        taken.add(index)
+        index = next(i for i in np.argsort(score).tolist() if i not in found)
         params = new[index]
+        low, high = map(number, interval(values[:, index]))
+        odds = f"{number(float(np.median(values[:, index])))} ({low} to {high}), "
+        odds += f"{share(float((own[:, index] < losses[:, 0]).mean()))} that it is better"
+        if success[index] < 0.95:
+            odds += f", {share(float(success[index]))} that it succeeds"
         words = [f"{name}={_typed(value)}" for name, value in params.items()]
-        found.append(
-            Candidate(
-                title,
-                params,
-                float(np.median(values[:, index])),
-                interval(values[:, index]),
-                float((own[:, index] < losses[:, 0]).mean()),
-                float(success[index]),
-                shell_line(["automl", "enqueue", record.snapshot.sweep, *words]),
-            )
-        )
-    return found
+        line = shell_line(["automl", "enqueue", record.snapshot.sweep, *words])
+        found[index] = Candidate(title, params, odds, line)
+    return list(found.values())
 
 
 def _typed(value: Any) -> str:

@@ -150,12 +150,6 @@ class Confirmation:
         """Whether the lead over the closest other is larger than run-to-run noise."""
         return self.closest is not None and self.lead(self.closest)[1] > 0
 
-    @property
-    def refutes(self) -> bool:
-        """Whether the winner always fails, or another one leads it by more than the noise."""
-        failed = not self.repeats[0].values
-        return failed or (self.closest is not None and self.lead(self.closest)[2] < 0)
-
     def to_dict(self) -> dict[str, Any]:
         """The runs and the lead as JSON data."""
         rows = [
@@ -198,7 +192,7 @@ class Confirmation:
         """The lead of the first configuration over the closest other one, in a sentence."""
         lead, low, high = self.lead(closest)
         if lead < 0:
-            size = "which exceeds the noise" if self.refutes else "within the noise"
+            size = "which exceeds the noise" if high < 0 else "within the noise"
             return (
                 f"Trial {closest.trial} is better by {number(-lead)} on average, "
                 f"{size} (95% interval {number(-high)} to {number(-low)})."

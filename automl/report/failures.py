@@ -122,18 +122,15 @@ def _where(failed: Sequence[Trial], ended: Sequence[Trial], space: Space) -> tup
     if len(failed) < LEAST:
         return ()
     parts = list(_parts(failed, ended, space))
-    single = max(
-        ((_score((one,), failed, ended), (one,)) for one in parts),
-        default=(0.0, ()),
-        key=lambda one: one[0],
-    )
-    if single[0] > 0:
-        return single[1]
     spread = sorted(parts, key=lambda one: -sum(map(one.holds, failed)))[:MAX_PARTS]
     pairs = [pair for pair in combinations(spread, 2) if pair[0].name != pair[1].name]
-    scored = ((_score(pair, failed, ended), pair) for pair in pairs)
-    best = max(scored, default=(0.0, ()), key=lambda one: one[0])
-    return best[1] if best[0] > 0 else ()
+    groups: tuple[list[tuple[Part, ...]], ...] = ([(one,) for one in parts], list(pairs))
+    for group in groups:
+        scored = ((_score(one, failed, ended), one) for one in group)
+        score, found = max(scored, default=(0.0, ()), key=lambda one: one[0])
+        if score > 0:
+            return found
+    return ()
 
 
 def _score(parts: Sequence[Part], failed: Sequence[Trial], ended: Sequence[Trial]) -> float:
@@ -153,20 +150,15 @@ def _parts(failed: Sequence[Trial], ended: Sequence[Trial], space: Space) -> Ite
             continue
         if isinstance(parameter, Choice):
             yield from (Part(name, "=", value) for value in dict.fromkeys(values))
-            others = [one for one in parameter.choices if one not in values]
-            yield from (Part(name, "!=", one) for one in others)
+            yield from (Part(name, "!=", one) for one in parameter.choices if one not in values)
             continue
         good: list[Any] = [
             one.params[name]
             for one in ended
             if name in one.params and one.state is not TrialState.FAILED
         ]
-        for quantile in (0.0, 0.1, 0.25):  # a few failures may lie elsewhere
-            cut = sorted(values)[int(quantile * (len(values) - 1))]
-            below = [one for one in good if one < cut]
-            if below:
-                yield Part(name, ">", max(below))
-            cut = sorted(values)[-1 - int(quantile * (len(values) - 1))]
-            above = [one for one in good if one > cut]
-            if above:
-                yield Part(name, "<", min(above))
+        for sign, ahead in ((">", 1), ("<", -1)):
+            for quantile in (0.0, 0.1, 0.25):  # a few failures may lie elsewhere
+                cut = sorted(values)[::ahead][int(quantile * (len(values) - 1))]
+                if before := [one for one in good if ahead * one < ahead * cut]:
+                    yield Part(name, sign, ahead * max(ahead * one for one in before))

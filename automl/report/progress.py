@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, text
+from automl.core import Noted, Snapshot, Trial, TrialState, text
+from automl.core.durations import duration
+from automl.core.events import GRACE_SECONDS
+from automl.core.standings import Standings
 
 if TYPE_CHECKING:
     from automl.ledger.reader import SweepInfo
@@ -16,8 +19,7 @@ if TYPE_CHECKING:
     from .terminal_view import Show
 
 EVERY_SECONDS: Final = 1.0
-GROWTH: Final = 1.3  # figures are drawn again at this factor of ended trials
-MIN_TRIALS: Final = 4  # that are new, too
+STATUS_SECONDS: Final = 60.0
 
 
 @contextmanager
@@ -42,8 +44,6 @@ def progress(wanted: bool | None = None) -> Iterator[Show | None]:
         with view(Console(stderr=True, highlight=False)) as show:
             yield show
     else:
-        from .plain_lines import PlainLines, Stream
-
         yield PlainLines(Stream(sys.stderr), starts=False)
 
 
@@ -99,29 +99,22 @@ def in_notebook() -> bool:
 
 
 class NotebookOutput:
-    """Draws the sweep into the output of its notebook cell, at most once a second.
-
-    The figures are drawn again only if the trials have grown, because each drawing ends what a
-    person has selected in them.
-    """
+    """Draws the sweep into the output of its notebook cell: its state, and its page at the end."""
 
     def __init__(self) -> None:
         self._places: dict[str, Any] = {}
         self._next = 0.0
-        self._drawn = 0  # trials that the figures show
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Draw the snapshot."""
         running = snapshot.state == "running"
         if time.monotonic() < self._next and running:
             return
-        from .notebook import answer, frame
+        from .page import frame, state_card
 
-        self._show("answer", answer(snapshot))
-        ended = sum(trial.state.finished for trial in snapshot.trials)
-        if ended >= self._drawn * GROWTH + MIN_TRIALS or (not running and ended > self._drawn):
+        self._show("answer", state_card(snapshot))
+        if not running:
             self._show("figures", frame(snapshot))
-            self._drawn = ended
         self._next = time.monotonic() + EVERY_SECONDS
 
     def _show(self, place: str, content: str) -> None:
@@ -133,3 +126,106 @@ class NotebookOutput:
         else:
             self._places[place] = DisplayHandle()  # type: ignore[no-untyped-call]
             self._places[place].display(drawn, raw=True)
+
+
+class Stream:
+    """Prints to a file of text as a console does; to import rich would delay the first trial."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def print(self, line: str, *, end: str = "\n", **style: Any) -> None:
+        """Print a line at once; a stream that is closed loses it."""
+        with suppress(OSError, ValueError):
+            self._file.write(f"{line}{end}")
+            self._file.flush()
+
+
+class PlainLines:
+    """Prints a line for each trial that starts or ends, and for the sweep every minute.
+
+    Args:
+        out: prints lines: a console of rich, or a `Stream`.
+        starts: whether the start of a trial has a line too. If not, its end has the configuration.
+    """
+
+    def __init__(self, out: Any, *, starts: bool = True) -> None:
+        self.console = out
+        self.starts = starts
+        self.standings = Standings()
+        self.next_status = STATUS_SECONDS
+        self.said: set[str] = set()  # lines and errors that are said once
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Print what is new."""
+        if snapshot.dashboard:
+            self._once(snapshot, f"Ray dashboard: {snapshot.dashboard}")
+        self._once(snapshot, snapshot.waits_for)
+        waiting = len(snapshot.in_state(TrialState.RUNNING))
+        for event in snapshot.events if waiting else ():
+            if isinstance(event, Noted) and event.kind == "end":
+                why = event.message.partition(":")[0]
+                how = f"ends them after {duration(GRACE_SECONDS)}"
+                if event.message == "interrupted":
+                    how = "once more ends them at once"
+                self._once(snapshot, how, f"{why}: waits for running trials: {waiting}; {how}")
+        is_first = not self.standings.values and not snapshot.events
+        self.standings.follow(snapshot)
+        for trial, state in snapshot.transitions:
+            if self.starts or state not in (TrialState.RUNNING, TrialState.PAUSED):
+                self._print_trial(snapshot, trial, state)
+        is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
+        if is_due or (is_first and snapshot.trials):
+            self.next_status = snapshot.seconds + STATUS_SECONDS
+            counts = text.outcomes(snapshot, self.standings.counts())
+            self._line(snapshot, " - ".join([budget_text(snapshot), *counts]))
+
+    def _print_trial(self, snapshot: Snapshot, trial: Trial, state: TrialState) -> None:
+        words = [f"trial {trial.number} {state}"]
+        if state.finished:
+            words += self._result(snapshot, trial)
+        if state is TrialState.RUNNING:
+            words.append(text.again(trial) + text.configuration(trial.params))
+        elif trial.message:
+            words.append(f"({trial.message.splitlines()[0]})")
+        if state.finished and not self.starts:
+            words.append(text.again(trial) + text.configuration(trial.params))
+        self._line(snapshot, "  ".join(words))
+        if trial.traceback and trial.message not in self.said:
+            self.said.add(trial.message)
+            traceback = text.printable(trial.traceback, keep="\n\t")
+            self.console.print(traceback, markup=False, soft_wrap=True, end="")
+
+    def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
+        if trial.failure:
+            return [trial.failure.replace("_", " ")]
+        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
+        if value is None:
+            return [text.violation(trial, snapshot) or f"no {goal.metric}"]
+        found = [f"{goal.metric} {text.number(value)}", f"in {duration(trial.seconds)}"]
+        if self.standings.best() == trial.number:
+            found.append("best so far")
+        return found
+
+    def _once(self, snapshot: Snapshot, key: str, line: str = "") -> None:
+        if key and key not in self.said:
+            self.said.add(key)
+            self._line(snapshot, line or key)
+
+    def _line(self, snapshot: Snapshot, line: str) -> None:
+        self.console.print(
+            f"[{duration(snapshot.seconds):>7}] {text.printable(line)}",
+            markup=False,
+            soft_wrap=True,
+        )
+
+
+def budget_text(snapshot: Snapshot) -> str:
+    """How much of the budget is used: only trials that have ended count."""
+    budget = snapshot.budget
+    ended = sum(trial.state.finished for trial in snapshot.trials)
+    trials = f"{ended} of {budget.trials}" if budget.trials else str(ended)
+    time_text = duration(snapshot.seconds)
+    if budget.time:
+        time_text += f" of {duration(budget.time)}"
+    return f"{trials} trials done, {time_text}"

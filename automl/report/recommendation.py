@@ -8,6 +8,7 @@ optimization", 2018, section 4.1).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -25,6 +26,7 @@ from .confirmations import Confirmation
 from .record import Record
 
 MODEL: Final = "bayes"  # the suggester whose model judges, whichever has proposed the trials
+TOPS: Final = {"accuracy": 1.0, "acc": 1.0, "auc": 1.0, "f1": 1.0, "bleu": 100.0, "chrf": 100.0}
 MAX_RIVALS: Final = 120  # the most promising of what was tried, that the best is compared with
 
 
@@ -154,7 +156,7 @@ def judged(record: Record, belief: Belief | None) -> Recommendation | None:
     rivals = [one for one in ranked if one.params != trial.params][: MAX_RIVALS - 2]
     known = record.space.legal(default.params)
     rows = [trial.params, *([default.params] if known else []), *(one.params for one in rivals)]
-    draws = belief.draws(rows, trial.params)
+    draws = spread(record, belief.draws(rows, trial.params))
     losses = draws if not record.goal.maximize else -draws
     theirs = draws[:, 1] if known and found.baseline_mean is not None else None
     better = 0 not in found.trials and theirs is not None
@@ -170,6 +172,30 @@ def judged(record: Record, belief: Belief | None) -> Recommendation | None:
         float((losses[:, 0] < losses[:, 1]).mean()) if better else None,
         float((losses[:, 0] <= losses.min(1)).mean()),
     )
+
+
+def bounds(record: Record) -> tuple[float, float]:
+    """What the first goal can be: an accuracy is never above 1, unless one was observed."""
+    words = re.split("[^a-z0-9]", record.goal.metric.lower())
+    top = next((TOPS[word] for word in words if word in TOPS), np.inf)
+    known = all(0 <= value <= top for _, value in record.scored())
+    return (0.0, top) if top < np.inf and known else (-np.inf, np.inf)
+
+
+def spread(record: Record, draws: Array) -> Array:
+    """Draws as wide as few trials make them, within what the goal can be.
+
+    Estimates of variances are too small by about `(n - p) / n`, if `n` runs have chosen `p` of the
+    model's parameters too: a length for each that is tuned, the signal and the noise (Harville,
+    "Maximum likelihood approaches to variance component estimation", 1977).
+    """
+    runs = len(record.snapshot.in_state(TrialState.COMPLETED))
+    fitted = 2 + sum(parameter.size != 1 for parameter in record.space.parameters.values())
+    wider = np.sqrt(runs / max(runs - fitted, runs / 2))
+    middle = np.median(draws, axis=0)
+    low, high = bounds(record)
+    low = low if draws.min(initial=0.0) < 0 else 0.0  # what is never negative stays so
+    return np.asarray(np.clip(middle + wider * (draws - middle), low, high), dtype=np.float64)
 
 
 def interval(draws: Array) -> tuple[float, float]:

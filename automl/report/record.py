@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from automl.core import (
-    Command,
     Goal,
     Noted,
-    Proposed,
     Snapshot,
-    SweepEvent,
     SweepSpec,
     SweepState,
     Trial,
     text,
 )
 from automl.errors import AutomlError, StoreError
-from automl.suggesters.domain import Limit
 from search_spaces import Space
 
 from . import confirmations
@@ -37,7 +33,6 @@ class Record:
         snapshot: of the sweep.
         environment: git commit, versions and hardware; empty if they are not known.
         notes: by time.
-        limits: first trial and text of each pinned or narrowed parameter.
         confirmation: repeated trainings of the best configurations; None if there are none.
     """
 
@@ -45,7 +40,6 @@ class Record:
     environment: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[Noted] = ()
     confirmation: Confirmation | None = None
-    limits: Sequence[tuple[int, str]] = ()
 
     @classmethod
     def read(cls, ledger: Ledger, sweep: str) -> Record:
@@ -60,7 +54,6 @@ class Record:
             state.environment,
             [event for event in events if isinstance(event, Noted)],
             confirmations.read(ledger, snapshot),
-            _limits(events),
         )
 
     @classmethod
@@ -117,14 +110,3 @@ class Record:
             (trial, value) for trial in self.trials if (value := self.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))
-
-
-def _limits(events: Iterable[SweepEvent]) -> list[tuple[int, str]]:
-    proposed, found = 0, []
-    for event in events:
-        proposed += isinstance(event, Proposed)
-        if isinstance(event, Command) and event.kind == "limits":
-            for name, data in event.content.items():
-                limit = "as declared again" if data is None else str(Limit.from_dict(data))
-                found.append((proposed, f"{name} {limit}"))
-    return found

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from threading import Lock
+from itertools import islice
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Snapshot, Trial, TrialState, ranking, text
+from automl.core import Command, Goal, Snapshot, Trial, TrialState, ranking, text
 from automl.core.plain_data import compact_json
 from automl.core.resuming import Typed
 from automl.core.standings import Standings
+from automl.suggesters.domain import updated_limits
 
 from .answer import knee
-from .command_log import CommandLog
 from .terminal_view import state_lines
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ FACTS: Final = (
     "number", "state", "failure", "message", "source", "attempts", "seconds",
     "peak_memory_bytes", "started", "ended", "num_reports", "step",
 )  # fmt: skip
+OF_AGENTS: Final = frozenset({"ask", "report", "tell", "fail"})
+MAX_COMMANDS: Final = 30  # that are shown
 MAX_METRICS: Final = 60  # columns of the table
+MAX_RUNNING: Final = 24  # trials with a curve
 SPARK_POINTS: Final = 40
 GROWTH: Final = 1.2  # another answer is worked out at this factor of ended trials
 
@@ -35,64 +39,47 @@ class SweepData:
 
     Args:
         follower: of its log, or something like it that never changes; name: of the sweep.
+        store: as the user wrote it.
 
     Attributes:
         answer: as `answer.Answer.to_dict` gives it; None until it is known.
         warnings: reasons to doubt it.
+        epoch: another one if a table that somebody has cannot be brought up to date.
     """
 
-    def __init__(self, follower: Follower, name: str) -> None:
+    def __init__(self, follower: Follower, name: str, store: str = Typed.store) -> None:
         self._follower = follower
-        self._lock = Lock()
-        self._epoch = 0
+        self._lock = RLock()
         self._base = secrets.randbits(40)  # a page may have the table of another server
-        self._changes: list[int] = []  # of each trial: the version of its last change
-        self._standings = Standings()
-        self._metrics: list[str] = []
-        self._params: list[str] = []
-        self._answered: tuple[int, str] = (0, "")  # trials and state that the answer is of
-        self.answer: dict[str, Any] | None = None
-        self.warnings: list[str] = []
-        self._commands = CommandLog(self._follower)
-        self._answers: dict[tuple[int, ...], bytes] = {}  # of this version, for all who look
-        self._row: tuple[int, dict[str, Any]] | None = None  # of this version
-        self._store = ""
+        self._encoded: dict[object, bytes] = {}  # of this version, for all who look
         self.name = name
-        self.version = 0
+        self._store = store
+        self.version, self.epoch = 0, -1
         self.snapshot: Snapshot = None  # type: ignore[assignment]  # `refresh` sets it
-
-    @property
-    def epoch(self) -> int:
-        """Another one if a table that somebody has cannot be brought up to date."""
-        return self._base + self._epoch
-
-    @property
-    def num_trials(self) -> int:
-        """Number of trials that are held in memory."""
-        return len(self._changes)
 
     def refresh(self) -> None:
         """Read what has changed in the ledger."""
         with self._lock:
             changed: Iterable[int] = self._follower.refresh()
-            before = self.snapshot
             self.snapshot = self._follower.snapshot()
             self.version += 1
-            self._answers = {}
-            if self._epoch != self._follower.epoch or before is None:
+            self._encoded = {}
+            if self.epoch != self._base + self._follower.epoch:
                 self._begin()
                 changed = range(len(self.snapshot.trials))
             for number in changed:
                 self._take(number)
 
     def _begin(self) -> None:
-        self._epoch = self._follower.epoch
-        self._changes, self._standings = [], Standings()
-        goals = [goal.metric for goal in self.snapshot.goals]
-        self._metrics = list(dict.fromkeys(goals))
+        self.epoch = self._base + self._follower.epoch
+        self._changes: list[int] = []  # of each trial: the version of its last change
+        self._standings = Standings()
+        self._metrics = list(dict.fromkeys(goal.metric for goal in self.snapshot.goals))
         spec = self.snapshot.spec
         self._params = list(spec.known_space.parameters) if spec else []
-        self._answered, self.answer = (0, ""), None
+        self._answered = 0, ""  # trials and state that the answer is of
+        self.answer: dict[str, Any] | None = None
+        self.warnings: list[str] = []
 
     def _take(self, number: int) -> None:
         trial = self.snapshot.trials[number]
@@ -107,8 +94,8 @@ class SweepData:
         with self._lock:
             ended = sum(trial.state.finished for trial in self.snapshot.trials)
             known, state = self._answered
-            grown = ended > known * GROWTH or (ended > known and self.snapshot.state != state)
-            if not grown and not (ended and state not in ("", self.snapshot.state)):
+            moved = ended and state not in ("", self.snapshot.state)
+            if not moved and ended <= known * GROWTH:
                 return False
             self._answered = ended, self.snapshot.state
             return True
@@ -117,146 +104,97 @@ class SweepData:
         """Show another answer."""
         with self._lock:
             self.answer, self.warnings = answer, warnings
-            self._answers = {}
+            self._encoded = {}
             self.version += 1
 
     # what the pages ask for
 
-    def best(self) -> Trial | None:
-        """The best trial by the first goal."""
-        number = self._standings.best()
-        return None if number is None else self.snapshot.trials[number]
+    def page(self) -> bytes:
+        """JSON of everything on the page of the sweep but the trials."""
+        return self._once("page", lambda: {**self.describe(), "lines_to_type": self._typed()})
 
-    def pareto(self) -> list[int]:
-        """Numbers of the trials on the Pareto front; empty if there is one goal."""
-        if len(self.snapshot.goals) < 2:
-            return []
-        ended = [
-            trial
-            for trial, values in zip(self.snapshot.trials, self._standings.values, strict=True)
-            if None not in values
-        ]
-        front = ranking.pareto(ended, self.snapshot.goals, self.snapshot.constraints)
-        return [trial.number for trial in front]
+    def table(self, since: int, epoch: int) -> bytes:
+        """JSON of the trials that changed after a version: cells in order of the columns.
+
+        Args:
+            since, epoch: of the table that the page has; another epoch gets all trials.
+        """
+        first = since if epoch == self.epoch else 0
+        return self._once(first, lambda: self.rows(first))
+
+    def update(self, since: int, epoch: int) -> tuple[bytes, bytes, int, int]:
+        """JSON of the page and of the trials that changed; version and epoch of both."""
+        with self._lock:
+            return self.page(), self.table(since, epoch), self.version, self.epoch
+
+    def _once(self, key: object, make: Callable[[], Any]) -> bytes:
+        with self._lock:
+            if key not in self._encoded:
+                self._encoded[key] = compact_json(make()).encode()
+            return self._encoded[key]
 
     def row(self) -> dict[str, Any]:
         """The line of the sweep in the list of sweeps: its result and how it got there."""
         with self._lock:
-            if self._row and self._row[0] == self.version:
-                return self._row[1]
-            best, goal, values = self.best(), self.snapshot.goals[0], self._standings.values
-            course = [goal.loss(loss) for loss in self._standings.trajectory()]
-            line = {
-                "goals": [_goal(one) for one in self.snapshot.goals],
-                "best": None if best is None else best.number,
-                "value": None if best is None else values[best.number][0],
-                "baseline": values[0][0] if values else None,
+            number, values = self._standings.best(), self._standings.values
+            goals = self.snapshot.goals
+            course = [goals[0].loss(loss) for loss in self._standings.trajectory()]
+            return {
+                "goals": [_goal(one) for one in goals],
+                "value": None if number is None else values[number][0],
                 "states": self._standings.counts(),
                 "spark": text.thinned(course, SPARK_POINTS),
                 "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
                 "workload": self.snapshot.spec.workload if self.snapshot.spec else None,
             }
-            self._row = self.version, line
-            return line
-
-    def page(self, store: str = "") -> bytes:
-        """JSON of everything on the page of the sweep but the trials.
-
-        Args:
-            store: as the user wrote it; the same in each call.
-        """
-        with self._lock:
-            self._store = store
-            return self._page()
-
-    def table(self, since: int = 0, epoch: int = 0) -> bytes:
-        """JSON of the trials that changed after a version: cells in order of the columns.
-
-        Args:
-            since, epoch: of the table that the page has; another epoch gets all trials.
-        """
-        with self._lock:
-            return self._rows(since, epoch)
-
-    def update(self, since: int, epoch: int) -> tuple[bytes, bytes, int, int]:
-        """JSON of the page and of the trials that changed; version and epoch of both."""
-        with self._lock:
-            return self._page(), self._rows(since, epoch), self.version, self.epoch
-
-    def _page(self) -> bytes:
-        if () not in self._answers:
-            self._answers[()] = compact_json({**self.describe(), **self._typed()}).encode()
-        return self._answers[()]
-
-    def _typed(self) -> dict[str, Any]:
-        """The store as the user wrote it, and lines to type by what they do."""
-        spec = self.snapshot.spec
-        assert spec is not None, "a ledger knows the spec"
-        typed = Typed(self._store or Typed.store)
-        first = next(iter(spec.known_space.parameters), "NAME")
-        lines = {
-            "resume": typed.line(spec),
-            "confirm": typed.line(spec, verb="confirm"),
-            "widen": replace(typed, changes=(f"space.{first}.high=VALUE",)).line(spec),
-        }
-        return {"store": self._store, "lines_to_type": lines}
-
-    def _rows(self, since: int, epoch: int) -> bytes:
-        since = since if epoch == self.epoch else 0
-        if (since,) not in self._answers:
-            self._answers[since,] = compact_json(self.rows(since)).encode()
-        return self._answers[since,]
 
     def rows(self, since: int = 0) -> dict[str, Any]:
         """The trials that changed after a version: cells in order of the columns."""
-        rows = [
-            self._cells(self.snapshot.trials[number])
-            for number, version in enumerate(self._changes)
-            if version > since
-        ]
+        trials = zip(self.snapshot.trials, self._changes, strict=True)
         return {
             "version": self.version,
             "epoch": self.epoch,
             "whole": since == 0,
-            "num_trials": self.num_trials,
             "facts": FACTS,
             "goals": [_goal(goal) for goal in self.snapshot.goals],
             "params": list(self._params),
             "metrics": list(self._metrics),
-            "rows": rows,
+            "rows": [self._cells(trial) for trial, version in trials if version > since],
         }
-
-    def trials(self) -> Sequence[Trial]:
-        """Every trial; those that have finished have only the reports that their values need."""
-        return self.snapshot.trials
 
     def value(self, number: int) -> tuple[float | None, ...]:
         """The values of a trial for the goals."""
         return self._standings.values[number]
 
     def _cells(self, trial: Trial) -> list[Any]:
+        last = trial.reports[-1] if trial.reports else None
         facts = [
             trial.number, self._standings.outcomes[trial.number], trial.failure,
             trial.message[:300], trial.source, trial.attempts, trial.seconds,
             trial.peak_memory_bytes, trial.started, trial.ended,
-            trial.reports[-1].sequence + 1 if trial.reports else 0,
-            trial.reports[-1].step if trial.reports else None,
+            last.sequence + 1 if last else 0, last.step if last else None,
         ]  # fmt: skip
         given = trial.params  # null is a parameter that is inactive
         params = [
             "none" if given.get(name, "") is None else given.get(name) for name in self._params
         ]
         metrics = [trial.metrics.get(name) for name in self._metrics]
-        return [*facts, *self._standings.values[trial.number], *params, *metrics]
+        return [*facts, *self.value(trial.number), *params, *metrics]
 
     def describe(self) -> dict[str, Any]:
         """Everything on the page but the trials."""
-        snapshot, best = self.snapshot, self.best()
-        spec = snapshot.spec
+        snapshot, standings, spec = self.snapshot, self._standings, self.snapshot.spec
         assert spec is not None, "a ledger knows the spec"
-        first = snapshot.trials[0] if snapshot.trials else None
-        states = self._standings.counts()
+        best, trials = standings.best(), snapshot.trials
+        valued = [t for t, v in zip(trials, standings.values, strict=True) if None not in v]
+        several = len(snapshot.goals) > 1
+        front = ranking.pareto(valued, snapshot.goals, snapshot.constraints) if several else []
+        headline = text.why_no_best(snapshot)
+        if best is not None:
+            found = f"{snapshot.goals[0].metric} {text.number(self.value(best)[0])}"
+            headline = f"Best so far: {found} in trial {best}"
+        running = [trials[number] for number in standings.numbers(TrialState.RUNNING)]
         return {
             "name": self.name,
             "version": self.version,
@@ -269,50 +207,41 @@ class SweepData:
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),
             "share": snapshot.share,
-            "states": states,
-            "headline": self._headline(best),
+            "states": standings.counts(),
+            "headline": headline,
             "answer": self.answer,
             "lines": state_lines(snapshot, {}),  # the counts are beside them
             "warnings": self.warnings,
-            "best": self._whole(best),
-            "first": self._whole(first),
+            "best": None if best is None else self._whole(trials[best]),
+            "first": self._whole(trials[0]) if trials else None,
             "has_default": text.has_default(snapshot),
-            "pareto": (front := self.pareto()),
-            "knee": knee(snapshot, [snapshot.trials[number] for number in front]),
-            "workers": {
-                "num": snapshot.num_slots,
-                "busy": snapshot.busy_slots,
-                "suggesting": snapshot.suggesting,
-                "waits_for": snapshot.waits_for,
-            },
+            "pareto": [trial.number for trial in front],
+            "knee": knee(snapshot, front),
             "links": web_pages(snapshot.dashboard),
-            "space": _parameters(spec.known_space.to_dict()),
+            "space": list(spec.known_space.to_dict()["parameters"]),
             "workload": spec.workload,
             "suggester": spec.suggester,
             "stopper": spec.stopper,
             "seed": spec.seed,
-            "limits": self._commands.limits(),
-            "commands": self._commands.latest(),
-            "running": [self._curve(trial) for trial in self._in(TrialState.RUNNING)[:24]],
+            "limits": _limits(self._follower.state.limits),
+            "commands": self._commands(),
+            "running": [self._curve(trial) for trial in running[:MAX_RUNNING]],
         }
 
-    def _whole(self, trial: Trial | None) -> dict[str, Any] | None:
-        if trial is None:
-            return None
+    def _typed(self) -> dict[str, Any]:
+        """Lines to type by what they do."""
+        spec = self.snapshot.spec
+        assert spec is not None, "a ledger knows the spec"
+        typed = Typed(self._store)
+        first = next(iter(spec.known_space.parameters), "NAME")
         return {
-            **trial.summary(),
-            "values": self._standings.values[trial.number],
+            "resume": typed.line(spec),
+            "confirm": typed.line(spec, verb="confirm"),
+            "widen": replace(typed, changes=(f"space.{first}.high=VALUE",)).line(spec),
         }
 
-    def _headline(self, best: Trial | None) -> str:
-        """The best so far, until there is an answer; or why there is none."""
-        if best is None:
-            return text.why_no_best(self.snapshot)
-        value = text.number(self._standings.values[best.number][0])
-        return f"Best so far: {self.snapshot.goals[0].metric} {value} in trial {best.number}"
-
-    def _in(self, state: TrialState) -> list[Trial]:
-        return [self.snapshot.trials[number] for number in self._standings.numbers(state)]
+    def _whole(self, trial: Trial) -> dict[str, Any]:
+        return {**trial.summary(), "values": self.value(trial.number)}
 
     def _curve(self, trial: Trial) -> dict[str, Any]:
         """A running trial with its reports of the first goal's metric."""
@@ -327,14 +256,17 @@ class SweepData:
             "values": text.thinned(values, SPARK_POINTS),
         }
 
+    def _commands(self) -> list[dict[str, Any]]:
+        """The latest commands of people, the newest one first; `when` in seconds since 1970."""
+        people = (one for one in reversed(self._follower.commands) if one.kind not in OF_AGENTS)
+        return [
+            {"trial": one.trial, "by": one.by, "when": one.sent, "words": in_words(one)}
+            for one in islice(people, MAX_COMMANDS)
+        ]
 
-def _goal(goal: Any) -> dict[str, Any]:
+
+def _goal(goal: Goal) -> dict[str, Any]:
     return {"metric": goal.metric, "maximize": goal.maximize, "text": str(goal)}
-
-
-def _parameters(space: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found: Iterable[Mapping[str, Any]] = space["parameters"]
-    return list(found)
 
 
 def web_pages(dashboard: str) -> dict[str, str]:
@@ -343,3 +275,26 @@ def web_pages(dashboard: str) -> dict[str, str]:
         return {}
     pages = {"Ray: jobs": "jobs", "actors (trials)": "actors", "logs": "logs", "cluster": "cluster"}
     return {name: f"{dashboard.rstrip('/')}/#/{page}" for name, page in pages.items()}
+
+
+def _limits(content: Any) -> dict[str, str]:
+    """The limit of each parameter that has one, in words."""
+    return {name: str(limit) for name, limit in updated_limits([content]).items()}
+
+
+def in_words(command: Command) -> str:
+    """What a command asks for."""
+    content = command.content
+    match command.kind:
+        case "stop":
+            return "stop the sweep"
+        case "limits":
+            released = {name: "released" for name, value in content.items() if value is None}
+            limits = {**_limits(content), **released}
+            return "limit " + "; ".join(f"{name}: {limit}" for name, limit in limits.items())
+        case "enqueue":
+            return f"try {text.configuration(content)}"
+        case "budget":
+            parts = (f"{key} {'without end' if v is None else v}" for key, v in content.items())
+            return f"budget: {', '.join(parts)}"
+    return command.kind.replace("_trial", "")

@@ -18,7 +18,7 @@ from automl.core.standings import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
-from .plain_lines import PlainLines, budget_text
+from .progress import PlainLines, budget_text
 
 REFRESH_SECONDS = 0.25
 MAX_WIDTH = 160
@@ -49,7 +49,7 @@ class SweepView:
         standings = Standings.of(self.snapshot)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
-        yield Text(self.snapshot.reason)
+        yield Text("" if self.snapshot.reason == self.snapshot.state else self.snapshot.reason)
         yield from _best(self.snapshot, standings, width)
         yield Text()
         footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot, standings)]

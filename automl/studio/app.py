@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import closing, suppress
 from dataclasses import asdict
-from functools import partial, reduce
-from operator import truediv
+from functools import partial
+from importlib.resources import files
+from inspect import Parameter, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from automl.core.plain_data import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 from automl.report.page import curves
 
-from . import stream, trial_page
-from .actions import action_routes
+from . import trial_page
 from .guard import Guard
-from .static_files import StaticFiles
 from .watcher import Watcher
 
 if TYPE_CHECKING:
@@ -34,6 +38,11 @@ PAGES: Final = (
     "/sweeps/{sweep}/trials",
     "/sweeps/{sweep}/trials/{trial:int}",
 )
+ASSETS: Final = Path(str(files("automl.report") / "assets"))
+VERBS: Final = ("stop", "pause", "enqueue", "set")
+MAX_BYTES: Final = 1 << 20  # of a body
+STATUSES: Final = {UsageError: 400, StoreError: 503, AutomlError: 409}
+BEAT_SECONDS: Final = 15.0  # between signs of life in a stream without events
 
 
 def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") -> Guard:
@@ -45,51 +54,48 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
         token: that the API asks for.
         option: the store as the user wrote it, for the shell lines that pages show.
     """
-    ledger, static = watcher.ledger, StaticFiles()
-
-    async def page(request: Request) -> Response:
-        return static.file("index.html", request.headers.get("if-none-match", ""))
-
-    async def missing(request: Request, error: Exception) -> Response:
-        if request.url.path.startswith(("/api/", "/static/")):
-            return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
-        return static.file("index.html", status=404)
+    ledger = watcher.ledger
 
     def about(answer: Callable[[SweepData, Request], Any]) -> Callable[[Request], Any]:
         """Answers about the sweep of the path."""
         return _json(lambda request: answer(watcher.view(request.path_params["sweep"]), request))
 
-    async def file(request: Request) -> Response:
-        """A file of a trial, to download."""
-        view = await run_in_threadpool(watcher.view, request.path_params["sweep"])
-        found = await run_in_threadpool(_opened, ledger, view, request)
-        headers = {"Content-Disposition": "attachment", "Content-Type": "application/octet-stream"}
-        return StreamingResponse(_chunks(found), headers=headers)
-
     async def events(request: Request) -> Response:
         """A stream of server-sent events: `?sweep=NAME&since=VERSION&epoch=EPOCH`."""
-        found = stream.events(watcher, request.query_params.get("sweep", ""), *_since(request))
+        found = events_of(watcher, request.query_params.get("sweep", ""), *_since(request))
         return StreamingResponse(found, media_type="text/event-stream")
 
     sweep, trial = "/api/sweeps/{sweep}", "/api/sweeps/{sweep}/trials/{trial:int}"
     everywhere = {"store": ledger.name, "option": option}
     routes = [
-        *(Route(path, page) for path in PAGES),
+        *(Route(path, _page) for path in PAGES),
         Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
-        Route(sweep, about(lambda view, _: view.page(option))),
-        Route(f"{sweep}/trials", about(lambda view, _: [one.summary() for one in view.trials()])),
+        Route(sweep, about(lambda view, _: view.page())),
+        Route(
+            f"{sweep}/trials",
+            about(lambda view, _: [one.summary() for one in view.snapshot.trials]),
+        ),
         Route(f"{sweep}/table", about(lambda view, request: view.table(*_since(request)))),
         Route(f"{sweep}/curves", about(partial(_curves, ledger))),
         Route(trial, about(partial(_trial, ledger))),
         Route(f"{trial}/log", about(partial(_log, ledger))),
-        Route(f"{trial}/files/{{path:path}}", file),
-        *action_routes(store),
+        *(Route(f"{sweep}/{verb}", partial(_act, store, verb), methods=["POST"]) for verb in VERBS),
         Route("/api/events", events),
-        Route("/static/{path:path}", static.answer),
+        Mount("/static", StaticFiles(directory=ASSETS)),
     ]
-    handlers: Any = {AutomlError: _refused, 404: missing}
+    handlers: Any = {AutomlError: _refused, 404: _missing}
     return Guard(Starlette(routes=routes, exception_handlers=handlers), token)
+
+
+async def _page(request: Request) -> Response:
+    return FileResponse(ASSETS / "index.html")
+
+
+async def _missing(request: Request, error: Exception) -> Response:
+    if request.url.path.startswith(("/api/", "/static/")):
+        return JSONResponse({"error": f"there is nothing at {request.url.path}"}, 404)
+    return FileResponse(ASSETS / "index.html", 404)
 
 
 def _curves(ledger: Ledger, view: SweepData, request: Request) -> Any:
@@ -115,17 +121,6 @@ def _log(ledger: Ledger, view: SweepData, request: Request) -> Any:
     )
 
 
-def _opened(ledger: Ledger, view: SweepData, request: Request) -> Any:
-    """The file of a trial that the path names, open."""
-    trial, path = request.path_params["trial"], request.path_params["path"]
-    *folders, name = path.split("/")
-    try:
-        folder = ledger.files(view.name) / "trials" / str(trial)
-        return reduce(truediv, folders, folder).open(name)
-    except (OSError, StoreError) as error:  # StoreError: a link, or a name such as ".."
-        raise UsageError(f"trial {trial} has no file {path}") from error
-
-
 def _since(request: Request) -> tuple[int, int]:
     """The version that a page has, and its epoch."""
     return _whole(request, "since", 0), _whole(request, "epoch", 0)
@@ -147,12 +142,6 @@ async def _refused(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, 503 if isinstance(error, StoreError) else 404)
 
 
-async def _chunks(file: Any) -> AsyncIterator[bytes]:
-    with file:
-        while data := await run_in_threadpool(file.read, 1 << 18):
-            yield data
-
-
 def _whole(request: Request, name: str, default: int) -> int:
     """A whole number of the query.
 
@@ -164,3 +153,92 @@ def _whole(request: Request, name: str, default: int) -> int:
         return int(text[:20])
     except ValueError as error:
         raise UsageError(f"{name} must be a whole number, got {text[:40]!r}") from error
+
+
+# what people do: `POST /api/sweeps/NAME/VERB` with the arguments as JSON
+
+
+async def _act(store: str, verb: str, request: Request) -> Response:
+    content, sweep = await request.body(), request.path_params["sweep"]
+    try:
+        found = await run_in_threadpool(perform, store, sweep, verb, content)
+    except AutomlError as error:
+        status = next(code for kind, code in STATUSES.items() if isinstance(error, kind))
+        return JSONResponse({"error": str(error)}, status)
+    return Response(compact_json(found), media_type="application/json")
+
+
+def perform(store: str, sweep: str, verb: str, content: bytes) -> Any:
+    """Do what a request asks for; the answer as plain data.
+
+    Raises:
+        UsageError: the body or an argument is wrong, or there is no such sweep or trial.
+        AutomlError: the state of the sweep or the trial does not allow it.
+    """
+    from automl.ledger import Ledger
+    from automl.workflows import steering  # it loads what a controller needs
+
+    functions: Mapping[str, Callable[..., Any]] = {
+        "stop": steering.stop,
+        "pause": steering.pause,
+        "enqueue": steering.enqueue,
+        "set": steering.change,
+    }
+    function = functions[verb]
+    given = _arguments(function, content)
+    with closing(Ledger.open(store)) as ledger:
+        done = function(ledger, sweep, **given)
+    return {"done": done} if isinstance(done, str) else done
+
+
+def _arguments(function: Callable[..., Any], content: bytes) -> dict[str, Any]:
+    if len(content) > MAX_BYTES:
+        raise UsageError(f"a body has at most {MAX_BYTES} bytes, got {len(content)}")
+    try:
+        given = json.loads(content or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the body is not JSON: {error}") from error
+    taken = {name: one for name, one in signature(function).parameters.items() if name != "ledger"}
+    taken.pop("sweep")
+    if not isinstance(given, dict) or set(given) - set(taken):
+        raise UsageError(f"the body is an object with {', '.join(taken)}")
+    needed = {name for name, one in taken.items() if one.default is Parameter.empty}
+    if missing := sorted(needed - set(given)):
+        raise UsageError(f"the body lacks {', '.join(missing)}")
+    return given
+
+
+# the stream of server-sent events
+
+
+async def events_of(watcher: Watcher, sweep: str, since: int, epoch: int) -> AsyncIterator[bytes]:
+    """Events: which sweeps have changed, and what has changed in one of them.
+
+    A page that follows a sweep gets its new state with the event and need not ask for it. The
+    state is encoded once for all who follow it.
+
+    Args:
+        sweep: the one that the page shows; "" for none.
+        since, epoch: version and epoch of the table of trials that the page has.
+    """
+    with watcher.followed():
+        counts, error, quiet = watcher.counts(), watcher.error, 0.0
+        message: dict[str, Any] = {"hello": True, "changed": [sweep][: len(sweep)], "error": error}
+        while True:
+            news = b""
+            if sweep and sweep in message["changed"]:
+                with suppress(AutomlError):  # deleted or damaged: the page asks, and is told
+                    view = await run_in_threadpool(watcher.view, sweep)
+                    page, table, since, epoch = view.update(since, epoch)
+                    news = b',"page":' + page + b',"table":' + table
+            yield b"data: " + compact_json(message).encode()[:-1] + news + b"}\n\n"
+            before = counts, error
+            while (counts, error) == before:
+                await asyncio.sleep(watcher.interval / 2)
+                counts, error = watcher.counts(), watcher.error
+                quiet += watcher.interval / 2
+                if quiet > BEAT_SECONDS:
+                    quiet = 0.0
+                    yield b": still here\n\n"
+            changed = [name for name, count in counts.items() if count != before[0].get(name)]
+            message = {"changed": sorted(changed), "error": error}

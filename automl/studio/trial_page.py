@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
@@ -20,20 +18,16 @@ from automl.core import (
     ranking,
 )
 from automl.core.text import origin_of, violation
-from automl.errors import StoreError, UsageError
-from automl.report.command_log import OF_AGENTS, in_words
+from automl.errors import UsageError
 from automl.report.page import curves
-from automl.report.sweep_data import SweepData
-from workers.protocol import LOGS, log_name
-
-from .watcher import unknown_trial
+from automl.report.sweep_data import OF_AGENTS, SweepData, in_words
+from workers.protocol import LOGS, Started, log_name
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 MAX_POINTS: Final = 2000  # of a curve
 MAX_LOG_BYTES: Final = 1 << 18  # of one answer
-MAX_FILES: Final = 500
 _LOG: Final = re.compile(r"attempt-(\d+)-rank-(\d+)\.log")
 
 
@@ -44,8 +38,8 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
         UsageError: there is no such trial.
     """
     trial = ledger.trial(view.name, number)
-    if trial is None or number >= len(view.trials()):
-        raise unknown_trial(view.name, number)
+    if trial is None or number >= len(view.snapshot.trials):
+        raise UsageError(f"sweep {view.name} has no trial {number}")
     events = ledger.trial_events(view.name, number)
     details = trial.facts
     return {
@@ -63,9 +57,8 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
         "details": details,
         "num_reports": len(trial.reports),
         "curves": curves(trial, None, MAX_POINTS),
-        "events": [_event(at, event) for at, event in events if _is_shown(event)],
+        "events": [line for at, event in events if (line := _event(at, event))],
         "logs": logs(ledger, view.name, number),
-        "files": files(ledger, view.name, number),
     }
 
 
@@ -110,51 +103,32 @@ def read_log(
     return {"text": text, "begin": begin, "end": end, "more": end < size}
 
 
-def files(ledger: Ledger, sweep: str, number: int) -> list[dict[str, Any]]:
-    """The files of a trial on this machine: path below its folder, and size."""
-    folder = ledger.files(sweep) / "trials" / str(number)
-    depth = len(folder.parts)
-    try:
-        return [
-            {"path": "/".join((*inner.parts[depth:], name)), "bytes": facts.st_size}
-            for inner, name, facts in islice(folder.walk(), MAX_FILES)
-            if stat.S_ISREG(facts.st_mode)
-        ]
-    except (OSError, StoreError):  # it changes while it is read, or holds a link
-        return []
-
-
-def _is_shown(event: SweepEvent) -> bool:
-    """Whether an event tells something: an agent's reports are in the curves already."""
-    if isinstance(event, Answered):
-        return "done" in event.content or "error" in event.content
-    return not (isinstance(event, Command) and event.kind in OF_AGENTS)
-
-
 def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
-    """An event as a line: when, what, and why."""
-    at = getattr(event, "at", None)
-    line: dict[str, Any] = {"recorded": recorded, "at": at, "kind": type(event).__name__}
-    if isinstance(event, Proposed):
-        return line | {"words": f"proposed by {origin_of(event)}"}
-    if isinstance(event, Begun):
-        return line | {"words": f"attempt {event.attempt} began"}
-    if isinstance(event, Ended):
-        cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
-        message = event.message or event.outcome.message
-        words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
-        return line | {"words": f"{words}, the trial is {event.state}", "message": message}
-    if isinstance(event, Moved):
-        return line | {"words": f"the trial is {event.state}", "message": event.reason}
-    if isinstance(event, Noted):
-        return line | {"words": event.kind, "message": event.message}
-    if isinstance(event, Command):
-        return line | {"words": f"{event.by or 'somebody'}: {in_words(event)}"}
-    if isinstance(event, Leased):
-        return line | {"words": f"held by {event.agent} for {event.seconds:g} s at a time"}
-    if isinstance(event, Answered):
-        refused = event.content.get("error", "")
-        said = str(refused or event.content.get("done", ""))
-        return line | {"words": "refused" if refused else "done", "message": said}
-    worker = getattr(event, "worker", "")
-    return line | {"words": f"started on {worker}" if worker else "started"}
+    """An event as a line: when, what, and why; empty if it is in the curves already."""
+    words, message = "", ""
+    match event:
+        case Proposed():
+            words = f"proposed by {origin_of(event)}"
+        case Begun():
+            words = f"attempt {event.attempt} began"
+        case Ended():
+            cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
+            words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
+            words, message = (
+                f"{words}, the trial is {event.state}",
+                event.message or event.outcome.message,
+            )
+        case Moved():
+            words, message = f"the trial is {event.state}", event.reason
+        case Noted():
+            words, message = event.kind, event.message
+        case Command() if event.kind not in OF_AGENTS:
+            words = f"{event.by or 'somebody'}: {in_words(event)}"
+        case Leased():
+            words = f"held by {event.agent} for {event.seconds:g} s at a time"
+        case Answered() if "error" in event.content or "done" in event.content:
+            refused = event.content.get("error")
+            words, message = "refused" if refused else "done", str(refused or event.content["done"])
+        case Started():
+            words = f"started on {event.worker}" if event.worker else "started"
+    return {"recorded": recorded, "words": words, "message": message} if words else {}

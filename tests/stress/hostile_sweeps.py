@@ -15,8 +15,7 @@ from automl.core.standings import Standings
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console
-from automl.report.notebook import card
-from automl.report.page import render
+from automl.report.page import card, render
 from automl.report.record import Record
 from automl.report.summary import print_summary
 from automl.report.sweep_data import web_pages

@@ -1,10 +1,11 @@
 // What people can do on the pages.
 import { Refused, path, post, remembered } from "./api.js";
 import { h, section } from "./dom.js";
-import { date, number } from "./format.js";
+import { date, duration } from "./format.js";
 import { copy } from "./parts.js";
 
 const NAME = "automl-name";
+const DURATION = /^(\d+(\.\d+)?\s*[dhms]\s*)+$/;
 
 // Do something to a sweep, and say what happened; true if it was done.
 export async function act(sweep, what, body = {}) {
@@ -75,20 +76,18 @@ export function steering(data) {
 }
 
 function budget(name, now) {
-  const trials = h("input", { type: "number", id: "act-trials", min: 1, step: 1, value: now.trials ?? null });
-  const time = h("input", { type: "text", id: "act-time", placeholder: "such as 1h30m", autocomplete: "off", value: now.time ? written(now.time) : null });
+  const known = { trials: String(now.trials ?? ""), time: now.time ? duration(now.time).replaceAll(" ", "") : "" };
+  const trials = h("input", { type: "number", id: "act-trials", min: 1, step: 1, value: known.trials });
+  const time = h("input", { type: "text", id: "act-time", placeholder: "such as 1h30m", autocomplete: "off", value: known.time });
   const told = h("p", { class: "wrong", role: "alert" });
-  const form = h("form", { class: "field", onsubmit: async (event) => {
+  return h("form", { class: "field", onsubmit: async (event) => {
     event.preventDefault();
-    const wanted = time.value.trim() ? seconds(time.value) : null;
-    told.textContent = Number.isNaN(wanted) ? "A time is like 90s, 10m or 1h30m." : "";
-    if (told.textContent) return;
-    const body = {};
-    if (Number(trials.value || 0) !== (now.trials ?? 0)) body["budget.trials"] = trials.value ? Number(trials.value) : null;
-    if (wanted !== (now.time ?? null)) body["budget.time"] = wanted;
-    if (Object.keys(body).length) await act(name, "set", { changes: body }); else told.textContent = "Change the trials or the time first.";
+    const changes = {};
+    if (trials.value !== known.trials) changes["budget.trials"] = trials.value ? Number(trials.value) : null;
+    if (time.value.trim() !== known.time) changes["budget.time"] = time.value.trim() || null;
+    told.textContent = !Object.keys(changes).length ? "Change the trials or the time first." : changes["budget.time"] && !DURATION.test(changes["budget.time"]) ? "A time is like 90s, 10m or 1h30m." : "";
+    if (!told.textContent) await act(name, "set", { changes });
   } }, h("label", { for: "act-trials" }, "Trials"), trials, h("label", { for: "act-time" }, "Time"), time, h("button", { type: "submit" }, "Set the budget"), told);
-  return form;
 }
 
 function limits(name, data) {
@@ -124,18 +123,4 @@ function limits(name, data) {
 export function commandHistory(commands) {
   return section("What people did", { class: "panel" }, h("ol", { class: "events" }, commands.map((one) => h("li", {}, h("time", { datetime: new Date(one.when * 1000).toISOString() }, date(one.when)),
     h("span", {}, h("b", {}, one.by || "somebody"), ": ", one.words, one.trial === null ? "" : ` (trial ${one.trial})`)))));
-}
-
-// Seconds of a duration such as 1h30m; NaN if it is none.
-export function seconds(text) {
-  const parts = [...text.trim().matchAll(/(\d+(?:\.\d+)?)\s*(d|h|m|s)/gy)];
-  const whole = parts.reduce((length, part) => length + part[0].length, 0) === text.trim().length;
-  const units = { d: 86400, h: 3600, m: 60, s: 1 };
-  const sum = parts.reduce((total, [, value, unit]) => total + Number(value) * units[unit], 0);
-  return whole && sum > 0 ? sum : NaN;
-}
-
-function written(total) {
-  const parts = [["d", 86400], ["h", 3600], ["m", 60]].map(([unit, size]) => { const n = Math.floor(total / size); total -= n * size; return n ? `${n}${unit}` : ""; });
-  return `${parts.join("")}${total ? `${number(total)}s` : ""}`;
 }

@@ -2,6 +2,7 @@
 import { act } from "./actions.js";
 import { inside } from "./api.js";
 import { h, hidden, section } from "./dom.js";
+import { count } from "./format.js";
 import { copy } from "./parts.js";
 import { shown } from "./rows.js";
 
@@ -21,7 +22,7 @@ export function answerView(data) {
     h("p", {}, rest.join(" ")),
     found.luck ? h("p", { class: "small soft" }, found.luck) : null,
     found.confirmation ? h("p", {}, found.confirmation) : null,
-    since > 0 ? h("p", { class: "small soft" }, `${since} trials have ended since; the answer follows by itself.`) : null,
+    since > 0 ? h("p", { class: "small soft" }, `It is of ${count(found.trials, "trial")} that ended; ${count(since, "trial")} since. It follows by itself.`) : null,
     picture(found, data),
     found.outlook ? h("div", { class: "outlook" }, gauge(found), h("p", {}, h("b", {}, "Is it worth going on? "), found.outlook, ".")) : null,
     found.unknown ? h("p", { class: "soft" }, found.unknown) : null,
@@ -72,9 +73,7 @@ function recipes(found, data) {
 
 function nexts(found, data) {
   if (!found.next.length) return null;
-  return h("div", { class: "nexts" }, h("h3", {}, "What to try next"), h("div", { class: "cards3" }, found.next.map((one) => {
-    const [, odds, line] = /^[^:]*: (.*?): (automl .*)$/s.exec(one.words) || [null, one.words, ""];
-    return h("div", { class: "card" }, h("b", {}, one.title), h("p", {}, odds), h("p", { class: "small soft" }, Object.entries(one.params).map(([key, value]) => `${key} ${shown(value)}`).join(", ")),
-      inside ? copy(line) : h("button", { type: "button", onclick: () => act(data.name, "enqueue", { params: one.params }) }, "Enqueue", hidden(` ${one.title}`)));
-  })));
+  return h("div", { class: "nexts" }, h("h3", {}, "What to try next"), h("div", { class: "cards3" }, found.next.map((one) =>
+    h("div", { class: "card" }, h("b", {}, one.title), h("p", {}, one.odds), h("p", { class: "small soft" }, Object.entries(one.params).map(([key, value]) => `${key} ${shown(value)}`).join(", ")),
+      inside ? copy(one.line) : h("button", { type: "button", onclick: () => act(data.name, "enqueue", { params: one.params }) }, "Enqueue", hidden(` ${one.title}`))))));
 }

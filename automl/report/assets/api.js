@@ -86,11 +86,6 @@ export async function get(path, signal) {
   return (await answered(path, signal)).json();
 }
 
-// Save a file of the server under its own name.
-export async function download(path, name) {
-  save(await (await answered(path)).blob(), name);
-}
-
 // The path of a sweep, its parts escaped.
 export function path(sweep, ...parts) {
   return ["/sweeps", sweep, ...parts].map((part, i) => (i ? encodeURIComponent(part) : part)).join("/");

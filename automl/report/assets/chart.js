@@ -1,7 +1,6 @@
 // Draws a chart as SVG on linear or logarithmic axes, with a tooltip for the pointer and for arrow keys.
 import { h, s } from "./dom.js";
-import { SHAPES, linePath, pointPaths } from "./marks.js";
-import { scaleOf } from "./scales.js";
+import { number } from "./format.js";
 
 const LEFT = 58;
 const BOTTOM = 40;
@@ -108,7 +107,7 @@ export class Chart {
     });
     const known = places.filter(Boolean);
     if (this.spec.tip && !one.quiet && (one.kind === "points" || one.tips)) this.places.push(...known);
-    if (one.kind === "points") return pointPaths(known, one, () => false);
+    if (one.kind === "points") return pointPaths(known, one);
     const end = known[known.length - 1];
     return [linePath(places, one, inner[0]), one.last && end ? s("text", { class: "last", x: (one.kind === "step" ? inner[0] : end.x) + 6, y: end.y + 4 }, one.last) : null];
   }
@@ -147,4 +146,99 @@ export class Chart {
     this.tip.style.setProperty("left", `${left}px`);
     this.tip.style.setProperty("top", `${above < 0 ? place.y + this.offset[1] + 14 : above}px`);
   }
+}
+
+// The shapes.
+const SHAPES = {
+  dot: (x, y) => `M${x} ${y}h0`,
+  cross: (x, y) => `M${x - 3.5} ${y - 3.5}l7 7m0-7l-7 7`,
+  up: (x, y) => `M${x - 4} ${y + 3}l4-7l4 7z`,
+  down: (x, y) => `M${x - 4} ${y - 3}l4 7l4-7z`,
+  open: (x, y) => `M${x - 3.5} ${y}a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0`,
+  ring: (x, y) => `M${x - 6} ${y}a6 6 0 1 0 12 0a6 6 0 1 0-12 0`,
+  star: (x, y) => `M${x} ${y - 8}l2 5.6l6 .2l-4.7 3.6l1.7 5.8l-5-3.4l-5 3.4l1.7-5.8l-4.7-3.6l6-.2z`,
+};
+
+// Points of one shape are one path: ten thousand of them cost no more than one.
+function pointPaths(places, one) {
+  const groups = new Map();
+  for (const place of places) {
+    const shape = place.beyond || place.point.shape || one.shape || "dot";
+    groups.set(shape, (groups.get(shape) || "") + SHAPES[shape](place.x, place.y));
+  }
+  return [...groups].map(([kind, d]) => s("path", { class: `points ${kind}`, d, style: colours(one, one.size || 7) }));
+}
+
+function linePath(places, one, right) {
+  let d = "";
+  let pen = false;
+  for (const place of places) {
+    if (!place) { pen = false; continue; }
+    d += !pen ? `M${place.x} ${place.y}` : one.kind === "step" ? `H${place.x}V${place.y}` : `L${place.x} ${place.y}`;
+    pen = true;
+  }
+  if (one.kind === "step" && pen && one.toEnd !== false) d += `H${right}`;
+  return s("path", { class: `line ${one.dashed ? "dashed" : ""}`, d, style: colours(one, one.size || 2) });
+}
+
+function colours(one, size) {
+  return { "--colour": one.color || "var(--s1)", "--size": `${size}px` };
+}
+
+// Axes: round numbers, the range to show, and places of values.
+const LARGEST = 1e306;  // differences of such numbers are finite
+
+// Round numbers between two numbers: as many as there is room for, at least two if the range allows.
+function ticks(low, high, most = 5) {
+  const span = high - low;
+  if (!(span > 1e-300)) return [low];
+  const power = 10 ** Math.floor(Math.log10(span / most));
+  let found = [];
+  for (const factor of [1, 2, 5, 10, 20]) {
+    const step = factor * power;
+    const inside = [];
+    for (let i = Math.ceil(low / step - 1e-9); i <= high / step + 1e-9 && inside.length < 40; i++) inside.push(Number((i * step).toPrecision(12)));
+    if (inside.length < 2 && found.length) break;
+    found = inside;
+    if (inside.length <= most) break;
+  }
+  return found.length ? found : [low, high];
+}
+
+function logTicks(low, high) {
+  const first = Math.floor(Math.log10(low));
+  const last = Math.ceil(Math.log10(high));
+  for (const steps of [[1], [1, 3], [1, 2, 5], [1, 2, 3, 5, 7]]) {
+    const found = [];
+    for (let power = first; power <= last && found.length < 700; power++) for (const one of steps) found.push(Number(`${one}e${power}`));
+    const inside = found.filter((one) => one >= low * (1 - 1e-9) && one <= high * (1 + 1e-9));
+    if (inside.length >= 3) return inside.filter((_, i) => i % Math.ceil(inside.length / 6) === 0);
+  }
+  return ticks(low, high);
+}
+
+// The range to show of values: one that diverged must not hide the others. `bad` is the bad end: 1 for high, -1 for low.
+export function robust(values, bad) {
+  const sorted = values.filter(Number.isFinite).map((value) => Math.min(Math.max(value, -LARGEST), LARGEST) * bad).sort((a, b) => a - b);
+  if (!sorted.length) return [0, 1];
+  const best = sorted[0];
+  const worst = sorted[sorted.length - 1];
+  const usual = sorted[Math.floor((sorted.length - 1) * 0.9)];
+  const end = sorted.length > 8 && worst - best > 4 * (usual - best) && usual > best ? usual + 0.3 * (usual - best) : worst;
+  return bad > 0 ? [best, end] : [-end, -best];
+}
+
+// Places of values on an axis of a length in pixels, the values at places, and the ticks with their text.
+function scaleOf(axis, length, flipped) {
+  const log = axis.log && axis.range[0] > 0;
+  const unit = (value) => (log ? Math.log10(Math.min(Math.max(value, 1e-300), 1e300)) : Math.min(Math.max(value, -LARGEST), LARGEST));
+  const [low, high] = axis.range.map(unit);
+  const margin = (high - low) * (axis.tight ? 0 : 0.04) || (high > low ? 0 : Math.abs(low) * 0.05 || 0.5);  // also if all values are one
+  const [first, last] = [low - margin, high + margin];
+  const place = (value) => {
+    const share = (unit(value) - first) / (last - first);
+    return (flipped ? 1 - share : share) * length;
+  };
+  const marks = axis.ticks || (log ? logTicks(10 ** first, 10 ** last) : ticks(first, last, Math.max(Math.floor(length / (flipped ? 40 : 70)), 3)));
+  return { place, marks: marks.map((one) => (Array.isArray(one) ? one : [one, (axis.format || number)(one)])) };
 }

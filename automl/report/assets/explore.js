@@ -1,9 +1,8 @@
 // To explore: the front of several goals, any two parameters, and parallel coordinates of one branch.
-import { Chart } from "./chart.js";
+import { Chart, robust } from "./chart.js";
 import { h, s, section, show } from "./dom.js";
 import { metric, number } from "./format.js";
 import { shown } from "./rows.js";
-import { robust } from "./scales.js";
 
 const BINS = 5;  // of colours, the worst first
 const HEIGHT = 320;

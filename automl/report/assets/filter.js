@@ -1,12 +1,7 @@
 // Filters rows by an expression such as: bleu > 20 and precision = bf16
 //   or := and ("or" and)*     and := not ("and" not)*     not := "not" not | "(" or ")" | comparison | word
 const TOKEN = /\s*(?:(>=|<=|!=|==|=|>|<|~|\(|\))|"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s()<>=!~"']+))/y;
-const COMPARE = {
-  ">": (a, b) => a > b,
-  "<": (a, b) => a < b,
-  ">=": (a, b) => a >= b,
-  "<=": (a, b) => a <= b,
-};
+const COMPARE = { ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b };
 const WORDS = { true: true, false: false, none: null, null: null };
 
 // A function of `cell(name)`, which gives the values of a row; the names of `known` are columns.
@@ -17,16 +12,15 @@ export function parseFilter(text, known) {
   const peek = () => tokens[at];
   const isWord = (word) => peek()?.word && peek().text.toLowerCase() === word;
 
-  function either() {
-    const parts = [both()];
-    while (isWord("or")) { at++; parts.push(both()); }
-    return parts.length === 1 ? parts[0] : (cell) => parts.some((part) => part(cell));
+  function joined(word, part) {
+    const parts = [part()];
+    while (isWord(word)) { at++; parts.push(part()); }
+    return parts;
   }
 
-  function both() {
-    const parts = [one()];
-    while (isWord("and")) { at++; parts.push(one()); }
-    return parts.length === 1 ? parts[0] : (cell) => parts.every((part) => part(cell));
+  function either() {
+    const parts = joined("or", () => joined("and", one));
+    return (cell) => parts.some((all) => all.every((part) => part(cell)));
   }
 
   function one() {
@@ -91,16 +85,6 @@ function scan(text) {
 }
 
 function nearest(name, known) {
-  const near = known.map((one) => [distance(name.toLowerCase(), one.toLowerCase()), one]).sort((a, b) => a[0] - b[0])[0];
-  return near && near[0] <= Math.max(2, name.length / 3) ? `: did you mean '${near[1]}'?` : "";
-}
-
-function distance(a, b) {
-  let row = [...Array(b.length + 1).keys()];
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) next[j] = Math.min(next[j - 1] + 1, row[j] + 1, row[j - 1] + (a[i - 1] !== b[j - 1]));
-    row = next;
-  }
-  return row[b.length];
+  const near = known.find((one) => one.toLowerCase().startsWith(name.toLowerCase())) || known.find((one) => name.toLowerCase().startsWith(one.toLowerCase()));
+  return near ? `: did you mean '${near}'?` : "";
 }

@@ -1,9 +1,8 @@
 // The course of a sweep: the value of each trial and the best so far.
-import { Chart } from "./chart.js";
+import { Chart, robust } from "./chart.js";
 import { h, section } from "./dom.js";
 import { durationMark, metric, number } from "./format.js";
 import { choice } from "./parts.js";
-import { robust } from "./scales.js";
 
 const STYLES = { completed: ["dot", "var(--c-completed)"], "stopped early": ["open", "var(--c-stopped)"], infeasible: ["cross", "var(--c-paused)"], failed: ["cross", "var(--c-failed)"] };
 

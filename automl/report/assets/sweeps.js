@@ -23,7 +23,8 @@ export async function sweepsPage(frame) {
     told.textContent = words.length ? `${found.length} of ${count(data.sweeps.length, "sweep")}` : `${count(data.sweeps.length, "sweep")}, ${running} running`;
     search.parentElement.hidden = !data.sweeps.length;
     show(list, found.length || words.length ? found : null, (sweeps) => {
-      if (!sweeps) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here:"), copy(`automl sweep CONFIG${data.option ? ` --store ${data.option}` : ""}`));
+      if (!sweeps) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here. A program, then a function:"),
+        ["automl sweep CONFIG -- COMMAND {NAME}", "automl sweep --objective FILE:NAME --goals 'minimize loss'"].map((line) => copy(`${line.replace("sweep", `sweep${data.option ? ` --store ${data.option}` : ""}`)}`)));
       if (!sweeps.length) return empty("No sweep matches", h("p", {}, "Search for a part of its name, goal or state."));
       return h("table", { class: "cards" }, h("thead", {}, h("tr", {}, ["Sweep", "State", "Progress", "Best", "", "Time", "Created", "Machine"].map((title) =>
         h("th", { scope: "col" }, title || hidden("Course"))))), h("tbody", {}, sweeps.map(row)));

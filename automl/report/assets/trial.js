@@ -1,28 +1,28 @@
 // One trial: its configuration, its curve among the others, log, attempts and files.
 import { trialButtons } from "./actions.js";
-import { download, get, inside, path } from "./api.js";
-import { Chart } from "./chart.js";
+import { get, inside, path } from "./api.js";
+import { Chart, robust } from "./chart.js";
 import { h, hidden, section, show } from "./dom.js";
-import { date, duration, durationMark, memory, metric, number, words } from "./format.js";
-import { logView } from "./log.js";
+import { date, duration, durationMark, memory, metric, number, printable, words } from "./format.js";
 import { choice, facts, pill } from "./parts.js";
 import { shown } from "./rows.js";
-import { robust } from "./scales.js";
 
 const OTHERS = 22;  // curves beside the trial's
+const MOST = 400_000;  // characters of a log in the page
+const COLOURS = /\x1b\[[0-9;]*m/g;
 
 // The section of one trial. `close` takes it away.
 export function trialView(n, data, rows, close) {
   const name = data.name;
   const address = `/api${path(name, "trials", n)}`;
-  const place = Object.fromEntries(["head", "acts", "config", "error", "events", "files"].map((key) => [key, h("div", {})]));
+  const place = Object.fromEntries(["head", "acts", "config", "error", "events"].map((key) => [key, h("div", {})]));
   const chart = new Chart(260);
   const curved = h("div", {}, h("h3", {}, `${data.goals[0].metric} among the other trials`), choice("Curves by", { steps: "by step", seconds: "by time" }, "steps", (value) => { x = value; drawCurves(); }), chart.node);
   curved.hidden = true;
   const log = inside ? null : logView(name, n);
   const node = section(`Trial ${n}`, { class: "panel trial", id: `trial-${n}`, tabindex: "-1" }, h("div", { class: "around" },
     n > 0 ? h("a", { href: `#trial-${n - 1}`, "data-trial": n - 1 }, `← ${n - 1}`) : null, rows.rows[n + 1] ? h("a", { href: `#trial-${n + 1}`, "data-trial": n + 1 }, `${n + 1} →`) : null, h("button", { type: "button", onclick: close }, "Close")),
-    place.head, place.acts, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events, place.files)));
+    place.head, place.acts, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events)));
   let x = "steps";
   let trial = null;
   let curves = inside?.curves || {};
@@ -45,7 +45,6 @@ export function trialView(n, data, rows, close) {
     show(place.config, [trial.params, data.answer?.params, data.first?.params], () => configuration(trial, data));
     show(place.error, [trial.traceback], () => trial.traceback && h("pre", { tabindex: "0" }, trial.traceback));
     show(place.events, trial.events, (events) => events.length && [h("h3", {}, "Attempts and events"), h("ol", { class: "events" }, events.map((one) => h("li", {}, h("time", {}, date(one.recorded)), h("span", {}, one.words, one.message ? h("span", { class: "soft" }, `: ${one.message}`) : null))))]);
-    show(place.files, trial.files, (files) => files.length && [h("h3", {}, "Files"), h("ul", { class: "files" }, files.filter((one) => !one.path.startsWith("logs/")).map((one) => h("li", {}, h("button", { type: "button", class: "link", onclick: () => download(`${address}/files/${one.path.split("/").map(encodeURIComponent).join("/")}`, one.path.split("/").pop()) }, one.path), h("span", { class: "soft number" }, memory(one.bytes)))))]);
     log?.set(trial.logs, trial.attempts, trial.state === "running");
     drawCurves(steps);
   }
@@ -77,7 +76,7 @@ export function trialView(n, data, rows, close) {
 function fromRow(rows, row, { tracebacks }) {
   const cell = (key) => rows.cell(row, key);
   return { number: row[0], state: cell("state"), failure: cell("failure"), message: cell("message"), seconds: cell("seconds"), started: cell("started"), attempts: cell("attempts"), source: cell("source"), peak_memory_bytes: cell("peak_memory_bytes"),
-    params: rows.params(row), values: rows.goals.map((_, i) => rows.value(row, i)), traceback: tracebacks[row[0]] || "", events: [], files: [], logs: [] };
+    params: rows.params(row), values: rows.goals.map((_, i) => rows.value(row, i)), traceback: tracebacks[row[0]] || "", events: [], logs: [] };
 }
 
 function head(trial, data, seconds) {
@@ -97,4 +96,70 @@ function configuration(trial, data) {
       const differs = JSON.stringify(one[key]) !== JSON.stringify(trial.params[key]);
       return h("td", { class: differs ? "different" : "equal" }, cell(one, key), differs ? hidden(" (differs)") : null);
     }))))));
+}
+
+// The log, rank by rank. It follows the end while the trial runs.
+function logView(sweep, trial) {
+  const which = h("select", { id: "log-which", onchange: () => restart() });
+  const text = h("pre", { class: "log", tabindex: "0", role: "log", "aria-label": "Log" });
+  const told = h("p", { class: "soft" });
+  const chooser = h("div", { class: "bar" }, h("label", { for: "log-which" }, "Rank "), which);
+  const node = section("Log", { class: "panel" }, chooser, told, text);
+  let [logs, end, timer, live, turn] = [[], -1, null, false, 0];
+
+  function tell(words) {
+    told.textContent = words;
+    told.hidden = !words;
+    text.hidden = !text.textContent;  // a box only if there is text
+  }
+
+  async function read() {
+    const [attempt, rank] = which.value.split(" ");
+    const mine = turn;
+    const found = await get(`/api${path(sweep, "trials", trial)}/log?attempt=${attempt}&rank=${rank}&offset=${end}`).catch((error) => ({ error: error.message }));
+    if (mine !== turn) return;
+    if (found.error) tell(found.error);
+    else {
+      const stuck = text.scrollHeight - text.scrollTop - text.clientHeight < 40;
+      const cut = end < 0 && found.begin > 0 ? `The last ${Math.round((found.end - found.begin) / 1000)} kB of the log.` : null;
+      end = found.end;
+      text.append(document.createTextNode(printable(found.text.replace(COLOURS, ""), "\n\t")));
+      if (text.textContent.length > MOST) text.textContent = text.textContent.slice(-MOST / 2);
+      tell(cut ?? (!text.textContent ? "Nothing was printed so far." : told.textContent.startsWith("The last") ? told.textContent : ""));
+      if (stuck) text.scrollTop = text.scrollHeight;
+    }
+    if (found.more) read();
+    else if (live) timer = setTimeout(read, 1000);
+  }
+
+  function stop() {
+    turn++;
+    clearTimeout(timer);
+  }
+
+  function restart() {
+    stop();
+    end = -1;
+    text.textContent = "";
+    tell("");
+    read();
+  }
+
+  function set(found, attempts, running) {
+    const changed = JSON.stringify(found) !== JSON.stringify(logs);
+    const resumed = running !== live;
+    live = running;
+    chooser.hidden = found.length < 2;
+    if (!found.length) return tell(attempts ? "There is no log on this machine: the trial ran inline, or on another machine." : "No attempt has begun.");
+    if (changed) {
+      const before = which.value;
+      logs = found;
+      which.replaceChildren(...found.map((one) => h("option", { value: `${one.attempt} ${one.rank}` }, `${one.rank}${found.some((other) => other.attempt !== one.attempt) ? `, attempt ${one.attempt}` : ""}`)));
+      const last = Math.max(...found.map((one) => one.attempt));
+      which.value = [...which.options].some((option) => option.value === before) ? before : `${last} ${found.find((one) => one.attempt === last).rank}`;
+      restart();
+    } else if (resumed) { stop(); read(); }
+  }
+
+  return { node, set, stop };
 }

@@ -5,9 +5,9 @@ import { parseFilter } from "./filter.js";
 import { count, duration, memory, metric, words } from "./format.js";
 import { pill } from "./parts.js";
 import { shown } from "./rows.js";
-import { Table } from "./table.js";
 
 const TITLES = { number: "trial", seconds: "time", peak_memory_bytes: "memory" };
+const MOST = 200;  // rows at once
 const LEAST_MEMORY = 50e6;  // below it, what was measured is no peak
 
 export function trialsView(rows) {
@@ -77,7 +77,7 @@ export function trialsView(rows) {
     if (!data || !rows.index) return;
     node.hidden = !rows.rows.length;
     const goal = rows.goals[0];
-    field.placeholder = `Filter, such as: ${goal.metric} ${goal.maximize ? ">" : "<"} 1`;
+    field.placeholder = `Filter, such as: ${goal.metric} ${goal.maximize ? ">" : "<"} ${data.first ? shown(data.first.values[0] ?? 1) : 1}`;
     if (!sort.key) { sort.key = `goal:${goal.metric}`; sort.down = goal.maximize; }
     const names = new Map();
     for (const { key, name } of rows.columns) if (!names.has(name)) names.set(name, key);
@@ -128,4 +128,46 @@ function csv(value) {
   const text = Array.isArray(value) ? value.join(" ") : String(value);
   const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+// A table that people sort. It shows the first rows, and more of them on demand.
+//   columns: [{ key, title, number, width, cell: (row) => text or node }]
+//   sort: { key, down }, act(key) is called if a heading is pressed
+class Table {
+  constructor(label, act) {
+    this.act = act;
+    this.most = MOST;
+    this.head = h("tr", {});
+    this.body = h("tbody", {});
+    this.group = h("colgroup");
+    this.more = h("button", { type: "button", class: "link", onclick: () => { this.most *= 4; this.draw(); } });
+    this.table = h("table", { "aria-label": label }, this.group, h("thead", {}, this.head), this.body);
+    this.node = h("div", { class: "rows", tabindex: "0", role: "region", "aria-label": label }, this.table, this.more);
+  }
+
+  set(columns, rows, sort) {
+    const focused = document.activeElement?.dataset?.key;
+    this.columns = columns;
+    this.rows = rows;
+    this.group.replaceChildren(...columns.map((one) => h("col", { style: { width: `${one.width}px` } })));
+    this.table.style.setProperty("width", `${columns.reduce((sum, one) => sum + one.width, 0)}px`);
+    this.head.replaceChildren(...columns.map((one) => this.heading(one, sort)));
+    if (focused) this.head.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    this.draw();
+  }
+
+  heading(one, sort) {
+    const sorted = sort.key === one.key;
+    const button = h("button", { type: "button", "data-key": one.key, title: one.title, onclick: () => this.act(one.key) }, one.title, h("i", { "aria-hidden": "true" }, sorted ? (sort.down ? "▾" : "▴") : ""));
+    return h("th", { scope: "col", class: one.number ? "number" : null, "aria-sort": sorted ? (sort.down ? "descending" : "ascending") : "none" }, button);
+  }
+
+  draw() {
+    const focused = document.activeElement?.closest?.("tr")?.dataset.row;
+    this.body.replaceChildren(...this.rows.slice(0, this.most).map((row) => h("tr", { "data-row": row[0] }, this.columns.map((one) =>
+      h("td", { class: one.number ? "number" : null }, one.cell(row))))));
+    this.more.hidden = this.rows.length <= this.most;
+    this.more.textContent = `Show more of ${this.rows.length}`;
+    if (focused !== undefined) this.body.querySelector(`tr[data-row="${CSS.escape(focused)}"] a`)?.focus({ preventScroll: true });
+  }
 }

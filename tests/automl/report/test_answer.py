@@ -14,10 +14,11 @@ from report_snapshots import snapshot, trial
 
 import automl
 from automl.cli import cli
+from automl.core import parse_goals
 from automl.core.trial import ReportLog, Trial, TrialState
 from automl.report.answer import answer, knee
 from automl.report.failures import failure_groups
-from automl.report.recommendation import believed, recommended
+from automl.report.recommendation import believed, bounds, recommended
 from automl.report.record import Record
 
 SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -204,3 +205,13 @@ def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
     shown = snapshot(*trials, goals=goals)
     assert knee(shown, shown.pareto) == 1
     assert knee(shown, shown.pareto[:2]) is None
+
+
+def test_no_interval_leaves_what_an_accuracy_can_be() -> None:
+    def of(*values: float) -> tuple[float, float]:
+        goal = parse_goals("maximize val_accuracy")
+        trials = [trial(i, v, metrics={"val_accuracy": v}) for i, v in enumerate(values)]
+        return bounds(Record.of(snapshot(*trials, goals=goal)))
+
+    assert of(0.7, 0.98) == (0.0, 1.0)
+    assert of(70.0, 98.0) == (-np.inf, np.inf), "it is in percent"

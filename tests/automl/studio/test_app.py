@@ -170,19 +170,15 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
         connection.close()
 
 
-def test_logs_are_read_in_parts_and_files_downloaded(store: str, client: Client) -> None:
+def test_logs_are_read_in_parts(store: str, client: Client) -> None:
     ledger = Ledger.open(store)
     folder = ledger.files("toy") / "trials" / "1"
     (folder / "logs").make()
     with (folder / "logs").open("attempt-1-rank-0.log", "w") as file:
         file.write("first\nsecond\n")
-    (folder / "checkpoints" / "007").make()
-    with (folder / "checkpoints" / "007").open("model.safetensors", "wb") as file:
-        file.write(b"\0\1weights")
     ledger.close()
     trial = client.get("/api/sweeps/toy/trials/1")
     assert trial["logs"] == [{"attempt": 1, "rank": 0}]
-    assert {"path": "checkpoints/007/model.safetensors", "bytes": 9} in trial["files"]
     log = client.get("/api/sweeps/toy/trials/1/log?attempt=1&rank=0")
     assert (log["text"], log["more"]) == ("first\nsecond\n", False)
     path = Path(store) / "sweeps/toy/trials/1/logs/attempt-1-rank-0.log"
@@ -190,10 +186,6 @@ def test_logs_are_read_in_parts_and_files_downloaded(store: str, client: Client)
         file.write("third\n")
     more = client.get(f"/api/sweeps/toy/trials/1/log?attempt=1&rank=0&offset={log['end']}")
     assert more["text"] == "third\n"
-    name = "/api/sweeps/toy/trials/1/files/checkpoints/007/model.safetensors"
-    status, body, headers = client.ask(name)
-    assert (status, body) == (200, b"\0\1weights")
-    assert headers["content-disposition"] == "attachment"
 
 
 def test_numbers_that_are_not_finite_are_texts(store: str, client: Client) -> None:

@@ -116,9 +116,9 @@ def test_pages_follow_a_sweep(chromium: Any, store: str, client: Client) -> None
         number = begin_trial(recorder, loss=3.0)
         page.wait_for_selector(f".running >> text=Trial {number}")
         best = run_trial(recorder, -5.0, 101.0)
-        page.wait_for_selector(f"tbody tr:nth-child(2)[data-row='{best}']")
+        page.wait_for_selector(f"tbody tr:nth-child(1)[data-row='{best}']")
         another = run_trial(recorder, -6.0, 102.0)
-        page.wait_for_selector(f"tbody tr:nth-child(2)[data-row='{another}']")
+        page.wait_for_selector(f"tbody tr:nth-child(1)[data-row='{another}']")
         # A process of its own works it out, which takes long on a machine that is busy.
         page.wait_for_selector(".answer .headline:has-text('Recommended: ')", timeout=120_000)
         go(page, client, f"/sweeps/toy/trials/{number}")
@@ -266,7 +266,6 @@ def test_the_log_of_a_finished_trial_stays_if_the_page_is_told_anew_meanwhile(
         held[0].continue_()
         page.wait_for_selector(".log:has-text('all of it')")
         assert not page.is_visible("#log-which"), "there is one rank"
-        assert page.locator(".files li").all_inner_texts() == []
 
 
 def test_hostile_sweeps_are_shown(chromium: Any, tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import automl
 from automl import Choice, Float, Int, Space
 from automl.ledger import Ledger
+from automl.report.page import settings
 from automl.report.record import Record
-from automl.report.setup import settings
 from automl.suggesters.knowledge import InformedPrior, kind_of, learned, role_of
 from automl.suggesters.user_prior import UserPrior
 

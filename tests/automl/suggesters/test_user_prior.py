@@ -12,8 +12,8 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from automl.report.page import settings
 from automl.report.record import Record
-from automl.report.setup import settings
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import make_suggester
