@@ -75,7 +75,6 @@ def sweep(
     replicates: str | int = SweepSpec.replicates,
     prior: "Source | Iterable[Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
-    pin: Mapping[str, Any] | None = None,
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
     resumable: bool = SweepSpec.resumable,
@@ -84,7 +83,6 @@ def sweep(
     max_retries: int = SweepSpec.max_retries,
     trackers: str | Tracker | Iterable[str | Tracker] = (),
     artifacts: str | os.PathLike[str] | None = None,
-    on_interrupt: str = "raise",
 ) -> "Result":
     """Search a space with your own objective.
 
@@ -128,16 +126,12 @@ def sweep(
         prior: finished trials that a new sweep begins with, one source or a list of them: a
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
-        pin: limits by parameter: a value, a range (low, high), or a list of choices.
         progress: whether to show the progress; None for yes: in a notebook, else on standard
             error, as a view in a terminal or a line a trial. False is silent.
         metrics: that the objective reports, such as `Metric("latency", "minimize", "speed")`. The
             aspect of a metric that is not declared is guessed from its name; the report says so.
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
-        on_interrupt: what Ctrl-C and SIGTERM lead to, once the sweep can be resumed: "raise" for
-            KeyboardInterrupt, "return" for the result so far. A second Ctrl-C ends the trials at
-            once.
 
     Every other keyword is a key of a configuration too and means the same; `help` lists them, and
     the reference of the configuration has an example of each.
@@ -146,15 +140,14 @@ def sweep(
         The result when the budget is reached.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C; the message says how the sweep is resumed.
+        KeyboardInterrupt: Ctrl-C or SIGTERM; the message says how the sweep is resumed. A second
+            Ctrl-C ends the trials at once.
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
     check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
-    if on_interrupt not in ("raise", "return"):
-        raise arguments.WrongValue("on_interrupt", "'raise' or 'return'", on_interrupt)
     arguments.optional(arguments.flag, "progress", progress)
     arguments.optional(arguments.text, "ray_address", ray_address)
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
@@ -202,7 +195,7 @@ def sweep(
         from .trackers.live import tracked
         from .workflows.beginning import Beginning, begin
 
-        beginning = Beginning.of(prior, enqueue, pin)
+        beginning = Beginning.of(prior, enqueue)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
@@ -236,7 +229,7 @@ def sweep(
                 local=ray_address is None,
                 plugins=plugins,
             )
-    if snapshot.state == "interrupted" and on_interrupt == "raise":
+    if snapshot.state == "interrupted":
         raise KeyboardInterrupt(
             f"the sweep {spec.name!r} is interrupted and can be resumed: {again}"
         )

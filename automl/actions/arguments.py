@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from importlib.util import find_spec
 from typing import Final
 
 from automl.core.budget import LIMITS
-from automl.core.spec import KEYS
+from automl.core.spec import DISPATCHERS, KEYS
 
 from .action import Argument
 
@@ -38,9 +37,9 @@ TRIAL: Final = Argument(
 TRIAL_OR_BEST: Final = Argument(
     "trial", int, "Number of a trial.  [default: the best one]", "--trial", metavar="N"
 )
-# By the name of a flag, its path in a configuration and its key.
+# By the name of an option, its path in a configuration and its key.
 FLAGS: Final = {
-    key.flag.split()[0][2:]: (path, key)
+    key.flag.split()[0][2:].replace("-", "_"): (path, key)
     for path, key in {**KEYS, **{f"budget.{name}": key for name, key in LIMITS.items()}}.items()
     if key.flag
 }
@@ -65,22 +64,9 @@ OBJECTIVE: Final = Argument(
     "--objective",
     metavar="FILE[:NAME]",
 )
-DEFAULT_DISPATCHER: Final = "ray" if find_spec("ray") else "local"
 DISPATCHING: Final = (
-    Argument(
-        "dispatcher",
-        ("auto", "ray", "local", "inline", "agents"),
-        "Run trials on Ray, in processes of this machine, in this process for debugging, or only "
-        "by agents elsewhere (`automl ask`). If Ray is not installed, the default is local.",
-        "--dispatcher",
-        default=DEFAULT_DISPATCHER,
-    ),
-    Argument(
-        "ray_address",
-        help="Ray cluster to use, 'auto' to find it.",
-        flag="--ray-address",
-        metavar="ADDR",
-    ),
+    replace(setting("dispatcher"), type=DISPATCHERS, metavar=None),
+    setting("ray_address"),
 )
 LOG_JSON: Final = Argument(
     "log_json",

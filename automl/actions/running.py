@@ -24,7 +24,7 @@ from .headings import EVERY_DAY, PREPARE, TAKE_OUT
 _PROGRAM: Final = "automl.cli.program.ProgramVerb"
 _DISPATCHER: Final = DISPATCHING[0]
 _AS_BEFORE: Final = replace(
-    _DISPATCHER, default=None, help=f"{_DISPATCHER.help} [default: as before]"
+    _DISPATCHER, help=_DISPATCHER.help.replace("[default: auto]", "[default: as before]")
 )
 _TRAINED: Final = (OBJECTIVE, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
 _RUN: Final = (*DISPATCHING, LOG_JSON)
@@ -295,7 +295,7 @@ RUNNING: Final = (
                 "FILE",
             ),
             JSON,
-            replace(_DISPATCHER, default="auto"),
+            replace(_DISPATCHER, default="auto", help=_DISPATCHER.help.partition("  [")[0]),
             *DISPATCHING[1:],
         ),
         "automl.cli.speed.speed",

@@ -30,7 +30,7 @@ def given_settings(options: Mapping[str, Any]) -> list[Override]:
     named = (
         (name, path) for name, (path, _) in arguments.FLAGS.items() if options.get(name) is not None
     )
-    return [Override(path, options[name], f"--{name}") for name, path in named]
+    return [Override(path, options[name], f"--{name.replace('_', '-')}") for name, path in named]
 
 
 def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:

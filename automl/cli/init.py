@@ -74,7 +74,7 @@ def _for_command(program: Program, output: str | None, goal: str | None, *, run:
         click.echo(text, nl=False)
         return
     _write_new(path, text)
-    sweep = f"automl sweep {shown} --dispatcher local -- {line}"
+    sweep = f"automl sweep {shown} -- {line}"
     click.echo(f"wrote {shown}; check it, then run: {sweep}")
 
 

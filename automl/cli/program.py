@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import hmac
+import json
+import os
+import secrets
+import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -12,6 +19,9 @@ from .objective import load_objective
 
 if TYPE_CHECKING:
     from automl.core import SweepSpec
+
+
+KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,61 @@ class Program:
         from automl.core.resuming import shell_line
 
         return f"-- {shell_line(self.arguments)}"
+
+
+def named(
+    spec: SweepSpec, objective: str | None, program: Program | None
+) -> tuple[str | None, Program | None, bool]:
+    """What is typed or, if nothing is, what a configuration names; and whether it is only typed.
+
+    Args:
+        spec: of a configuration; of a stored one, what this user has signed counts (`checked`).
+    """
+    words = shlex.split(spec.command)[1:] if spec.command else []
+    known = (spec.objective or None, Program(tuple(words)) if words else None)
+    known = (None, None) if spec.received and not spec.signed else known
+    is_typed = (objective, program) not in ((None, None), known)
+    return (objective, program, True) if is_typed else (*known, False)
+
+
+def signature(spec: SweepSpec, *, create: bool = False) -> str:
+    """Says that this user has named what a spec runs, in its folder; "" if there is no key.
+
+    The key is a file that only the user reads. A store may come from anybody: without the key,
+    nobody can write into it what this user's `automl resume` runs.
+
+    Args:
+        create: a key, if there is none.
+    """
+    folder = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111
+    path = Path(folder, "automl", "key")
+    try:
+        if create:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError), open(path, "xb", opener=_private) as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+        key = path.read_bytes()
+    except OSError:
+        return ""
+    words = json.dumps([spec.folder, spec.command, spec.objective]).encode()
+    return hmac.new(key, words, "sha256").hexdigest() if len(key) == KEY_BYTES else ""
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def signed(spec: SweepSpec, objective: str | None, *, typed: bool) -> SweepSpec:
+    """The spec with the signature of this user, if a configuration names what it runs."""
+    spec = replace(spec, objective="" if typed else objective or "")
+    own = not typed and bool(spec.command or spec.objective)
+    return replace(spec, signed=signature(spec, create=True) if own else "")
+
+
+def checked(spec: SweepSpec) -> SweepSpec:
+    """A stored spec; what another user has signed counts as not signed."""
+    own = spec.signed and hmac.compare_digest(spec.signed, signature(spec))
+    return spec if own else replace(spec, signed="")
 
 
 class ProgramVerb(click.Command):

@@ -20,7 +20,7 @@ from search_spaces.validation import show
 from workers.artifacts.location import read_location
 
 from .common import given_limits, opened, say
-from .program import Program, load_trained
+from .program import Program, checked, load_trained, named, signed
 from .running import check_runnable, dispatcher_of, run_sweep
 
 _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
@@ -70,15 +70,12 @@ def continue_sweep(
         raise UsageError(f"--cwd: there is no folder {cwd!r}")
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
-        stored = ledger.spec(sweep)
-        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
+        stored = checked(ledger.spec(sweep))
         of_space, changed = _apart(stored, overrides)
         limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
         spec = stored
         if config is not None:
-            from automl.config import load
-
-            wanted = load(config, of_space, objective=None).spec
+            wanted = _read_again(config, of_space, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
@@ -92,6 +89,9 @@ def continue_sweep(
         if wanted is None:
             spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
+        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
+        objective, program, is_typed = named(wanted or stored, objective, program)
+        typed = replace(typed, objective=objective)
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
         same = same and not changed.space
         if same and (why := why_finished(ledger.snapshot(sweep, condensed=True))):
@@ -114,9 +114,21 @@ def continue_sweep(
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
             spec = replace(spec, folder=present_folder(), dispatcher=options["dispatcher"])
+            spec = signed(spec, objective, typed=is_typed)
             if changed.space:
                 steering.change(ledger, sweep, {f"space.{n}": v for n, v in changed.space.items()})
             return run_sweep(spec, ledger, typed, function, resume=True, **options)
+
+
+def _read_again(config: str, words: tuple[str, ...], options: dict[str, Any]) -> SweepSpec:
+    """What a configuration says of a sweep now; its dispatcher goes into `options`."""
+    from automl.config import load
+
+    loaded = load(config, words, objective=None)
+    typed = options["dispatcher"] or options["ray_address"]
+    if not typed and loaded.dispatcher != "auto":
+        options |= {"dispatcher": loaded.dispatcher, "ray_address": loaded.ray_address}
+    return loaded.spec
 
 
 def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...], Changes]:

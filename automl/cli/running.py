@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from automl.actions.arguments import DEFAULT_DISPATCHER
 from automl.control.signals import SafeEnd
 from automl.core.resuming import Typed, told_how_to_resume
 from automl.errors import UsageError
@@ -92,7 +91,7 @@ def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) ->
         agents: whether agents may go on without being named; they ask for one sweep only.
     """
     last = spec.dispatcher if agents or spec.dispatcher != "agents" else ""
-    return given or last or DEFAULT_DISPATCHER
+    return given or last or "auto"
 
 
 def run_sweep(

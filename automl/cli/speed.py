@@ -15,7 +15,7 @@ from automl.workflows.speed import REPORTS, Measured, left_out, measured, prepar
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import draw, draw_table, emit, opened, say
-from .program import Program, load_trained
+from .program import Program, load_trained, named
 
 if TYPE_CHECKING:
     from automl.core import Snapshot, SweepSpec
@@ -42,8 +42,8 @@ def speed(
     from automl.config import load
 
     command = "" if program is None else str(program)
-    loaded = load(config, overrides, objective=objective is not None, command=command)
-    spec = loaded.spec
+    spec = load(config, overrides, objective=objective is not None, command=command).spec
+    objective, program, _ = named(spec, objective, program)
     if program is not None and spec.ranks != 1:
         raise UsageError(f"a program is probed on one rank, got ranks: {spec.ranks}")
     target = _target(config, write)
@@ -66,7 +66,8 @@ def speed(
         _say_why(snapshot)
         return INTERRUPTED if snapshot.state == "interrupted" else NO_SUCCESS
     if target is not None and write is not None:
-        _write(target, Path(write), found[0].params, own=spec.workload is None, command=command)
+        own, command = objective is not None, spec.command
+        _write(target, Path(write), found[0].params, own=own, command=command)
     return INTERRUPTED if snapshot.state == "interrupted" else 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from automl.core.resuming import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
 from .common import emit, given_settings, say
-from .program import Program, load_trained
+from .program import Program, load_trained, named, signed
 from .running import run_sweep, wait_for_lost_controller
 
 if TYPE_CHECKING:
@@ -33,8 +32,11 @@ def sweep(
     **options: Any,
 ) -> int | None:
     """Run a sweep, continue it, only create it, or only check it; return the exit status."""
+    is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, patterns, program, options)
+    options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
     typed = _typed(loaded, options)
+    options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
     from automl.control.preflight import lines_about_knobs, usual_stopper
 
@@ -57,7 +59,7 @@ def sweep(
     with closing(Ledger.open(loaded.store, create=True)) as ledger, ledger.kept_open():
         spec = begin(
             ledger,
-            loaded.spec,
+            signed(loaded.spec, options["objective"], typed=is_typed),
             earlier,
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
@@ -72,14 +74,13 @@ def sweep(
                 asks = shell_line(["automl", "ask", name, *typed.location])
                 say(f"{name} is ready for agents: {asks}")
             return None
-        run_options = {key: options[key] for key in RUN_OPTIONS}
         return run_sweep(
             spec.with_location(loaded.spec.artifacts),
             ledger,
             typed,
             objective,
             resume=True,  # it may begin with imported trials
-            **run_options,
+            **{key: options[key] for key in RUN_OPTIONS},
         )
 
 
@@ -130,16 +131,14 @@ def _load(
 
     if config is None and options["objective"] is None:
         raise UsageError("name a configuration, or a function: --objective FILE:NAME --goals GOAL")
-    name = Path(options["objective"].rpartition(":")[0] or "sweep").stem if config is None else ""
-    named = [Override("name", name, "--objective")] if name else []
-    agents = options["create"] or options["dispatcher"] == "agents"  # they know what to train
+    stem = Path(options["objective"].rpartition(":")[0] or "sweep").stem if config is None else ""
+    of_file = [Override("name", stem, "--objective")] if stem else []
     own = options["objective"] is not None
-    kind, address = choose_dispatcher(options["dispatcher"], options["ray_address"])
     loaded = load(
         config,
-        [*named, *overrides, *given_settings(options)],
-        nodes=partial(_hardware_of, address) if kind == "ray" and address else None,
-        objective=None if agents and not own else own,
+        [*of_file, *overrides, *given_settings(options)],
+        nodes=_hardware_of,
+        objective=None if options["create"] and not own else own,  # agents know what to train
         command="" if program is None else str(program),
         reports=_patterns(patterns),
     )
@@ -151,6 +150,9 @@ def _load(
             f"--name: there is a sweep named {loaded.spec.name!r} already; choose another name, "
             f"or continue it: {_typed(loaded, options).line(loaded.spec)}"
         )
+    if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
+        loaded = replace(loaded, ray_address=None)
+    kind, _ = choose_dispatcher(loaded.dispatcher, loaded.ray_address)
     begun = replace(loaded.spec, dispatcher=kind, folder=present_folder())
     return replace(loaded, spec=begun)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from automl.core.resuming import Typed
@@ -10,7 +11,7 @@ from automl.workflows.artifacts import moved_to
 from automl.workflows.retrain import derived, prepare
 
 from .common import draw, draw_table, emit, opened
-from .program import Program, load_trained
+from .program import Program, checked, load_trained, named
 from .running import check_runnable, dispatcher_of, run_sweep
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ def confirm(
     if probability is not None and not 0 < probability < 1:
         raise UsageError(f"--probability must be more than 0 and less than 1, got {probability:g}")
     with opened(store, write=True) as ledger:
-        spec, snapshot = ledger.spec(sweep), ledger.snapshot(sweep)
+        spec, snapshot = checked(ledger.spec(sweep)), ledger.snapshot(sweep)
         configurations = chosen(snapshot, spec.known_space, top)
         if not configurations:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         runs = missing(ledger, sweep, configurations, seeds)
         if runs or probability is not None:
             typed = Typed(store, objective, options["ray_address"])
+            objective, program, _ = named(spec, objective, program)
+            typed = replace(typed, objective=objective)
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}

@@ -38,10 +38,9 @@ PREAMBLE: Final = """\
 # Tune {program}
 #
 #   automl sweep --dry-run {file} -- {command}
-#   automl sweep {file} --dispatcher local -- {command}
+#   automl sweep {file} -- {command}
 #
-# The first line checks it and shows what would be tuned; the second runs it on this machine, at
-# once. Without `--dispatcher local` it starts Ray first, or uses a cluster. How a command can
+# The first line checks it and shows what would be tuned; the second runs it. How a command can
 # report in other ways, pause and go on: docs/guides/script.md.
 
 name: {name}

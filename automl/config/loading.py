@@ -13,8 +13,9 @@ from automl.core.names import NAME
 from automl.core.plugin_choice import PluginChoice, choose
 from automl.core.ranks import follow_strategy, max_ranks
 from automl.core.resources import local_gpus, slot_resources
+from automl.core.resuming import shell_line
 from automl.core.spec import KEYS
-from automl.dispatch._make import local_slots
+from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
@@ -36,6 +37,7 @@ from .strict_yaml import read_file
 from .tunable import Tunable, all_known
 
 STORE: Final = KEYS["store"].default
+_ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Config:
         notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
         stopper_named: whether the configuration says which stopper.
+        dispatcher, ray_address: where it wants trials to run.
     """
 
     spec: SweepSpec
@@ -56,6 +59,8 @@ class Config:
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
     stopper_named: bool = True
+    dispatcher: str = "auto"
+    ray_address: str | None = None
 
 
 def load(
@@ -63,7 +68,7 @@ def load(
     overrides: Iterable[str | Override] = (),
     *,
     hardware: Hardware | None = None,
-    nodes: Callable[[str], Hardware] | None = None,
+    nodes: Callable[[str, str], Hardware] | None = None,
     objective: bool | None = False,
     command: str = "",
     reports: Mapping[str, str] | None = None,
@@ -74,9 +79,10 @@ def load(
         path: of a YAML file; None if the overrides say everything.
         overrides: `KEY=VALUE` texts with dotted keys; later ones win.
         hardware: to run on; None for this machine.
-        nodes: finds the hardware of a cluster's nodes with an accelerator ("" for all nodes), for a
-            workload that is trained there; None if trials run on this machine.
-        objective: True if a function of the user is tuned, False if a workload is, None for either.
+        nodes: finds the hardware of the nodes of a cluster, by its address, with an accelerator (""
+            for all nodes), for a workload that is trained there; None if only this machine counts.
+        objective: True if a function of the user is tuned, False if a workload is or what the
+            configuration names, None for either.
         command: that is tuned instead, as it was typed; "" if none is.
         reports: more of the configuration's `reports`.
 
@@ -93,6 +99,15 @@ def load(
         apply(root, overrides, problems)
         _add_reports(root, reports or {})
     document = validate(root, problems)
+    if command or objective:  # what is typed goes first
+        document |= {"command": (), "objective": ""}
+    elif words := document["command"]:
+        command = f"-- {shell_line(words)}"
+        if document["objective"]:
+            problems.under(root, ("objective",), "a configuration has one of objective and command")
+    objective = bool(document["objective"]) or objective
+    if objective is False and document["dispatcher"] == "agents":  # they know what to train
+        objective = None
     checker = _Checker(root, document, problems, hardware, command, nodes)
     config = checker.config(Path(path), True if command else objective)
     problems.raise_any(str(path))
@@ -110,11 +125,15 @@ class _Checker:
         problems: ConfigProblems,
         hardware: Hardware | None,
         command: str,
-        nodes: Callable[[str], Hardware] | None = None,
+        nodes: Callable[[str, str], Hardware] | None = None,
     ) -> None:
         self.root, self.document, self.problems = root, document, problems
         self._given = hardware
-        self._nodes = nodes if document["workload"] is not None else None
+        self._nodes: Callable[[str], Hardware] | None = None
+        if nodes is not None and document["workload"] is not None:
+            where = document["dispatcher"], document["ray_address"]
+            kind, address = self._checked(("dispatcher",), choose_dispatcher, *where) or ("", None)
+            self._nodes = partial(nodes, address) if kind == "ray" and address else None
         self._asks = False  # the objective says the space as it runs
         self._command = command
 
@@ -167,7 +186,7 @@ class _Checker:
             return None
         resources, note = self.resources
         plugins = Plugins(suggester, stopper)
-        given = {key: value for key, value in document.items() if key not in ("store", "prior")}
+        given = {key: value for key, value in document.items() if key not in _ELSEWHERE}
         settings: dict[str, Any] = {
             "resumable": bool(self._command),
             **given,
@@ -193,8 +212,9 @@ class _Checker:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
             notes += [*_unnamed(spec), *_unreported(spec)]
+        where = {key: document[key] for key in ("store", "prior", "dispatcher", "ray_address")}
         named = "stopper" in document
-        return Config(spec, document["store"], dropped, tuple(notes), document["prior"], named)
+        return Config(spec, dropped=dropped, notes=tuple(notes), stopper_named=named, **where)
 
     def _refused_without_torch(
         self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
@@ -288,7 +308,8 @@ class _Checker:
             return WORKLOADS.get(found) if found else None
         text = ""
         if name is not None:
-            given = "a command" if self._command else "--objective"
+            own = "objective:" if self.document["objective"] else "--objective"
+            given = "a command" if self._command else own
             text = f"with {given} a configuration has no workload; leave one of them out"
         elif objective is False and not self.root.child("workload"):
             text = (

@@ -70,7 +70,8 @@ class Typed:
                 at = changes.index(option)
                 del changes[at : at + 2]
         words += [*changes, *more]
-        return shell_line([*words, *trained_words(spec, self.objective)])
+        named = bool(spec.signed) and self.objective in (None, spec.objective)
+        return shell_line([*words, *([] if named else trained_words(spec, self.objective))])
 
 
 def trained_words(spec: SweepSpec, objective: str | None = None) -> list[str]:
@@ -81,7 +82,7 @@ def trained_words(spec: SweepSpec, objective: str | None = None) -> list[str]:
     if spec.workload is not None or spec.dispatcher == "agents":
         return []
     if not spec.command:
-        return ["--objective", objective or "FILE:NAME"]
+        return ["--objective", objective or spec.objective or "FILE:NAME"]
     try:
         return shlex.split(spec.command)
     except ValueError:  # no program of this project has written it

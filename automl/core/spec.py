@@ -6,6 +6,8 @@ arguments and the reference page derive from it.
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from inspect import signature
@@ -69,6 +71,19 @@ def _transfer(name: str, value: Any) -> tuple[str, ...]:
     return names
 
 
+def _command(name: str, value: Any) -> tuple[str, ...]:
+    """The words of a command; a number is the text that it is written as."""
+    if isinstance(value, str):
+        try:
+            value = shlex.split(value)
+        except ValueError as error:
+            raise WrongValue(name, f"a line with closed quotes ({error})", value) from error
+    words = list(value) if isinstance(value, list | tuple) else []
+    if words and all(isinstance(word, str | int | float) for word in words):
+        return tuple(word if isinstance(word, str) else json.dumps(word) for word in words)
+    raise WrongValue(name, "a list of words, such as [python, train.py, '{params}'],", value)
+
+
 def _replicates(name: str, value: Any) -> str | int:
     if value in ("auto", "none"):
         return str(value)
@@ -80,8 +95,10 @@ def _replicates(name: str, value: Any) -> str | int:
 
 MAX_REPLICATES: Final = 1000
 AUTO: Final = ("auto",)
+DISPATCHERS: Final = ("auto", "ray", "local", "inline", "agents")
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
 REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
+COMMAND: Final = Kind("list of words, or a line that is split as a shell does", _command)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
     lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
@@ -96,8 +113,11 @@ class SweepSpec:
         suggester_options, stopper_options: for their constructors.
         min_workers: the least slots, if they come and go (`worker_range`); None if not.
         metrics: declared by the workload, or by the user for their objective.
-        command: what the trials run, as it was typed, to be shown. It is never run from here:
-            whoever runs the sweep types it again. "" if they run no command.
+        command: what the trials run, as it was typed, to be shown; "" if they run no command.
+        objective: FILE:NAME of the function that the configuration names; "" if it names none.
+        signed: the signature (`automl.cli.program.sign`) of the user whose configuration names the
+            command or the objective; "" if it was typed. Without it, neither is run from here:
+            whoever runs the sweep types it again.
         artifacts_folder: the sweep's own folder in `artifacts`.
         earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
@@ -252,6 +272,8 @@ class SweepSpec:
     )
     explored: Space | None = None
     command: str = ""
+    objective: str = ""
+    signed: str = ""
     reports: Mapping[str, str] = key(
         mapped(TEXT),
         "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
@@ -381,7 +403,8 @@ class SweepSpec:
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
         optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
-        absent = [name for name in (*optional, "paired") if not stored[name]]
+        more = ("paired", "objective", "signed")
+        absent = [name for name in (*optional, *more) if not stored[name]]
         absent += ["asked"] if self.asked is None else []
         return {name: value for name, value in stored.items() if name not in absent}
 
@@ -429,6 +452,38 @@ def _plain(value: Any) -> Any:
 # The settings of a configuration: those of the spec, and of where and with what a sweep begins.
 KEYS: Final = {
     **keys_of(SweepSpec),
+    "objective": Key(
+        TEXT,
+        "Your function to tune, as FILE:NAME; `resume` runs it again. "
+        "See [a function](../guides/function.md).",
+        "objective: train.py:objective",
+        "",
+        "none",
+    ),
+    "command": Key(
+        COMMAND,
+        "Your program to tune, as `automl sweep` takes it after `--`; `resume` runs it again. "
+        "See [a script](../guides/script.md).",
+        "command: [python, train.py, '--lr={lr}']",
+        (),
+        "none",
+    ),
+    "dispatcher": Key(
+        one_of(*DISPATCHERS),
+        "Where trials run: on Ray, in processes of this machine, in the process of the sweep, or "
+        "only by agents (`automl ask`). `auto` is `ray` if a cluster is named, else `local`.",
+        "dispatcher: ray",
+        "auto",
+        flag="--dispatcher NAME",
+    ),
+    "ray_address": Key(
+        TEXT,
+        "Address of a Ray cluster to use; `auto` finds one.",
+        "ray_address: auto",
+        None,
+        "none",
+        "--ray-address ADDR",
+    ),
     "store": Key(
         Kind("text", _store),
         "Folder or database URL of the sweeps. See "

@@ -251,7 +251,7 @@ class Ledger:
             if not rename:
                 raise UsageError(
                     f"there is a sweep named {name!r} in {self.name}: "
-                    "choose another name, or resume"
+                    f"choose another name, or go on with it: resume=True, or automl resume {name}"
                 )
             number += 1
             suffix = f"-{number}"

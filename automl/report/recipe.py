@@ -19,6 +19,8 @@ def learned_space(spec: SweepSpec) -> str:
     lines = [head, f"name: {spec.name}", f"goals: [{', '.join(map(str, spec.goals))}]", "space:"]
     for name, parameter in spec.space.parameters.items():
         entry = {k: v for k, v in parameter.to_dict().items() if k not in ("type", "name")}
+        if parameter.kind == "choice":  # else numbers would be ordered
+            entry.setdefault("ordered", False)
         if parameter.kind == "float":  # else bounds without decimals would be whole numbers
             entry |= {end: float(entry[end]) for end in ("low", "high")}
         lines.append(f"  {yaml_scalar(name)}: {compact_json(entry)}")

@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automl.control.beginning import create
 from automl.control.earlier import with_earlier
-from automl.core import Command, SweepSpec, arguments
+from automl.core import SweepSpec, arguments
 from automl.core.plugin_choice import PluginChoice
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
-from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.knowledge import usual_values
 from workers.protocol import Params
 
@@ -23,26 +22,23 @@ from .retrain import enqueue
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a sweep begins with. Of a sweep that has run, only limits and new configurations count.
+    """What a sweep begins with. Of a sweep that has run, only new configurations count.
 
     Args:
         prior: sources of finished trials, see `import_trials.read`. The budget of trials grows by
             their number.
         configurations: to train after trial 0, before anything is suggested. A parameter that is
             not named has its default.
-        limits: by parameter: a value, a range `(low, high)`, or a list of choices.
     """
 
     prior: Sequence[Source] = ()
     configurations: Sequence[Params] = ()
-    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls,
         prior: Source | Iterable[Source] | None,
         configurations: Mapping[str, Any] | Iterable[Mapping[str, Any]],
-        limits: Mapping[str, Any] | None,
     ) -> "Beginning":
         """From the arguments of `automl.sweep`, which may be one source or configuration alone.
 
@@ -51,8 +47,7 @@ class Beginning:
         """
         sources = list(prior) if isinstance(prior, list | tuple) else [prior] if prior else []
         wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
-        pinned = {} if limits is None else arguments.mapping("pin", limits)
-        return cls(sources, wanted, pinned)
+        return cls(sources, wanted)
 
 
 def begin(
@@ -114,15 +109,8 @@ def begin(
 
 
 def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
-    """Enqueue the configurations that the sweep does not have, and set the limits."""
+    """Enqueue the configurations that the sweep does not have."""
     space = spec.space
-    limits = {}
-    if beginning.limits:
-        from automl.config.limits import limit_of  # its package takes 0.1 s to import
-
-        given = beginning.limits.items()
-        limits = {name: limit_of(space, name, value) for name, value in given}
-    Domain(space, limits)  # raises if no configuration is left
     configurations = [space.accept(params) for params in beginning.configurations]
     trials = ledger.trials(spec.name) if configurations else []
     seen = {space.key(t.params) for t in trials if space.legal(t.params)}
@@ -141,12 +129,6 @@ def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
         new = [params for params in new if space.key(params) != space.key(default)]
     if new:
         enqueue(ledger, spec.name, new)
-    if not limits:
-        return
-    before = updated_limits([ledger.state(spec.name).limits])
-    if any(before.get(name) != limit for name, limit in limits.items()):
-        content = {name: limit.to_dict() for name, limit in limits.items()}
-        ledger.send(spec.name, Command("limits", content))
 
 
 def _with_budget(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> SweepSpec:

@@ -14,6 +14,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.protocol import Params
 
+from . import steering
 from .beginning import Beginning, begin
 
 if TYPE_CHECKING:
@@ -165,7 +166,10 @@ def prepare(
             trials=AGAIN * prod(choices) if len(choices) == len(names) else None, time=seconds
         ),
     )
-    return begin(ledger, probes, Beginning(limits=held))
+    probes = begin(ledger, probes, Beginning())
+    if held:
+        steering.change(ledger, probes.name, {f"space.{name}": v for name, v in held.items()})
+    return probes
 
 
 def _with_defaults(space: Space, params: Params) -> Space:

@@ -1,4 +1,4 @@
-"""`automl.sweep(prior=, enqueue=, pin=)`: what a sweep begins with."""
+"""`automl.sweep(prior=, enqueue=)`: what a sweep begins with."""
 
 from __future__ import annotations
 
@@ -128,15 +128,6 @@ def test_enqueued_configurations_come_after_trial_0_and_only_once(tmp_path: Path
     assert [t.params["m.x"] for t in more.trials if t.source == "enqueued"] == [0.125, 0.5, 0.75]
 
 
-def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
-    result = run(tmp_path, 6, pin={"m.x": (0.2, 0.4), "kind": [None, [1, 2]]})
-    for trial in result.trials[1:]:
-        assert 0.2 <= trial.params["m.x"] <= 0.4
-        assert trial.params["kind"] in (None, (1, 2))
-    fixed = run(tmp_path, 8, pin={"kind": [1, 2]}, resume=True)
-    assert {t.params["kind"] for t in fixed.trials[6:]} == {(1, 2)}
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -145,9 +136,6 @@ def test_limits_hold_from_the_first_suggestion_on(tmp_path: Path) -> None:
         ({"transfer": "absent"}, "no sweep named 'absent'"),
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
-        ({"pin": {"x": 3}}, "the sweep does not tune 'x'"),
-        ({"pin": {"m.x": (0.4, 0.2)}}, "the range of m.x is "),
-        ({"pin": {"kind": "b"}}, "kind must be one of"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_leaves_nothing(

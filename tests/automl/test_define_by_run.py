@@ -83,6 +83,30 @@ def test_what_a_trial_asks_for_is_in_the_log(tmp_path: Path) -> None:
     ledger.close()
 
 
+def test_words_of_optuna(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+
+    def objective(trial: Any) -> float:
+        x = trial.suggest_float("x", 0.0, 1.0, step=0.05)
+        trial.set_user_attr("twice", 2 * x)
+        assert trial.user_attrs == {"twice": 2 * x}
+        assert trial.params == {"x": x}
+        assert trial.suggest_float("x", 0.0, 1.0, step=0.05) == x
+        for step in range(4):
+            trial.report(x + trial.number, step)
+            if trial.number > 5 and trial.should_prune():
+                raise optuna.TrialPruned
+        return float(x + trial.number)
+
+    result = swept(objective, tmp_path, trials=8)
+    assert result.snapshot.spec is not None
+    assert result.snapshot.spec.stopper == "median"
+    assert result.trials[0].params == {"x": 0.5}
+    assert result.best.details["user_attrs"] == {"twice": 2 * result.best.params["x"]}
+    assert result.trials[-1].state is TrialState.STOPPED
+    assert [point.metrics for point in result.trials[0].reports] == [{"value": 0.5}] * 4
+
+
 def test_several_goals_are_returned_in_their_order(tmp_path: Path) -> None:
     def objective(trial: Any) -> tuple[float, float]:
         x = trial.suggest_float("x", 0, 1)

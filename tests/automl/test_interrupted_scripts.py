@@ -61,8 +61,3 @@ def test_the_script_ends_and_says_how_it_goes_on(
     last = done.stderr.strip().splitlines()[-1]
     assert "KeyboardInterrupt: the sweep 'sweep' is interrupted and can be resumed" in last
     assert "name='sweep' and resume=True" in last
-
-
-def test_a_script_may_want_the_result_instead(tmp_path: Path) -> None:
-    done = interrupted(tmp_path, "inline", on_interrupt="return")
-    assert (done.returncode, done.stdout) == (0, "the next line\n"), done.stderr

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,44 +70,3 @@ def test_windows_is_refused_in_one_sentence(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == (
         "ImportError: automl needs a system such as Linux: on Windows, install it inside of WSL"
     )
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> Path:
-    """A folder of installed packages with ours and another distribution named workers."""
-    for name in ("automl", "search_spaces", "workers"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    other = tmp_path / "workers-0.1.dist-info"
-    other.mkdir()
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: workers\nVersion: 0.1\n")
-    (other / "RECORD").write_text("workers/__init__.py,,\n")
-    return tmp_path
-
-
-def test_another_distribution_that_overwrote_a_package_is_named(installed: Path) -> None:
-    (installed / "workers" / "__init__.py").write_text("def pool(): ...\n")
-    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
-    done = subprocess.run([sys.executable, "-m", "automl", "list"], **run, **CAPTURED)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "Error: workers has overwritten the package 'workers' of automl-sweep in "
-        f"{installed / 'workers'}; an environment can have one of them: `pip uninstall workers` "
-        "and `pip install --force-reinstall --no-deps automl-sweep`\n"
-    )
-
-
-def test_one_that_overwrote_the_package_automl_itself_is_noticed_by_the_program(
-    installed: Path,
-) -> None:
-    (installed / "automl" / "__init__.py").write_text("def predict(): ...\n")
-    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
-    done = subprocess.run([sys.executable, "-m", "automl", "list"], **run, **CAPTURED)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("Error: something has overwritten the package 'automl' of")
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_one_that_is_overwritten_by_ours_disturbs_nothing(installed: Path) -> None:
-    run = {"env": {**os.environ, "PYTHONPATH": str(installed)}, "cwd": installed}
-    done = subprocess.run([sys.executable, "-c", "import automl"], **run, **CAPTURED)
-    assert (done.returncode, done.stderr) == (0, "")

@@ -18,10 +18,13 @@ from hypothesis import strategies as st
 import automl
 from automl import Choice, Float, Int, Space
 from automl.cli import cli
+from automl.config import load
+from automl.config.command_template import for_command
 from automl.config.limits import read_setting
-from automl.core import parse_goals
+from automl.core import SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY
+from automl.report.recipe import learned_space, recipe
 from automl.workflows import import_trials, steering
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "search_spaces"))
@@ -61,6 +64,42 @@ def test_texts_yaml_and_json_of_a_configuration_are_read_back(space: Space, seed
         listed = json.loads(json.dumps(params))
         assert repr(space.accept(yaml.safe_load(yaml.safe_dump(listed)))) == repr(params)
     assert Space.from_dict(json.loads(json.dumps(space.to_dict()))) == space
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(space=spaces(), seed=st.integers(0, 99))
+def test_an_exported_configuration_is_the_trial(space: Space, seed: int, tmp_path: Path) -> None:
+    spec = SweepSpec(name="s", space=space, goals=parse_goals(GOALS))
+    params = space.sample(np.random.default_rng(seed))[0]
+    file = tmp_path / "config.yaml"
+    file.write_text(recipe(spec, Trial(number=3, params=params)))
+    found = load(file, objective=True).spec.space
+    assert repr(found.accept({})) == repr(params)
+    assert repr(space.accept(found.sample(np.random.default_rng(0))[0])) == repr(params)
+    file.write_text(learned_space(spec))
+    assert load(file, objective=True).spec.space == space
+
+
+NUMBERS = st.floats(1e-300, 1e300) | st.floats(1e-6, 1) | st.integers(1, 1024)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.dictionaries(st.sampled_from(["lr", "dropout", "layers", "model.size"]), NUMBERS, min_size=1)
+)
+def test_trial_0_of_what_init_writes_is_its_command(
+    tmp_path: Path, numbers: dict[str, float]
+) -> None:
+    words = [word for name, value in numbers.items() for word in (f"--{name}", repr(value))]
+    text, command = for_command(["python", "train.py", *words], "init.yaml")
+    (tmp_path / "init.yaml").write_text(text)
+    found = load(tmp_path / "init.yaml", command=f"-- {command}").spec.space.accept({})
+    assert found == {name: numbers[name] for name in found}
+    assert len(found) == sum(f"{{{name}}}" in command for name in numbers)
 
 
 SPACE = Space(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,19 @@ import pytest
 
 import automl
 from automl.config import load
+from automl.ledger import Ledger
+from automl.workflows import steering
 from search_spaces.plain import ambiguous
 
 
-def sweep(objective: Any, space: Any, tmp_path: Path, **options: Any) -> automl.Result:
+def sweep(
+    objective: Any, space: Any, tmp_path: Path, trials: int = 8, **options: Any
+) -> automl.Result:
     return automl.sweep(
         objective,
         space,
         "minimize loss",
-        trials=8,
+        trials=trials,
         dispatcher="inline",
         suggester="sobol",
         store=tmp_path,
@@ -38,8 +43,10 @@ def test_a_space_without_more_configurations(tmp_path: Path, capfd: Any) -> None
 
 def test_a_pin_that_leaves_one_configuration(tmp_path: Path, capfd: Any) -> None:
     space = {"kind": ["a", "b"], "more": ["c", "d"]}
-    pin = {"kind": "a", "more": "d"}
-    result = sweep(lambda trial: 1.0, space, tmp_path, pin=pin)
+    sweep(lambda trial: 1.0, space, tmp_path, trials=1, name="s")
+    with closing(Ledger.open(str(tmp_path))) as ledger:
+        steering.change(ledger, "s", {"space.kind": "a", "space.more": "d"})
+    result = sweep(lambda trial: 1.0, space, tmp_path, name="s", resume=True)
     assert "within its limits was tried; the limits are on kind, more" in repr(result)
     assert "the limits are on kind, more" in capfd.readouterr().err
 

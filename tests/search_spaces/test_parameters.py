@@ -130,13 +130,6 @@ def test_wrong_values_are_refused(parameter: Parameter, value: object) -> None:
         parameter.accept(value)
 
 
-def test_equal_numbers_are_the_same_choice() -> None:
-    parameter = Choice("c", [1, 2.5])
-    parameter.accept(1.0)
-    assert repr(parameter.accept(1.0)) == "1"
-    assert repr(Float("x", 0, 9).accept(3)) == "3.0"
-
-
 def test_there_is_no_negative_zero() -> None:
     assert repr(Float("x", -0.0, 1, default=-0.0)) == "Float('x', 0, 1, default=0.0)"
     assert repr(Choice("c", [-0.0])) == "Choice('c', [0.0])"

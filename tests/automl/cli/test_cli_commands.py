@@ -190,14 +190,13 @@ def test_a_configuration_from_a_command_line_alone(folder: Path) -> None:
     done = automl("init", "--", *line)
     assert done.exit_code == 0, done.output
     program = f"{sys.executable} -S plain.py --x {{x}} --kind none"
-    words = f"automl sweep plain.yaml --dispatcher local -- {program}"
+    words = f"automl sweep plain.yaml -- {program}"
     assert done.stdout.endswith(f"wrote plain.yaml; check it, then run: {words}\n")
     again = automl("init", "--", *line)
     assert again.exit_code == 2
     assert "exists already" in again.stderr
     typed = words.split()[1:]
-    typed[typed.index("local")] = "inline"
-    done = automl(*typed[:2], "--trials", "2", *typed[2:])
+    done = automl(*typed[:2], "--dispatcher", "inline", "--trials", "2", *typed[2:])
     assert done.exit_code == 0, done.output
     assert trials("plain")[0]["params"] == {"x": 0.2}
     assert trials("plain")[0]["metrics"]["val_loss"] == pytest.approx(0.2 + 1 / 3, abs=1e-3)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,3 +100,81 @@ def test_fewer_trials_than_there_are_begin_none(folder: Path) -> None:
     assert "mine has 4 trials, and --trials 2 counts them too: no new one begins" in done.stderr
     assert done.exit_code == 0
     assert num_trials(folder) == 4
+
+
+NAMED = {
+    "objective": "objective: mine.py:objective",
+    "command": f"""command: ['{sys.executable}', -S, my program.py, '{{x}}']
+reports: {{loss: 'loss (\\S+)'}}""",
+}
+
+
+@pytest.fixture(params=NAMED)
+def named(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A sweep that has run one trial; its configuration says what it runs, and where."""
+    (folder / "mine.py").write_text("def objective(trial):\n    return trial.params['x']\n")
+    text = CONFIG.replace("name: mine", f"name: own\ndispatcher: inline\n{NAMED[request.param]}")
+    (folder / "own.yaml").write_text(text.rpartition("reports")[0])
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "settings"))
+    done = automl("sweep", "own.yaml")
+    assert done.exit_code == 0, done.output
+    assert "automl resume own --trials" in automl("resume", "own").stderr
+    return str(request.param)
+
+
+def test_what_a_configuration_names_is_not_typed_again(named: str, folder: Path) -> None:
+    done = automl("resume", "own", "--trials", "2", "--json")
+    assert json.loads(done.stdout)["num_completed"] == 2
+    assert Ledger.open(".automl", readonly=True).spec("own").dispatcher == "inline"
+    assert automl("resume", "own", "--trials", "3").exit_code == 0, "and again"
+    done = automl("confirm", "own", "--seeds", "2", "--top", "2", "--json")
+    assert json.loads(done.stdout)["repeats"]
+
+
+def test_nothing_that_somebody_else_has_named_is_run(
+    named: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "elsewhere"))
+    refused = automl("resume", "own", "--trials", "2")
+    assert refused.exit_code == 2
+    assert "name it with --objective" in refused.stderr or "type it: " in refused.stderr
+    assert "mine.py:objective" in refused.stderr or "'my program.py' {x}" in refused.stderr
+    assert automl("resume", "own", "--trials", "2", "--config", "own.yaml").exit_code == 0
+
+
+def test_a_store_cannot_say_what_this_user_runs(named: str, folder: Path) -> None:
+    with closing(Ledger.open(".automl")) as ledger:
+        spec = ledger.spec("own")
+        assert spec.signed
+        for changed in (
+            replace(spec, command="-- /bin/false", objective=""),
+            replace(spec, objective="other.py:objective", command=""),
+            replace(spec, folder=str(folder / "elsewhere")),
+        ):
+            ledger.change_spec("own", changed)
+            assert automl("resume", "own", "--trials", "2").exit_code == 2
+
+
+def test_a_typed_program_goes_before_the_named_one(named: str) -> None:
+    done = automl("sweep", "own.yaml", "--name", "typed", "reports={loss: 'loss (.+)'}", *TRAIN)
+    assert done.exit_code == 0, done.output
+    refused = automl("resume", "typed", "--trials", "2")
+    assert "a command, which is never read from the store; type it" in refused.stderr
+
+
+def test_a_configuration_has_one_of_objective_and_command(folder: Path) -> None:
+    both = "\n".join(line for text in NAMED.values() for line in text.splitlines()[:1])
+    (folder / "both.yaml").write_text(f"{both}\nworkload: translation\nspace: {{x: [1, 2]}}\n")
+    refused = automl("sweep", "both.yaml", "--dry-run")
+    assert refused.exit_code == 2
+    assert "both.yaml:1: objective: a configuration has one of objective and command" in (
+        refused.stderr
+    )
+    assert "both.yaml:3: workload: with a command a configuration has no workload" in refused.stderr
+    for words in ("[]", "[python, null]", "'a \"b'", "{a: 1}"):
+        refused = automl("sweep", "mine.yaml", "--dry-run", f"command={words}")
+        assert "command" in refused.stderr
+        assert refused.exit_code == 2
+    (folder / "mine.py").touch()
+    done = automl("sweep", "mine.yaml", "--dry-run", "--json", "command=python -S mine.py 3 {x}")
+    assert json.loads(done.stdout)["command"] == "-- python -S mine.py 3 {x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
 from automl.core.replicates import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
+from automl.ledger import Ledger
 from automl.suggesters.base import Prospect
 from automl.suggesters.bayes.model.data import TrialReader
 from automl.suggesters.bayes.model.fit import GPFitter
@@ -26,6 +28,7 @@ from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
 from automl.suggesters.random import RandomSuggester
+from automl.workflows import steering
 from search_spaces import Choice, Float, Space
 
 GOALS = parse_goals("minimize loss")
@@ -294,9 +297,11 @@ def test_simulated_trials_are_repeated_too() -> None:
 
 def test_choices_are_repeated_within_limits_only(tmp_path: Path) -> None:
     space = Space(Choice("k", ["a", "b", "c"]))
-    result = swept(
-        tmp_path, noisy_choice, space, replicates=2, trials=4, suggester="random", pin={"k": "b"}
-    )
+    options: Any = {"replicates": 2, "suggester": "random", "name": "s"}
+    swept(tmp_path, noisy_choice, space, trials=1, **options)
+    with closing(Ledger.open(str(tmp_path))) as ledger:
+        steering.change(ledger, "s", {"space.k": "b"})
+    result = swept(tmp_path, noisy_choice, space, trials=4, resume=True, **options)
     assert {t.params["k"] for t in result.trials[1:]} <= {"b"} | {result.trials[0].params["k"]}
 
 
