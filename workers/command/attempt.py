@@ -158,6 +158,7 @@ class CommandAttempt:
             patterns,
             self._command.goal,
             self._own,
+            goals=self._assignment.goals or tuple(filter(None, [self._command.goal])),
             goes_on=self._resumed,
             events=events,
             table=table,
@@ -379,7 +380,9 @@ def nothing_reported(
         found = f"{goal}='REGEX'"
         if goal in metrics:
             found = shlex.quote(f"{goal}={metrics[goal]}")
-        words += f"; write it to AUTOML_REPORTS, or give a pattern: --report {found}"
+        words += (
+            f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: --report {found}"
+        )
     if collector.complaint:
         words += f"; {collector.complaint}"
     words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""

@@ -6,7 +6,7 @@ linear in the length of a line, whatever the expression is.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import re2
@@ -15,6 +15,7 @@ from search_spaces.errors import UsageError
 
 from .metrics import Collector
 from .output import COLOURS, Lines
+from .printed_metrics import STEPS, TYPE, VALUE
 
 STEP: Final = "step"
 SOURCE: Final = "the output"
@@ -29,8 +30,8 @@ class PatternReports:
     """Searches every line of an output for the metrics, and reports them by step.
 
     A report is sent once each metric was found since the last one, or if the next step begins. The
-    step of a metric is in its line or before. Without a pattern for it, each match of the goal's
-    metric is a step.
+    step of a metric is in its line or before. Without a pattern for it, or if `may_count` and no
+    step comes before the first metric, each match of the goal's metric is a step.
 
     Args:
         patterns: regular expressions by metric, with one group each; `step` is that of the step.
@@ -38,6 +39,7 @@ class PatternReports:
         collector: gets the reports.
         step: the last step of earlier attempts, if steps are counted.
         counted: called with each step that is counted.
+        may_count: whether there may be no steps to find.
 
     Raises:
         UsageError: an expression is wrong.
@@ -50,6 +52,8 @@ class PatternReports:
         collector: Collector,
         step: int = 0,
         counted: Callable[[int], object] = lambda step: None,
+        *,
+        may_count: bool = False,
     ) -> None:
         compiled = {name: compile_pattern(name, text) for name, text in patterns.items()}
         self._steps = compiled.pop(STEP, None)
@@ -57,6 +61,7 @@ class PatternReports:
         self._goal = goal if goal in compiled else next(iter(compiled), "")
         self._collector = collector
         self._step: int | None = None if self._steps else step
+        self._last, self._may_count = step, may_count
         self._counted = counted
         self._found: dict[str, float] = {}
         self._lines: defaultdict[str, Lines] = defaultdict(Lines)  # by stream
@@ -92,6 +97,8 @@ class PatternReports:
                     self._complain(name, found[1], "number")
                 else:
                     self._found[name] = value
+        if self._may_count and self._step is None and self._found:
+            self._steps, self._step = None, self._last
         if self._is_complete():
             self._send()
 
@@ -123,6 +130,18 @@ class PatternReports:
     def _complain(self, name: str, text: bytes | None, rule: str) -> None:
         shown = (text or b"").decode(errors="replace")
         self._collector.complain(f"the pattern of {name} finds a {rule}, got {shown!r:.100}")
+
+
+def usual_patterns(goals: Iterable[str]) -> dict[str, str]:
+    """Expressions for lines such as `epoch 3 loss 0.5`, `loss=0.5`, `loss: 0.5`, and JSON lines.
+
+    Letters may be small or capital. "loss" is not the end of another name, such as "train loss".
+    """
+    found = {
+        name: rf"(?:^|[\d]|[^\w\s'\"])[\s'\"]*(?i:{re.escape(name)})[\s:='\"]+(?:{TYPE})?{VALUE}"
+        for name in goals
+    }
+    return {**found, STEP: rf"(?i)(?:^|[^\w])(?:{'|'.join(STEPS)})\W+(\d+)"}
 
 
 def compile_pattern(name: str, text: str) -> Any:

@@ -20,7 +20,7 @@ _MAXIMIZE: Final = re.compile(
     "ssim|mcc|kappa"
 )
 _ALSO_OPTIONS: Final = ("l1", "l2")  # metrics only if they are said to be of some data
-_STEPS: Final = ("epoch", "step", "iteration", "iter", "update", "round")
+STEPS: Final = ("epoch", "step", "iteration", "iter", "update", "round")
 # Which part of the data a metric is of; the best to tune by first.
 _PARTS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("val", "valid", "validation", "dev", "eval", "evaluation"), 0),
@@ -33,7 +33,7 @@ _NUMBER: Final = re.compile(
     r"|[-+]?\.\d+(?:e[-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?))(?![\w.])",
     re.IGNORECASE,
 )
-_TYPE: Final = r"(?:np\.float\d+|tensor)\("  # before a number of NumPy or torch
+TYPE: Final = r"(?:np\.float\d+|tensor)\("  # before a number of NumPy or torch
 # Of "val_loss improved from 0.83 to 0.75" the first number is no value of this epoch.
 _EARLIER: Final = {"from", "was", "before", "prev", "previous", "old", "improved", "delta"}
 _BORDER: Final = re.compile(r"[|,;\t\[\](){}]|\s-\s")  # between two pairs of a name and a number
@@ -89,7 +89,7 @@ def printed_metrics(lines: Iterable[str]) -> list[PrintedMetric]:
             if metric is not None:
                 step = r"^\[(\d+)\]" if _BRACKETS.match(line) else _step_pattern(own)
                 found.setdefault(metric.name, _with_step(metric, step))
-    anywhere = _step_pattern(sorted(steps, key=_STEPS.index))
+    anywhere = _step_pattern(sorted(steps, key=STEPS.index))
     complete = [one if one.step else _with_step(one, anywhere) for one in found.values()]
     return sorted(complete, key=lambda one: (_PARTS[one.part], "loss" not in one.name))
 
@@ -109,7 +109,7 @@ def _labels(line: str) -> Iterator[str]:
     """What stands before each number of a line, up to the number or the border before."""
     end = 0
     for number in _NUMBER.finditer(line):
-        text = re.sub(_TYPE + "$", "", line[end : number.start()])
+        text = re.sub(TYPE + "$", "", line[end : number.start()])
         text = _BORDER.split(text)[-1]
         end = number.end()
         if label := _BEFORE.sub("", text.strip(" :='\"")):  # of "Epoch 1/8: loss 0.5", "loss"
@@ -141,7 +141,7 @@ def _part_between_bars(line: str) -> str:
 
 
 def _steps_in(labels: Iterable[str]) -> list[str]:
-    return [step for step in _STEPS if any(step in _words(label) for label in labels)]
+    return [step for step in STEPS if any(step in _words(label) for label in labels)]
 
 
 def _metric(label: str, part_of_line: str, line: str) -> PrintedMetric | None:
@@ -156,7 +156,7 @@ def _metric(label: str, part_of_line: str, line: str) -> PrintedMetric | None:
         text = rf"(?i:\b{part}\b).*{text}"
     elif not own:  # not the end of another metric's name
         text = rf"(?:^|[\d]|[^\w\s'\"])[\s'\"]*{text}"
-    kind_of_number = _TYPE if re.search(_TYPE, line) else ""
+    kind_of_number = TYPE if re.search(TYPE, line) else ""
     pattern = rf"{text}[\s:='\"]+{kind_of_number}{VALUE}"
     name = f"{part}_{kind}" if part else kind
     return PrintedMetric(

@@ -4,7 +4,7 @@ import json
 import os
 import reprlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from workers.files.folder import Folder
 from .csv_file import CsvFile
 from .metrics import Collector
 from .output import Lines
-from .patterns import PatternReports
+from .patterns import PatternReports, usual_patterns
 from .tensorboard import EventFiles
 
 MAX_BYTES: Final = 1 << 20  # of a line, and of what is read at a time
@@ -38,6 +38,7 @@ class ReportFile:
         self._collector = collector
         self._read = 0
         self._number = 0  # of the newest line
+        self.is_empty = True
         self._lines = Lines(MAX_BYTES)
         folder.open(name, "xb").close()
 
@@ -69,6 +70,7 @@ class ReportFile:
         self._number += 1
         if not line.strip():
             return
+        self.is_empty = False
         source = f"{SOURCE}, line {self._number}"
         try:
             found = json.loads(line)
@@ -93,7 +95,9 @@ class Sources:
     Args:
         collector: gets the reports.
         file: name of the file of JSON lines; folder: where it is made.
-        patterns, goal: see `PatternReports`.
+        patterns, goal: see `PatternReports`; without patterns, events and table, and as long as the
+            file is empty, the usual lines of output count.
+        goals: the metrics in usual lines.
         kept: folder that outlives the attempt, for the number of counted steps.
         goes_on: the attempt goes on from a checkpoint, so counted steps do too.
         events: the folder of TensorBoard's event files; None if there are none.
@@ -109,16 +113,21 @@ class Sources:
         goal: str,
         kept: Folder,
         *,
+        goals: Sequence[str] = (),
         goes_on: bool,
         events: Path | None,
         table: Path | None = None,
     ) -> None:
         self._file = ReportFile(folder, file, collector)
         self._patterns: PatternReports | None = None
+        self._usual = not patterns and events is None and table is None
+        self._waiting: list[tuple[bytes, str]] = []  # output to search at the next look
+        patterns = usual_patterns(goals) if self._usual else patterns
         if patterns:
             step = _count(kept) if goes_on else 0
-            counted = _counter(kept)
-            self._patterns = PatternReports(patterns, goal, collector, step, counted)
+            self._patterns = PatternReports(
+                patterns, goal, collector, step, _counter(kept), may_count=self._usual
+            )
         self._table = CsvFile(table, collector) if table is not None else None
         self._events: EventFiles | None = None
         if events is not None:
@@ -126,12 +135,15 @@ class Sources:
 
     def feed(self, chunk: bytes, stream: str) -> None:
         """Take in the next bytes of "stdout" or "stderr"."""
-        if self._patterns is not None:
+        if self._usual:
+            self._waiting.append((chunk, stream))
+        elif self._patterns is not None:
             self._patterns.feed(chunk, stream)
 
     def look(self) -> None:
         """Read what is new in files, at most about a megabyte."""
         self._file.read()
+        self._search_usual()
         if self._table is not None:
             self._table.read()
         if self._events is not None:
@@ -139,14 +151,29 @@ class Sources:
 
     def close(self) -> None:
         """The command has ended: read the rest."""
-        if self._patterns is not None:
+        if self._patterns is not None and not self._usual:
             self._patterns.close()
         while self._file.read(last=True):
             pass
+        self._search_usual()
+        if self._patterns is not None and self._usual:
+            self._patterns.close()
         if self._table is not None:
             self._table.read(last=True)
         if self._events is not None:
             self._events.read()
+
+    def _search_usual(self) -> None:
+        """Search the output since the last look; a command that writes to the file is not searched.
+
+        Few lines of output name a goal by chance, but a command that reports has said what counts.
+        """
+        waiting, self._waiting = self._waiting, []
+        if self._usual and not self._file.is_empty:
+            self._usual, self._patterns = False, None
+        if self._patterns is not None:
+            for chunk, stream in waiting:
+                self._patterns.feed(chunk, stream)
 
 
 def _count(folder: Folder) -> int:

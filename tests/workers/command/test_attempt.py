@@ -438,13 +438,22 @@ def test_a_missing_metric_shows_what_was_printed(command: Any) -> None:
     assert done.message.endswith("the last lines that it printed: rows 100 | rmse 0.62 | saved")
 
 
+@pytest.mark.parametrize("file", [False, True])
+def test_usual_lines_are_read_unless_the_program_writes_reports(command: Any, file: bool) -> None:
+    code = APPEND + "print('loss 0.25')\n" + ("report(step=7, loss=0.5)\n" if file else "")
+    done = command.python(code, goal="loss")
+    assert done.ending == "completed", done.message
+    sent = [(report.step, report.metrics["loss"]) for report in command.reports]
+    assert sent == ([(7, 0.5)] if file else [(1, 0.25)])
+
+
 def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) -> None:
-    done = command.python("print('step=0 loss=1.22')", goal="loss")
+    done = command.python("print('step=0 train loss=1.22')", goal="train_loss")
     typed = done.message.partition("give a pattern: --report ")[2].partition("; ")[0]
     [word] = shlex.split(typed)
     name, _, pattern = word.partition("=")
-    assert name == "loss"
-    assert compile_pattern(name, pattern).search(b"step=0 loss=1.22")[1] == b"1.22"
+    assert name == "train_loss"
+    assert compile_pattern(name, pattern).search(b"step=0 train loss=1.22")[1] == b"1.22"
     unknown = command.python("print('finished')", goal="loss").message
     assert "--report loss='REGEX'" in unknown
 

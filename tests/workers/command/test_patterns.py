@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces.errors import UsageError
 from workers.command.metrics import Collector
-from workers.command.patterns import PatternReports, compile_pattern
+from workers.command.patterns import PatternReports, compile_pattern, usual_patterns
 
 LOSS = r"loss (\S+)"
 STEP = r"epoch (\d+)"
@@ -113,3 +113,21 @@ def test_a_step_is_a_whole_number(step: Any) -> None:
     heard.collector.report(step, {"loss": 1.0}, "here")
     assert heard.reports == []
     assert heard.said[0].startswith("here: a step is a whole number, got")
+
+
+@pytest.mark.parametrize(
+    ("printed", "reports"),
+    [
+        ("loss 1.5\nloss 0.5\n", [(1, 1.5), (2, 0.5)]),
+        ("Loss: 1.5\n", [(1, 1.5)]),
+        ("epoch 3 train loss 9 | loss=1.5\n", [(3, 1.5)]),
+        ('{"loss": 1.5, "step": 4}\n', [(4, 1.5)]),
+        ("my_loss 1.5\nlosses 2\ntrain loss 9\n", []),
+    ],
+)
+def test_usual_lines_are_read(printed: str, reports: list[tuple[int, float]]) -> None:
+    heard = Heard()
+    found = PatternReports(usual_patterns(["loss"]), "loss", heard.collector, may_count=True)
+    found.feed(printed.encode())
+    found.close()
+    assert [(step, metrics["loss"]) for step, metrics in heard.reports] == reports
