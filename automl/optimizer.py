@@ -68,7 +68,7 @@ class Optimizer:
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued. The space may
             have changed since then, see `resume` of `automl.sweep`.
-        beliefs: your prior on good values; metrics: that you report; see `automl.sweep`.
+        prior: good values by parameter; metrics: that you report; see `automl.sweep`.
         knowledge: "auto" to begin near the usual values of well-known parameters.
         transfer: earlier sweeps of the store to learn from: "auto", or their names.
         replicates: how often each configuration is run; such a trial has `replicate_of`, and
@@ -99,7 +99,7 @@ class Optimizer:
         seed: int = SweepSpec.seed,
         store: str | os.PathLike[str] | None = None,
         name: str = "optimizer",
-        beliefs: Mapping[str, Any] | None = None,
+        prior: Mapping[str, Any] | None = None,
         metrics: Iterable[Metric] = (),
         knowledge: str = SweepSpec.knowledge,
         transfer: str | Iterable[str] = (),
@@ -114,7 +114,7 @@ class Optimizer:
             name=check_name(name),
             seed=seed,
             max_retries=0,
-            beliefs=beliefs,
+            prior=prior,
             metrics=metrics,
             knowledge=knowledge,
             transfer=transfer,

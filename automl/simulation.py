@@ -98,7 +98,7 @@ def simulate(
     faults: Sequence[Fault] = (),
     max_retries: int = SweepSpec.max_retries,
     store: str | None = None,
-    beliefs: Mapping[str, Any] | None = None,
+    prior: Mapping[str, Any] | None = None,
     metrics: Iterable[Metric] = (),
     replicates: str | int = SweepSpec.replicates,
 ) -> Simulation:
@@ -118,7 +118,7 @@ def simulate(
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
         faults: to inject (`automl.dispatch.simulated.Fault`): slow starts, stragglers, deaths.
         store: folder or URL of a ledger to write to; None to keep everything in memory.
-        beliefs: your prior on good values; metrics: that are reported; both as in `sweep`.
+        prior: good values by parameter; metrics: that are reported; both as in `sweep`.
 
     Raises:
         UsageError: an argument is wrong, or no budget is given.
@@ -140,7 +140,7 @@ def simulate(
         suggester,
         stopper,
         name="simulation",
-        beliefs=beliefs,
+        prior=prior,
         metrics=metrics,
         budget=read_budget(budget, trials=trials, time=seconds),
         workers=workers,

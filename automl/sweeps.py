@@ -38,6 +38,7 @@ from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
+from .suggesters.user_prior import split_prior
 from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
 
@@ -69,11 +70,10 @@ def sweep(
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
-    beliefs: Mapping[str, Any] | None = None,
     knowledge: str = SweepSpec.knowledge,
     transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
-    prior: "Source | Iterable[Source] | None" = None,
+    prior: "Mapping[str, Any] | Source | Iterable[Mapping[str, Any] | Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
@@ -119,12 +119,11 @@ def sweep(
         resume: continue the sweep of that name, or begin it if there is none. The space may be
             wider or narrower than before, or have new parameters with a default: what was learned
             is kept. No parameter may be missing or change its type.
-        beliefs: your prior on good values, by parameter: a value, a list of values,
-            `{"at": value, "spread": 0.1}` (a part of the range), or
-            `{"weights": {choice: weight}}`. Its weight falls with every trial (piBO, Hvarfner et
-            al. 2022).
-        prior: finished trials that a new sweep begins with, one source or a list of them: a
-            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`.
+        prior: what is known before, one or a list of: good values by parameter, each a value,
+            `[low, high]`, `{"at": value, "spread": 0.1}` (a part of the range), or
+            `{"weights": {choice: weight}}`, whose weight falls with every trial (piBO, Hvarfner et
+            al. 2022); finished trials to begin with, a `FILE.csv`, "optuna:URL#STUDY",
+            "sweep:NAME", an Optuna study, or a `Result`.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         progress: whether to show the progress; None for yes: in a notebook, else on standard
             error, as a view in a terminal or a line a trial. False is silent.
@@ -153,13 +152,14 @@ def sweep(
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     stopper = usual_stopper(objective, goals) if stopper is None else stopper
+    expected, sources = split_prior(prior)
     spec, plugins, notes = read_spec(
         space,
         goals,
         constraints,
         suggester,
         stopper,
-        beliefs=beliefs,
+        prior=expected,
         metrics=metrics,
         local=ray_address is None,
         name="sweep" if name is None else name,
@@ -195,7 +195,7 @@ def sweep(
         from .trackers.live import tracked
         from .workflows.beginning import Beginning, begin
 
-        beginning = Beginning.of(prior, enqueue)
+        beginning = Beginning.of(sources, enqueue)
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)

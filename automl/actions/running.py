@@ -92,7 +92,7 @@ RUNNING: Final = (
             "automl sweep mine.yaml --objective train.py:objective --prior old.csv",
             "automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}",
             r"automl sweep mine.yaml --report loss='val_loss (\S+)' -- ./train {params}",
-            "automl sweep configs/nmt.yaml beliefs.learning_rate=2e-3 beliefs.precision=bf16",
+            "automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16",
             "automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt",
             "automl sweep mine.yaml --create            for agents, see automl ask --help",
         ),

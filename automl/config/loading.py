@@ -20,7 +20,7 @@ from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.suggesters.user_prior import check_prior, without_unavailable
+from automl.suggesters.user_prior import check_prior, split_prior, without_unavailable
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
@@ -212,7 +212,8 @@ class _Checker:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
         if self._command:
             notes += [*_unnamed(spec), *_unreported(spec)]
-        where = {key: document[key] for key in ("store", "prior", "dispatcher", "ray_address")}
+        where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
+        where["prior"] = tuple(split_prior(document["prior"])[1])
         named = "stopper" in document
         return Config(spec, dropped=dropped, notes=tuple(notes), stopper_named=named, **where)
 
@@ -277,8 +278,8 @@ class _Checker:
                 (item.parameter, None if item.value is None else str(item.value))
                 for item in resolution.dropped
             }
-            wanted = without_unavailable(document["beliefs"], gone)
-            beliefs = self._checked(("beliefs",), check_prior, wanted, space, suggester)
+            wanted = without_unavailable(split_prior(document["prior"])[0], gone)
+            beliefs = self._checked(("prior",), check_prior, wanted, space, suggester)
             content["beliefs"] = beliefs
         return content, tuple(resolution.dropped)
 

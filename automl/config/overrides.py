@@ -20,7 +20,7 @@ from .strict_yaml import MAX_BYTES, MAX_DEPTH, read_text
 # The sections whose keys are parameters, with the fields that an entry can have.
 FIELDS: Final[Mapping[str, Collection[str]]] = {
     "space": tuple(entries.KEYS),
-    "beliefs": KEYS,
+    "prior": KEYS,
     "fixed": (),
     "reports": (),
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 from automl.core import parse_constraints
 from automl.errors import UsageError
+from automl.suggesters.user_prior import split_prior
 from search_spaces import Choice
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
@@ -185,7 +186,7 @@ def all_known(document: Document, tunable: Tunable) -> bool:
 def _names(document: Document) -> Iterator[str]:
     """The names of parameters, knobs and options that the configuration uses."""
     entries: Mapping[str, Any] = document["space"] or {}
-    yield from (*entries, *document["fixed"], *document["beliefs"])
+    yield from (*entries, *document["fixed"], *split_prior(document["prior"])[0])
     for entry in entries.values():
         when = entry.get("when") if isinstance(entry, Mapping) else None
         yield from when if isinstance(when, Mapping) else ()

@@ -30,7 +30,7 @@ def read_spec(
     suggester: SuggesterLike,
     stopper: StopperLike = "none",
     *,
-    beliefs: Mapping[str, Any] | None,
+    prior: Mapping[str, Any] | None,
     metrics: Iterable[Metric],
     local: bool = False,
     **settings: Any,
@@ -39,7 +39,8 @@ def read_spec(
 
     Args:
         space: None if the objective declares it.
-        goals, constraints, suggester, stopper, beliefs, metrics: as in `automl.sweep`.
+        goals, constraints, suggester, stopper, metrics: as in `automl.sweep`.
+        prior: by parameter, see `automl.sweep`.
         local: whether trials run on this machine; then a slot has a GPU of it by default.
         settings: further keys of a configuration.
 
@@ -61,7 +62,7 @@ def read_spec(
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
-        beliefs=check_prior({} if beliefs is None else beliefs, space, plugins.suggester),
+        beliefs=check_prior({} if prior is None else prior, space, plugins.suggester),
         metrics=arguments.metrics(metrics),
         resources=resources,
         asked=asked,

@@ -62,6 +62,10 @@ def _store(name: str, value: Any) -> str:
     return arguments.location(name, value)
 
 
+def _prior(name: str, value: Any) -> Any:
+    return value if isinstance(value, Mapping) else arguments.text(name, value)
+
+
 def _transfer(name: str, value: Any) -> tuple[str, ...]:
     names = tuple(arguments.listed(name, value, str, "the name of a sweep"))
     if names in (("none",), ()):
@@ -255,13 +259,7 @@ class SweepSpec:
         "15 minutes for a workload, else none",
     )
     disk_bytes: int | None = None
-    beliefs: Mapping[str, Any] = key(
-        MAPPING,
-        "Expected good values by parameter; only `bayes` uses them. "
-        "See [prior knowledge](../guides/prior-knowledge.md#where-good-values-probably-are).",
-        "beliefs: {learning_rate: {at: 2e-3, spread: 0.1}}",
-        dict,
-    )
+    beliefs: Mapping[str, Any] = field(default_factory=dict)  # what `prior` says of parameters
     metrics: tuple[Metric, ...] = ()
     trackers: tuple[str, ...] = key(
         listed(TEXT),
@@ -493,10 +491,11 @@ KEYS: Final = {
         flag="--store URL",
     ),
     "prior": Key(
-        listed(TEXT),
-        "Finished trials to begin with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`. "
-        "See [prior knowledge](../guides/prior-knowledge.md#trials-from-elsewhere).",
-        "prior: [old.csv, sweep:last-week]",
+        listed(Kind("values by parameter, or a source of finished trials", _prior)),
+        "What is known before: good values by parameter, for `bayes`; finished trials to begin "
+        "with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`. "
+        "See [prior knowledge](../guides/prior-knowledge.md).",
+        "prior: [{learning_rate: {at: 2e-3, spread: 0.1}}, old.csv, sweep:last-week]",
         (),
     ),
 }

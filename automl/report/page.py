@@ -193,6 +193,7 @@ def settings(record: Record) -> Rows:
     given = ((name, getattr(record.spec, name)) for name in keys_of(SweepSpec))
     rows = [
         *((name.replace("_", " "), _shown(value)) for name, value in given if name not in APART),
+        ("prior", _shown(record.spec.beliefs)),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
         ("usual values", _usual(record)),

@@ -1,7 +1,7 @@
 """The user's prior: where good values probably are, as a density for each parameter.
 
-Configurations and the command line call it `beliefs`. `bayes.acquisition.user_prior` says how it
-enters the acquisition.
+Users give it as `prior`, together with sources of finished trials.
+`bayes.acquisition.user_prior` says how it enters the acquisition.
 """
 
 from __future__ import annotations
@@ -59,27 +59,34 @@ class ParameterPrior:
 
     @classmethod
     def read(cls, parameter: Parameter, given: Any) -> ParameterPrior:
-        """Read a value, a list of values, `{at, spread}` or `{weights: {VALUE: WEIGHT}}`.
+        """Read a value, `[low, high]` of a number, a list, `{at, spread}` or `{weights: ...}`.
+
+        Two numbers are a range: it is one standard deviation to both sides of its middle.
 
         Raises:
             UsageError: it has another form, or names a value that the parameter cannot have.
         """
         name = parameter.name
-        if not isinstance(given, Mapping):
+        is_pair = isinstance(given, list | tuple) and len(given) == 2
+        if is_pair and not isinstance(parameter, Choice):
+            ends = sorted(parameter.to_unit(parameter.accept(value)) for value in given)
+            middle = parameter.from_unit(sum(ends) / 2)
+            given = {"at": [middle], "spread": (ends[1] - ends[0]) / 2 or SPREAD}
+        elif not isinstance(given, Mapping):
             given = {"at": given}
         if unknown := [key for key in given if key not in KEYS]:
             known = "at, spread, weights and strength"
-            raise UsageError(f"beliefs.{name} takes {known}, got {show(unknown[0])}")
+            raise UsageError(f"prior.{name} takes {known}, got {show(unknown[0])}")
         if not ("at" in given) ^ ("weights" in given):
-            raise UsageError(f"beliefs.{name} needs either at or weights, got {show(dict(given))}")
+            raise UsageError(f"prior.{name} needs either at or weights, got {show(dict(given))}")
         spread, strength = given.get("spread", SPREAD), given.get("strength", 1.0)
         for key, part in (("spread", spread), ("strength", strength)):
             if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 1:
                 raise UsageError(
-                    f"{key} of beliefs.{name} must be above 0 and at most 1, got {show(part)}"
+                    f"{key} of prior.{name} must be above 0 and at most 1, got {show(part)}"
                 )
         if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
-            raise UsageError(f"beliefs.{name} needs at least one value, got {show(dict(given))}")
+            raise UsageError(f"prior.{name} needs at least one value, got {show(dict(given))}")
         at = given.get("at", ())
         values = tuple(
             parameter.accept(value)
@@ -162,12 +169,12 @@ class UserPrior:
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
         if not isinstance(given, Mapping):
-            raise UsageError(f"beliefs map parameters to good values, got {show(given)}")
+            raise UsageError(f"prior maps parameters to good values, got {show(given)}")
         self.space = space
         for name in given:
             if name not in space.parameters:
                 hint = nearest(str(name), list(space.parameters))
-                raise UsageError(f"beliefs names {name!r}, which is not tuned: {hint}")
+                raise UsageError(f"prior names {name!r}, which is not tuned: {hint}")
         self.by_name = {
             name: ParameterPrior.read(space.parameters[name], value)
             for name, value in given.items()
@@ -201,6 +208,18 @@ class UserPrior:
         return {name: prior.mode for name, prior in self.by_name.items()}
 
 
+def split_prior(prior: Any) -> tuple[dict[str, Any], list[Any]]:
+    """What a user expects of parameters, and the sources of finished trials.
+
+    Args:
+        prior: a mapping by parameter, a source (see `workflows.import_trials.read`), or a list of
+            these.
+    """
+    items = list(prior) if isinstance(prior, list | tuple) else [] if prior is None else [prior]
+    expected = {name: v for one in items if isinstance(one, Mapping) for name, v in one.items()}
+    return expected, [one for one in items if not isinstance(one, Mapping)]
+
+
 def check_prior(
     given: Mapping[str, Any], space: Space, suggester: str | PluginChoice[Suggester]
 ) -> dict[str, Any]:
@@ -212,7 +231,7 @@ def check_prior(
     choice = choose(SUGGESTERS, suggester)
     if given and not choice.kind(SUGGESTERS).uses_context:
         raise UsageError(
-            f"the suggester {choice.name!r} ignores beliefs: leave them out, or use 'bayes'"
+            f"the suggester {choice.name!r} ignores prior: leave it out, or use 'bayes'"
         )
     return UserPrior(space, given).to_dict()
 

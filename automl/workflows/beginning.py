@@ -37,17 +37,16 @@ class Beginning:
     @classmethod
     def of(
         cls,
-        prior: Source | Iterable[Source] | None,
+        prior: Sequence[Source],
         configurations: Mapping[str, Any] | Iterable[Mapping[str, Any]],
     ) -> "Beginning":
-        """From the arguments of `automl.sweep`, which may be one source or configuration alone.
+        """From the sources of trials, and one configuration or several.
 
         Raises:
             UsageError: an argument has the wrong type.
         """
-        sources = list(prior) if isinstance(prior, list | tuple) else [prior] if prior else []
         wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
-        return cls(sources, wanted)
+        return cls(prior, wanted)
 
 
 def begin(

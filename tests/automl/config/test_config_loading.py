@@ -230,7 +230,7 @@ space:
   model.beta: {low: 0.8, high: 1.0, when: {model.opt: [[adam, 0.9]]}}
 goals: minimize val.loss
 constraints: [model.lr <= 0.5, val.loss <= 3]
-beliefs: {model.lr: 0.25}
+prior: {model.lr: 0.25}
 """
 
 
@@ -244,7 +244,7 @@ def test_dotted_names_steps_null_and_lists(tmp_path: Path) -> None:
         "space.net.width.low=16",
         "space.net.width.high=70",
         "space.net.width.step=16",
-        "beliefs.model.lr=0.5",
+        "prior.model.lr=0.5",
     )
     assert list(config.spec.space.parameters.values()) == [
         Float("model.lr", 0.0, 0.75, step=0.25),

@@ -137,7 +137,7 @@ def test_every_error_is_told_at_once_and_without_torch(
         (["space.microbaches=[2, 4]"], ["did you mean 'num_microbatches'?"]),
         (["fixed.tensor_degree=2", "fixed.x=1"], ["fixed.x: unknown option"]),
         (["space.dropout.when.num_microbatches=[4]", "space.num_microbatches=[4]"], []),
-        (["space=auto", "beliefs.num_microbatches=4"], []),
+        (["space=auto", "prior.num_microbatches=4"], []),
         (["space=auto", "constraints=num_microbatches * ranks <= 8"], []),
         (["space.parallelism=[pipeline]"], []),
         (["space.parallelism=[nothing]"], ["space.parallelism"]),

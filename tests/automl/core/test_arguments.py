@@ -59,7 +59,7 @@ def asked(folder: Path, **given: Any) -> automl.Optimizer:
     return automl.Optimizer(**{**options, **given})
 
 
-COMMON = "space goals constraints suggester seed store beliefs metrics"
+COMMON = "space goals constraints suggester seed store prior metrics"
 REFUSED = [
     (swept, f"{COMMON} objective trials workers budget stopper dispatcher resources name resume"),
     (swept, "transfer progress enqueue ray_address"),

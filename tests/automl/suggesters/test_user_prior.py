@@ -21,6 +21,7 @@ from automl.suggesters.user_prior import (
     ParameterPrior,
     UserPrior,
     prior_from_best,
+    split_prior,
     without_unavailable,
 )
 from search_spaces import Choice, Float, Int, Space
@@ -110,8 +111,8 @@ def test_values_that_the_hardware_cannot_run_leave_the_prior() -> None:
 
 
 def test_a_suggester_that_ignores_the_prior_refuses_it() -> None:
-    with pytest.raises(UsageError, match="'tpe' ignores beliefs"):
-        automl.Optimizer(SPACE, "minimize loss", suggester="tpe", beliefs={"lr": 1e-3})
+    with pytest.raises(UsageError, match="'tpe' ignores prior"):
+        automl.Optimizer(SPACE, "minimize loss", suggester="tpe", prior={"lr": 1e-3})
 
 
 def gap(given: dict[str, Any], seed: int, count: int = 12) -> float:
@@ -140,14 +141,22 @@ def quadratic(trial: Any) -> dict[str, float]:
     return {"loss": (np.log10(trial.params["lr"]) + 3) ** 2 + (trial.params["depth"] - 4) ** 2}
 
 
-def test_beliefs_are_recorded_and_told(tmp_path: Path) -> None:
+def test_two_numbers_are_a_range() -> None:
+    found = ParameterPrior.read(SPACE.parameters["lr"], [1e-4, 1e-2])
+    assert found.at == pytest.approx((1e-3,))
+    assert found.spread == pytest.approx(0.25)
+    expected, sources = split_prior([{"lr": 1e-3}, "old.csv", {"depth": 3}])
+    assert (expected, sources) == ({"lr": 1e-3, "depth": 3}, ["old.csv"])
+
+
+def test_a_prior_is_recorded_and_told(tmp_path: Path) -> None:
     store = str(tmp_path)
     options: dict[str, Any] = {"goals": "minimize loss", "dispatcher": "inline", "store": store}
-    automl.sweep(quadratic, SPACE, trials=3, name="s", beliefs={"momentum": 0.5}, **options)
+    automl.sweep(quadratic, SPACE, trials=3, name="s", prior={"momentum": 0.5}, **options)
     ledger = Ledger.open(store, readonly=True)
     spec = ledger.spec("s")
     assert spec.beliefs == {"momentum": {"at": [0.5], "spread": 0.15}}
     rows = dict(settings(Record.read(ledger, "s")))  # type: ignore[arg-type]
-    assert "momentum" in rows["beliefs"]
+    assert "momentum" in rows["prior"]
     assert SweepSpec.from_dict(spec.to_dict()) == spec
     ledger.close()
