@@ -48,8 +48,13 @@ class TrialRunner:
         )
 
     def __call__(
-        self, *, stop_requested: Callable[[], Any] = lambda: None, **settings: Any
+        self,
+        objective: Callable[[Context], Any] | None = None,
+        *,
+        stop_requested: Callable[[], Any] = lambda: None,
+        **settings: Any,
     ) -> Outcome:
+        self.objective = objective or self.objective
         assignment = self.assignment(**settings)
         self.reports: list[Report] = []
         if assignment.num_ranks > 1:

@@ -55,16 +55,14 @@ def raiser(error):
     ],
 )
 def test_an_exception_becomes_a_failure(runner, error, kind):
-    runner.objective = raiser(error)
-    outcome = runner()
+    outcome = runner(raiser(error))
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, kind)
     assert outcome.message
     assert type(error).__name__ in outcome.details["traceback"]
 
 
 def test_an_allocation_that_cannot_be_is_out_of_memory(runner):
-    runner.objective = lambda context: torch.empty(2**55)
-    assert runner().failure == "out_of_memory"
+    assert runner(lambda context: torch.empty(2**55)).failure == "out_of_memory"
 
 
 def test_a_keyboard_interrupt_is_the_callers(runner):
@@ -77,8 +75,9 @@ def test_a_keyboard_interrupt_is_the_callers(runner):
     ("how", "ending"), [(StopRequest.STOP, Ending.STOPPED), (StopRequest.PAUSE, Ending.PAUSED)]
 )
 def test_an_objective_that_was_asked_to_stop(runner, how, ending):
-    runner.objective = lambda context: {"kept": context.report(1, loss=2.0)}
-    outcome = runner(stop_requested=lambda: how)
+    outcome = runner(
+        lambda context: {"kept": context.report(1, loss=2.0)}, stop_requested=lambda: how
+    )
     assert (outcome.ending, outcome.metrics) == (ending, {"kept": 0.0})
 
 
@@ -87,24 +86,23 @@ def test_optunas_pruned_trial_has_stopped_itself(runner):
         context.report(1, loss=2.0)
         raise optuna.TrialPruned
 
-    runner.objective = objective
-    outcome = runner()
+    outcome = runner(objective)
     assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
     assert (outcome.message, outcome.pruned) == ("it has raised TrialPruned", True)
     assert not runner(stop_requested=lambda: StopRequest.STOP).pruned  # it was asked to
-    runner.objective = raiser(optuna.TrialPruned("too large"))
-    assert (runner().ending, runner().message) == (Ending.FAILED, "TrialPruned: too large")
+    failed = runner(raiser(optuna.TrialPruned("too large")))
+    assert (failed.ending, failed.message) == (Ending.FAILED, "TrialPruned: too large")
 
 
 def test_an_objective_that_ends_where_it_is_asked_to_has_stopped(runner):
-    runner.objective = SpeedProbe(lambda context: None, 3)  # it had no time to report
-    outcome = runner(stop_requested=lambda: StopRequest.STOP)
+    probe = SpeedProbe(lambda context: None, 3)  # it had no time to report
+    outcome = runner(probe, stop_requested=lambda: StopRequest.STOP)
     assert (outcome.ending, outcome.failure) == (Ending.STOPPED, None)
 
 
 def test_an_objective_that_did_not_ask_has_completed(runner):
-    runner.objective = lambda context: {"loss": 1}
-    assert runner(stop_requested=lambda: StopRequest.STOP).ending is Ending.COMPLETED
+    outcome = runner(lambda context: {"loss": 1}, stop_requested=lambda: StopRequest.STOP)
+    assert outcome.ending is Ending.COMPLETED
 
 
 class Hostile:
@@ -137,8 +135,7 @@ def test_details_of_any_kind_become_json(runner, value, kept):
         context.details["given"] = value
         return {"loss": 1.0}
 
-    runner.objective = objective
-    outcome = runner()
+    outcome = runner(objective)
     assert (outcome.failure, outcome.details["given"]) == (None, kept)
 
 
@@ -147,23 +144,20 @@ def test_details_that_are_no_mapping_are_left_out(runner):
         context.details = None
         raise ValueError("a mistake")
 
-    runner.objective = objective
-    outcome = runner()
+    outcome = runner(objective)
     assert outcome.message == "ValueError: a mistake"
     assert outcome.exception == "ValueError"
 
 
 def test_a_name_of_any_length_is_cut(runner):
-    runner.objective = raiser(type("E" * 10_000, (Exception,), {})("why"))
-    outcome = runner()
+    outcome = runner(raiser(type("E" * 10_000, (Exception,), {})("why")))
     assert outcome.message == f"{'E' * 200}: why"
     assert outcome.exception == "E" * 200
 
 
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
-    runner.objective = lambda context: result
-    assert runner().failure == "missing_metric"
+    assert runner(lambda context: result).failure == "missing_metric"
 
 
 def test_a_report_after_the_end_does_not_count(runner):
@@ -178,8 +172,7 @@ def test_a_report_after_the_end_does_not_count(runner):
         context.report(1, loss=1.0)
         return Late(loss=1.0)
 
-    runner.objective = objective
-    assert runner().metrics == {"loss": 1.0}
+    assert runner(objective).metrics == {"loss": 1.0}
     assert [report.step for report in runner.reports] == [1]
 
 
@@ -189,8 +182,7 @@ def test_a_full_disk_is_not_the_fault_of_the_configuration(runner, monkeypatch, 
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(saved_state, "write_arrays", full)
-    runner.objective = lambda context: context.save({"x": np.zeros(3)})
-    outcome = runner()
+    outcome = runner(lambda context: context.save({"x": np.zeros(3)}))
     assert (outcome.failure, outcome.worker_lost) == ("preempted", True)
     assert "there is no room on the disk: OSError" in outcome.message
 
@@ -209,8 +201,7 @@ def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind)
     def objective(context):
         raise RuntimeError(text) from cause
 
-    runner.objective = objective
-    outcome = runner()
+    outcome = runner(objective)
     assert outcome.failure == ("preempted" if kind else "crashed")
     assert ("no room on the disk" in outcome.message) is bool(kind)
 
@@ -222,8 +213,7 @@ def test_the_traceback_has_what_an_error_was_raised_for(runner):
         except KeyError as error:
             raise ValueError("no such layer") from error
 
-    runner.objective = objective
-    assert "KeyError: 'absent'\n\nThe above exception was" in runner().details["traceback"]
+    assert "KeyError: 'absent'\n\nThe above exception was" in runner(objective).details["traceback"]
 
 
 def test_memory_is_measured_above_what_was_there_before(runner):
@@ -233,8 +223,7 @@ def test_memory_is_measured_above_what_was_there_before(runner):
         torch.ones(25_000_000).sum()
         return {}
 
-    runner.objective = objective
-    assert 99e6 <= runner().peak_memory_bytes <= 125e6
+    assert 99e6 <= runner(objective).peak_memory_bytes <= 125e6
     assert 99e6 <= runner().peak_memory_bytes <= 125e6, (
         "the second trial in a process measures the same"
     )
@@ -266,8 +255,7 @@ def die(context):
 
 def test_a_killed_rank_ends_the_gang(runner, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(runner.folder))
-    runner.objective = die
-    outcome = runner(ranks=2)
+    outcome = runner(die, ranks=2)
     assert outcome.failure == "crashed"
     assert outcome.message.startswith("rank 1: the worker (process ")
     assert outcome.message.endswith(") was killed by signal 9 (SIGKILL)")
@@ -297,8 +285,7 @@ def speak(context):
 
 
 def test_each_rank_has_a_log(runner):
-    runner.objective = speak
-    assert runner(ranks=2).ending is Ending.COMPLETED
+    assert runner(speak, ranks=2).ending is Ending.COMPLETED
     assert [p.read_text().strip() for p in sorted((runner.folder / "logs").iterdir())] == [
         "s/3.1  (its seed is 7)\nhello from 0",
         "s/3.1  (its seed is 7)\nhello from 1",

@@ -21,6 +21,7 @@ from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import FILE_NAME
+from automl.ledger.recorder import Recorder
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome, Report, Started
 
@@ -42,6 +43,12 @@ def make_spec(name: str = "nmt") -> SweepSpec:
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     return Ledger.open(tmp_path, create=True)
+
+
+@pytest.fixture
+def recorder(ledger: Ledger) -> Recorder:
+    """Of a sweep that this process holds."""
+    return ledger.acquire(ledger.create_sweep(make_spec()))
 
 
 def events_of_a_trial(number: int) -> list:
@@ -84,9 +91,8 @@ def test_a_sweep_is_read_back_as_it_was_written(ledger: Ledger, tmp_path: Path) 
     assert [info.num_trials for info in other.sweeps()] == [4]
 
 
+@pytest.mark.usefixtures("recorder")
 def test_the_trials_are_the_fold_of_the_events(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    ledger.acquire("nmt")
     events = events_of_a_trial(0)
     record(ledger, "nmt", *events)
     trial = None
@@ -99,9 +105,8 @@ def test_the_trials_are_the_fold_of_the_events(ledger: Ledger) -> None:
     assert same(trial, ledger.trials("nmt")[0])
 
 
+@pytest.mark.usefixtures("recorder")
 def test_duplicates_and_late_events_are_not_stored(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    ledger.acquire("nmt")
     events = events_of_a_trial(0)
     record(ledger, "nmt", *events[:5], *events[3:5])
     record(ledger, "nmt", *events[2:], events[-1])
@@ -111,9 +116,9 @@ def test_duplicates_and_late_events_are_not_stored(ledger: Ledger) -> None:
     assert len(list(ledger.events("nmt"))) == 7, "one that creates it, four, and two reports"
 
 
-def test_what_is_not_committed_is_not_there(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("nmt")
+def test_what_is_not_committed_is_not_there(
+    ledger: Ledger, recorder: Recorder, tmp_path: Path
+) -> None:
     recorder.apply(Proposed(0, {"lr": 0.1, "optimizer": "sgd"}, "bayes"))
     assert ledger.trials("nmt") == []
     recorder.commit(5.0)
@@ -121,9 +126,7 @@ def test_what_is_not_committed_is_not_there(ledger: Ledger, tmp_path: Path) -> N
     assert ledger.snapshot("nmt").seconds == 5.0
 
 
-def test_trials_are_numbered_without_gaps(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("nmt")
+def test_trials_are_numbered_without_gaps(recorder: Recorder) -> None:
     with pytest.raises(StoreError, match="next trial of the sweep is 0, got 5"):
         recorder.apply(Proposed(5, {}, "bayes"))
 
@@ -152,11 +155,10 @@ def test_an_unknown_sweep_names_the_nearest(ledger: Ledger) -> None:
         ledger.trials("ntm")
 
 
+@pytest.mark.usefixtures("recorder")
 def test_a_second_controller_is_refused_until_the_first_lets_go(
     ledger: Ledger, tmp_path: Path
 ) -> None:
-    ledger.create_sweep(make_spec())
-    ledger.acquire("nmt")
     other = Ledger.open(tmp_path)
     with pytest.raises(StoreError, match=f"held by process {os.getpid()} on {os.uname().nodename}"):
         other.acquire("nmt")
@@ -197,9 +199,9 @@ def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
     assert ledger.snapshot("nmt").state == "running"
 
 
-def test_a_stop_request_reaches_the_controller(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("nmt")
+def test_a_stop_request_reaches_the_controller(
+    ledger: Ledger, recorder: Recorder, tmp_path: Path
+) -> None:
     recorder.commit()
     assert recorder.state.stop_number == 0
     Ledger.open(tmp_path).send("nmt", Command("stop", {}))
@@ -224,39 +226,29 @@ def test_an_empty_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / FILE_NAME).stat().st_size == 0
 
 
-def damage_header(data: bytes) -> bytes:
-    return b"X" * 100 + data[100:]
-
-
-def damage_truncate(data: bytes) -> bytes:
-    return data[: len(data) // 2]
-
-
-def damage_text(data: bytes) -> bytes:
-    return b"this is no database\n" * 300
-
-
-def damage_schema_page(data: bytes) -> bytes:
-    return data[:100] + bytes(3000) + data[3100:]
-
-
-def damage_one_page(data: bytes) -> bytes:
+def with_one_page_of_noise(data: bytes) -> bytes:
     middle = len(data) // 8192 * 4096
     return data[:middle] + os.urandom(4096) + data[middle + 4096 :]
 
 
-DAMAGES = [damage_header, damage_truncate, damage_text, damage_schema_page, damage_one_page]
+DAMAGES = {
+    "header": lambda data: b"X" * 100 + data[100:],
+    "truncated": lambda data: data[: len(data) // 2],
+    "text": lambda data: b"this is no database\n" * 300,
+    "schema": lambda data: data[:100] + bytes(3000) + data[3100:],
+    "one page": with_one_page_of_noise,
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage: str) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     ledger.acquire("nmt")
     record(ledger, "nmt", *(event for number in range(50) for event in events_of_a_trial(number)))
     ledger.close()
     file = tmp_path / FILE_NAME
-    broken = damage(file.read_bytes())
+    broken = DAMAGES[damage](file.read_bytes())
     file.write_bytes(broken)
     with pytest.raises(StoreError, match=FILE_NAME.replace(".", r"\.")):
         Ledger.open(tmp_path, create=True).acquire("nmt")
@@ -320,9 +312,9 @@ def test_many_stores_can_be_made_at_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
-def test_an_attempt_lost_with_its_controller_has_its_seconds(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("nmt")
+def test_an_attempt_lost_with_its_controller_has_its_seconds(
+    ledger: Ledger, recorder: Recorder
+) -> None:
     record(ledger, "nmt", Proposed(0, {}, "bayes"), Begun(0, 1, 2.5))
     assert recorder.state.use.begun(0) == 2.5
     record(ledger, "nmt", Moved(0, TrialState.INTERRUPTED, "lost", 4.0, 1.5))

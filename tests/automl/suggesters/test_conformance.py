@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
 from typing import Any
@@ -138,35 +139,38 @@ def test_mutates_nothing(name: str) -> None:
     assert repr(np.random.get_state()) == state
 
 
-ODD = {
-    "nothing": [],
-    "not finite": [math.nan, math.inf, -math.inf, 1.0],
-    "constant": [1.0],
-    "huge": [1e300, -1e300, 1.0],
-    "tiny": [1e-300, 2e-300, 0.0],
+def valued(values: list[float]) -> list[Trial]:
+    """Trials that have these values of the loss, again and again."""
+    losses = itertools.cycle(values)
+    return [
+        Trial(t.number, t.params, TrialState.COMPLETED, {"loss": next(losses)})
+        for t in history(MIXED, 12)
+    ]
+
+
+def without_the_goal(fail_every: int, state: TrialState) -> list[Trial]:
+    """Some trials that failed, and some that have another metric."""
+    other = [Trial(20 + t.number, t.params, state, {"other": 1.0}) for t in history(TREE, 3)]
+    return [*history(TREE, 12, fail_every), *other]
+
+
+TWO_GOALS = {"goals": ["minimize loss", "maximize size"], "constraints": ["size <= 3"], "seed": 1}
+HARD: dict[str, tuple[Space, list[Trial], dict[str, Any]]] = {
+    "nothing": (MIXED, [], {}),
+    "not finite": (MIXED, valued([math.nan, math.inf, -math.inf, 1.0]), {}),
+    "constant": (MIXED, valued([1.0]), {}),
+    "huge": (MIXED, valued([1e300, -1e300, 1.0]), {}),
+    "tiny": (MIXED, valued([1e-300, 2e-300, 0.0]), {}),
+    **{
+        f"{state} and a failure of {every}": (TREE, without_the_goal(every, state), {})
+        for state in (TrialState.COMPLETED, TrialState.STOPPED)
+        for every in (1, 2)
+    },
+    "goals and constraints": (MIXED, history(MIXED, 12, fail_every=6), TWO_GOALS),
 }
 
 
-@pytest.mark.parametrize("odd", list(ODD))
-def test_survives_odd_metrics(name: str, odd: str) -> None:
-    known = [
-        Trial(i, t.params, TrialState.COMPLETED, {"loss": ODD[odd][i % len(ODD[odd])]})
-        for i, t in enumerate(history(MIXED, 12) if ODD[odd] else [])
-    ]
-    MIXED.accept(make(name, MIXED).suggest(known, [])[0], whole=True)
-
-
-@pytest.mark.parametrize("fail_every", [1, 2])
-@pytest.mark.parametrize("state", [TrialState.COMPLETED, TrialState.STOPPED])
-def test_survives_failures_stops_and_absent_metrics(
-    name: str, fail_every: int, state: TrialState
-) -> None:
-    known = history(TREE, 12, fail_every)
-    known += [Trial(20 + t.number, t.params, state, {"other": 1.0}) for t in history(TREE, 3)]
-    TREE.accept(make(name, TREE).suggest(known, [])[0], whole=True)
-
-
-def test_goals_and_constraints(name: str) -> None:
-    goals = ["minimize loss", "maximize size"]
-    suggester = make(name, MIXED, goals, constraints=["size <= 3"], seed=1)
-    MIXED.accept(suggester.suggest(history(MIXED, 12, fail_every=6), [])[0], whole=True)
+@pytest.mark.parametrize("hard", HARD)
+def test_survives_hard_histories(name: str, hard: str) -> None:
+    space, known, options = HARD[hard]
+    space.accept(make(name, space, **options).suggest(known, [])[0], whole=True)

@@ -292,12 +292,8 @@ def test_what_could_not_be_uploaded_stays_here_and_the_outcome_says_so(
     assert content(tmp_path / "first") == {"checkpoints/state": "1"}
 
 
-def test_a_file_that_is_written_during_the_upload_makes_no_snapshot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "first"
-    mirror = begin(str(tmp_path / "kept"), folder)
-    write(folder, {"checkpoints/state": "1"})
+def held_back(mirror: ArtifactMirror, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let an upload begin, which goes on once the event is set."""
     held, go_on = threading.Event(), threading.Event()
     write_object = ArtifactStorage.write
 
@@ -309,6 +305,16 @@ def test_a_file_that_is_written_during_the_upload_makes_no_snapshot(
     monkeypatch.setattr(ArtifactStorage, "write", slowly)
     mirror.checkpointed()
     assert held.wait(60)
+    return go_on
+
+
+def test_a_file_that_is_written_during_the_upload_makes_no_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "first"
+    mirror = begin(str(tmp_path / "kept"), folder)
+    write(folder, {"checkpoints/state": "1"})
+    go_on = held_back(mirror, monkeypatch)
     write(folder, {"checkpoints/state": "2"})
     go_on.set()
     end(mirror, remove=False)
@@ -325,18 +331,7 @@ def test_a_replaced_checkpoint_is_still_uploaded_as_it_was(
     folder = tmp_path / "first"
     mirror = begin(str(tmp_path / "kept"), folder)
     write(folder, {"checkpoints/00000001/a": "a", "checkpoints/00000001/b": "b"})
-    held, go_on = threading.Event(), threading.Event()
-    write_object = ArtifactStorage.write
-
-    def slowly(self: ArtifactStorage, name: str, source: object, size: int) -> str:
-        if not held.is_set():
-            held.set()
-            go_on.wait(60)
-        return write_object(self, name, source, size)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ArtifactStorage, "write", slowly)
-    mirror.checkpointed()
-    assert held.wait(60)
+    go_on = held_back(mirror, monkeypatch)
     for name in ("a", "b"):
         (folder / "checkpoints" / "00000001" / name).unlink()
     go_on.set()

@@ -387,11 +387,16 @@ def test_a_torn_checkpoint_is_replaced_by_the_one_before(command: Any) -> None:
     assert "invalid literal" in done.message
 
 
+def checkpoint_of(command: Any, text: str) -> Path:
+    """What attempt 1 has left."""
+    command.attempt, kept = 1, command.trial / "checkpoints" / "epoch"
+    kept.parent.mkdir(parents=True)
+    kept.write_text(text)
+    return Path(kept)
+
+
 def test_a_checkpoint_that_nothing_replaces_leads_to_a_fresh_start(command: Any) -> None:
-    checkpoints = command.trial / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (checkpoints / "epoch").write_text("torn")
-    command.attempt = 1
+    checkpoint_of(command, "torn")
     done = command.python(TORN.replace("epoch in (2, 4)", "False"))
     assert done.ending == "completed", done.message
     assert [report.step for report in command.reports] == list(range(1, 8))
@@ -399,12 +404,9 @@ def test_a_checkpoint_that_nothing_replaces_leads_to_a_fresh_start(command: Any)
 
 
 def test_a_program_that_is_gone_keeps_its_checkpoints(command: Any) -> None:
-    checkpoints = command.trial / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    (checkpoints / "epoch").write_text("3")
-    command.attempt = 1
+    kept = checkpoint_of(command, "3")
     assert command("nowhere").failure == "crashed"
-    assert (checkpoints / "epoch").read_text() == "3"
+    assert kept.read_text() == "3"
 
 
 def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
