@@ -142,6 +142,7 @@ class Answer:
     next: Sequence[Candidate]
     failures: Sequence[FailureGroup]
     trials: int
+    confirmation: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON data for the page."""
@@ -159,6 +160,7 @@ class Answer:
             "next": [{**vars(one), "params": json_data(dict(one.params))} for one in self.next],
             "failures": [one.to_dict() for one in self.failures],
             "trials": self.trials,
+            "confirmation": self.confirmation,
         }
 
 
@@ -180,7 +182,8 @@ def answer(record: Record, *, modelled: bool = True) -> Answer:
     rows = _rows(record, advice.params, usable)
     outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
     unknown = "" if usable else _unknown(record)
-    return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended)
+    again = str(record.confirmation or "")
+    return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended, again)
 
 
 def _unknown(record: Record) -> str:

@@ -132,8 +132,8 @@ class Confirmation:
                 found[other.trial] = 0.0 if other.failed and not other.values else 1.0
                 continue
             error = self.noise * math.sqrt(1 / len(first.values) + 1 / len(other.values))
-            worse = float(t.sf(ahead / error, self.degrees)) if error else float(not ahead)
-            found[other.trial] = worse
+            worse = t.sf(ahead / error, self.degrees) if error else not ahead
+            found[other.trial] = float(worse)
         return found
 
     @property

@@ -124,8 +124,7 @@ def _where(failed: Sequence[Trial], ended: Sequence[Trial], space: Space) -> tup
     parts = list(_parts(failed, ended, space))
     spread = sorted(parts, key=lambda one: -sum(map(one.holds, failed)))[:MAX_PARTS]
     pairs = [pair for pair in combinations(spread, 2) if pair[0].name != pair[1].name]
-    groups: tuple[list[tuple[Part, ...]], ...] = ([(one,) for one in parts], list(pairs))
-    for group in groups:
+    for group in ([(one,) for one in parts], pairs):
         scored = ((_score(one, failed, ended), one) for one in group)
         score, found = max(scored, default=(0.0, ()), key=lambda one: one[0])
         if score > 0:

@@ -101,8 +101,6 @@ def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
     view = SweepData(follower, record.snapshot.sweep)
     view.refresh()
     view.answer = found.to_dict()
-    if record.confirmation is not None:
-        view.answer["confirmation"] = str(record.confirmation)
     if found.recommendation is not None:
         view.answer["recipe"] = recipe(record.spec, best_run(record, found.recommendation))
     view.warnings = list(caveats(record.snapshot, record.space))

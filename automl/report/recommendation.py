@@ -99,11 +99,10 @@ class Recommendation:
     def luck(self, snapshot: Snapshot) -> str:
         """The best single run, in small type: it was selected for its value."""
         best = snapshot.best
-        if best is None:
+        is_that = self.interval is None and not self.confirmed and self.runs == 1
+        if best is None or is_that:
             return ""
         value = number(snapshot.value(best) or 0.0)
-        if self.interval is None and not self.confirmed and self.runs == 1:
-            return ""  # it is that run
         return f"Best single run: trial {best.number}, {value}; it was selected for its luck too."
 
 

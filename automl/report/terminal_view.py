@@ -119,9 +119,7 @@ def _workers(snapshot: Snapshot) -> list[str]:
     waits = [snapshot.waits_for] if snapshot.waits_for and snapshot.state == "running" else []
     if snapshot.num_slots:
         return [f"workers {snapshot.busy_slots} of {snapshot.num_slots} busy", *waits]
-    if waits:
-        return waits
-    return ["workers are starting"] if snapshot.state == "running" else []
+    return waits or ["workers are starting"] * (snapshot.state == "running")
 
 
 # The parts of the view, from top to bottom

@@ -215,7 +215,4 @@ def answer_of(store: str, name: str) -> Found:
 
     with closing(Ledger.open(store, readonly=True)) as ledger:
         record = Record.read(ledger, name)
-    found = answer(record).to_dict()
-    if record.confirmation is not None:
-        found["confirmation"] = str(record.confirmation)
-    return found, list(caveats(record.snapshot, record.space))
+    return answer(record).to_dict(), list(caveats(record.snapshot, record.space))
