@@ -179,7 +179,6 @@ HOSTILE = [
     "workload: automl.cli",
     "suggester: mine.objective",
     "stopper: os:system",
-    "objective: mine.py:objective",
     'constraints: [\'__import__("os").system("touch trap") == 0\']',
     "constraints: ['().__class__.__bases__[0].__subclasses__() == 1']",
     "constraints: ['9**9**9**9 > x']",

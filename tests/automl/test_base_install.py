@@ -66,7 +66,7 @@ def test_a_sweep_of_a_command_needs_no_extra(folder: Path) -> None:
         (["suggester=tpe"], "the suggester 'tpe' needs optuna: pip install automl-sweep"),
         (["suggester=ax"], "the suggester 'ax' needs ax: pip install automl-sweep"),
         (["--dispatcher", "ray"], "the dispatcher 'ray' needs ray: pip install"),
-        (["--ray-address", "auto"], "the dispatcher 'local' uses no Ray cluster"),
+        (["--ray-address", "auto"], "the dispatcher 'ray' needs ray: pip install"),
         (
             ["--store", "postgresql://host/name"],
             "a store that is a URL needs sqlalchemy: pip install 'automl-sweep[postgres]'",

@@ -192,7 +192,7 @@ def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
     assert "<iframe" in shown
     assert "ResizeObserver" in shown, "the page draws in it"
     best = result.best.params["optimizer"]
-    assert re.search(rf"optimizer&quot;:\s*&quot;{best}&quot;", shown)
+    assert re.search(rf"""optimizer(&quot;|"):\s*(&quot;|"){best}(&quot;|")""", shown)
     assert len(repr(result.best)) < 150
 
 

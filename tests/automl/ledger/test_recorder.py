@@ -153,7 +153,7 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     assert "leases" in caplog.text
     assert isinstance(held, Recorder)
     assert held._lock is not None
-    assert held._lock._file == -1
+    assert held._lock._file.closed
 
 
 def test_to_look_for_commands_opens_no_connection(
