@@ -49,9 +49,10 @@ def named(
     Args:
         spec: of a configuration; of a stored one, what this user has signed counts (`checked`).
     """
-    words = shlex.split(spec.command)[1:] if spec.command else []
-    known = (spec.objective or None, Program(tuple(words)) if words else None)
-    known = (None, None) if spec.received and not spec.signed else known
+    known: tuple[str | None, Program | None] = (None, None)
+    if spec.signed or not spec.received:  # else a stranger's words, which may be no command
+        words = shlex.split(spec.command)[1:] if spec.command else []
+        known = (spec.objective or None, Program(tuple(words)) if words else None)
     is_typed = (objective, program) not in ((None, None), known)
     return (objective, program, True) if is_typed else (*known, False)
 
@@ -92,7 +93,8 @@ def signed(spec: SweepSpec, objective: str | None, *, typed: bool) -> SweepSpec:
 
 def checked(spec: SweepSpec) -> SweepSpec:
     """A stored spec; what another user has signed counts as not signed."""
-    own = spec.signed and hmac.compare_digest(spec.signed, signature(spec))
+    found = json.dumps(spec.signed).encode()  # a stranger's store may hold any JSON here
+    own = spec.signed and hmac.compare_digest(found, json.dumps(signature(spec)).encode())
     return spec if own else replace(spec, signed="")
 
 

@@ -150,9 +150,13 @@ def test_a_store_cannot_say_what_this_user_runs(named: str, folder: Path) -> Non
             replace(spec, command="-- /bin/false", objective=""),
             replace(spec, objective="other.py:objective", command=""),
             replace(spec, folder=str(folder / "elsewhere")),
+            replace(spec, command="-- 'no end", objective="", signed="ü"),
+            replace(spec, signed=7),  # type: ignore[arg-type]
         ):
             ledger.change_spec("own", changed)
-            assert automl("resume", "own", "--trials", "2").exit_code == 2
+            refused = automl("resume", "own", "--trials", "2")
+            assert refused.exit_code == 2, refused.output
+            assert isinstance(refused.exception, SystemExit)
 
 
 def test_a_typed_program_goes_before_the_named_one(named: str) -> None:

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,10 @@ def wait_for_task(dashboard: str, token: Path, name: str) -> bool:
 
 def own_folder(processes: list[psutil.Process]) -> Path:
     """The temporary folder that only Ray of this sweep has."""
-    words = [word for process in processes for word in process.cmdline()]
+    words = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # the process of an attempt, which has ended
+            words += process.cmdline()
     found = {match[0] for word in words if (match := re.search(r"/\S*/automl-ray-\w+", word))}
     (only,) = found
     return Path(only)
