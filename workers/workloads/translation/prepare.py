@@ -1,4 +1,4 @@
-"""Prepares data sets: text to ids, once per process; warm workers keep the result."""
+"""Prepares data sets: text to ids, once in the parent of the attempts, which share the result."""
 
 import json
 from collections.abc import Mapping
