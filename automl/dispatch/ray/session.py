@@ -75,10 +75,11 @@ class RaySession:
             self.close()
             raise
         self.num_slots = num_slots or _room(resources)
-        url = ray.init(ignore_reinit_error=True).dashboard_url  # of the Ray that runs
-        self.dashboard = f"http://{url}" if url and "://" not in url else url or ""
         context, client = ray.get_runtime_context(), (address or "").startswith("ray://")
         self.head_address: str = "" if client else context.gcs_address
+        # Of the Ray that runs: without its address Ray searches, and complains of others' clusters.
+        url = ray.init(address=self.head_address or None, ignore_reinit_error=True).dashboard_url
+        self.dashboard = f"http://{url}" if url and "://" not in url else url or ""
         here = [] if client else [n for n in ray.nodes() if n["NodeID"] == context.get_node_id()]
         self.raylet_socket: str = here[0]["RayletSocketName"] if here else ""
 
