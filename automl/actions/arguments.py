@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from automl.core.budget import LIMITS
+from automl.core.resources import LIMITS
 from automl.core.spec import DISPATCHERS, KEYS
 
 from .action import Argument

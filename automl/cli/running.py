@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.control.signals import SafeEnd
-from automl.core.resuming import Typed, told_how_to_resume
+from automl.core.text import Typed, told_how_to_resume
 from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from automl.core.resuming import Typed
+from automl.core.text import Typed
 
 from .common import opened, say
 

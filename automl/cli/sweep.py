@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from automl.core.budget import without_unit
-from automl.core.resuming import Typed, present_folder, shell_line
+from automl.core.resources import without_unit
+from automl.core.text import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
 from .common import emit, given_settings, say
@@ -186,7 +186,7 @@ def _checked(spec: SweepSpec, program: Program | None, objective: str | None) ->
 
 
 def _show(config: Config, checked: str) -> None:
-    from automl.core.durations import duration
+    from automl.core.arguments import duration
     from automl.suggesters.user_prior import UserPrior
 
     from .space import show_space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from automl.core.resuming import Typed
+from automl.core.text import Typed
 from automl.errors import AutomlError, UsageError
 from automl.workflows.artifacts import moved_to
 from automl.workflows.retrain import derived, prepare

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from automl.core import Snapshot, SweepSpec
-from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.keys import PluginChoice, choose
 from automl.core.ranking import value
 from automl.core.spec import AUTO
 from automl.errors import UsageError

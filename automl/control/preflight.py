@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automl.core import SweepSpec, parse_goals
-from automl.core.names import check_name
+from automl.core.arguments import check_name
 from automl.core.ranks import check_room, max_ranks
 from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from automl.core.plain_data import compact_json
+from automl.core.arguments import compact_json
 from automl.errors import StoreError
 
 from .schema import as_dict, check_seal, insert, seal, select, update

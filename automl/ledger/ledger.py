@@ -24,8 +24,8 @@ from automl.core import (
     SweepState,
     Trial,
 )
+from automl.core.arguments import MAX_NAME, check_name
 from automl.core.events import fold
-from automl.core.names import MAX_NAME, check_name
 from automl.errors import UsageError
 from workers.files.folder import Folder
 from workers.protocol import Report

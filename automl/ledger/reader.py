@@ -12,8 +12,8 @@ from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
 from automl.core import SweepState
+from automl.core.arguments import check_name
 from automl.core.garbage import no_collection
-from automl.core.names import check_name
 from automl.errors import StoreError, UsageError
 from search_spaces.plugins import nearest
 

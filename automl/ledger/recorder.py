@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
-from automl.core.plain_data import compact_json
+from automl.core.arguments import compact_json
 from automl.errors import StoreError
 
 from . import snapshots

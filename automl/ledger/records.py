@@ -14,8 +14,8 @@ from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
 from automl.core import SweepEvent, SweepState
+from automl.core.arguments import compact_json
 from automl.core.events import Command, Ended
-from automl.core.plain_data import compact_json
 from search_spaces.validation import plain_params
 from workers.protocol import Metrics, Params, Report
 

@@ -9,7 +9,7 @@ import json
 import zlib
 
 from automl.core import SweepState
-from automl.core.plain_data import compact_json
+from automl.core.arguments import compact_json
 from automl.errors import AutomlError
 
 from .schema import checksum, insert, select

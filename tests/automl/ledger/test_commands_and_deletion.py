@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from objectives import make_spec, record
 
-from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
+from automl.core.resources import Budget
 from automl.errors import StoreError
 from automl.ledger import Ledger
 from workers.protocol import Report

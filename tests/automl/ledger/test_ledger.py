@@ -12,10 +12,9 @@ import pytest
 from objectives import record
 from resealed import change_leases
 
-from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, fold
 from automl.core.goals import Constraint, Goal
-from automl.core.resources import Resources
+from automl.core.resources import Budget, Resources
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
