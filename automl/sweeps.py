@@ -187,7 +187,6 @@ def sweep(
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
-        ledger.kept_open(),
     ):
         from .control.wiring import conduct
         from .report import progress as shown

@@ -56,7 +56,7 @@ def sweep(
     from automl.workflows.beginning import Beginning, begin
 
     earlier = Beginning((*loaded.prior, *sources))
-    with closing(Ledger.open(loaded.store, create=True)) as ledger, ledger.kept_open():
+    with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),

@@ -14,7 +14,7 @@ from automl.core.events import GRACE_SECONDS
 from automl.core.snapshot import Standings
 
 if TYPE_CHECKING:
-    from automl.ledger.reader import SweepInfo
+    from automl.ledger.ledger import SweepInfo
 
     from .terminal_view import Show
 

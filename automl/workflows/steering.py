@@ -16,7 +16,7 @@ from automl.core import Command, SweepSpec, Trial, arguments
 from automl.core.ranking import original
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.store_errors import HeldError
+from automl.ledger.database import HeldError
 from automl.suggesters.domain import Domain, updated_limits
 from workers.protocol import Params
 
