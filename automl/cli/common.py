@@ -78,23 +78,12 @@ def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str)
         return []
 
 
-def newest_sweep(store: str) -> str:
+def newest_sweep(ledger: Ledger) -> str:
     """The name of the sweep that was created last; raises UsageError if there is none."""
-    with opened(store) as ledger:
-        newest = max(ledger.sweeps(), key=lambda info: info.created, default=None)
+    newest = max(ledger.sweeps(), key=lambda info: info.created, default=None)
     if newest is None:
-        raise UsageError(f"there is no sweep in {store}: start one with automl sweep")
+        raise UsageError(f"there is no sweep in {ledger.name}: start one with automl sweep")
     return newest.name
-
-
-def _or_newest(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is not None or context.resilient_parsing:
-        return value
-    store = context.params["store"]
-    name = newest_sweep(store)
-    if not context.params.get("as_json"):
-        say(f"sweep {name}, the newest of {store}", err=True)
-    return name
 
 
 def _with_function(text: str) -> str:
@@ -102,22 +91,20 @@ def _with_function(text: str) -> str:
     return text if ":" in text or not text else f"{text}:objective"
 
 
-# What is eager is read first: whoever looks for the newest sweep needs it.
 json_option: Final = click.option(
-    "--json", "as_json", is_flag=True, is_eager=True, help="Print JSON and nothing else."
+    "--json", "as_json", is_flag=True, help="Print JSON and nothing else."
 )
 store_option: Final = click.option(
     "--store",
     metavar="URL",
     default=STORE,
     show_default=True,
-    is_eager=True,
     callback=read_by(_store),
     help="Folder or database URL of the sweeps.",
 )
 sweep_argument: Final = click.argument("sweep", shell_complete=_complete_sweep)
-newest_argument: Final = click.argument(
-    "sweep", required=False, callback=_or_newest, shell_complete=_complete_sweep
+newest_argument: Final = click.argument(  # of a verb that opens the store: else the newest
+    "sweep", required=False, shell_complete=_complete_sweep
 )
 overrides_argument: Final = click.argument("overrides", metavar="[KEY=VALUE]...", nargs=-1)
 config_arguments: Final = several(click.argument("config", metavar="CONFIG"), overrides_argument)
@@ -158,6 +145,10 @@ def _opens(write: bool) -> Decorator:
         @wraps(function)
         def inner(store: str, **given: Any) -> Any:
             with opened(store, write=write) as ledger:
+                if "sweep" in given and given["sweep"] is None:
+                    given["sweep"] = newest_sweep(ledger)
+                    if not given.get("as_json"):
+                        say(f"sweep {given['sweep']}, the newest of {store}", err=True)
                 return function(ledger, **given)
 
         return store_option(inner)

@@ -12,6 +12,7 @@ from automl.errors import UsageError
 
 from .common import (
     STORE,
+    Decorator,
     config_arguments,
     emit,
     given_settings,
@@ -70,13 +71,13 @@ def launch() -> None:
     """
 
 
-def _count(name: str, help: str = "", default: int | None = 0, least: int = 0) -> Any:
+def _count(name: str, help: str = "", default: int | None = 0, least: int = 0) -> Decorator:
     return click.option(
         f"--{name}", metavar="N", type=whole(least), default=default, show_default=True, help=help
     )
 
 
-def _text(name: str, help: str = "", metavar: str = "NAME") -> Any:
+def _text(name: str, help: str = "", metavar: str = "NAME") -> Decorator:
     return click.option(f"--{name}", metavar=metavar, default="", help=help)
 
 

@@ -36,10 +36,8 @@ from .common import (
     json_option,
     newest_argument,
     newest_sweep,
-    opened,
     reads_store,
     say,
-    store_option,
     whole,
 )
 
@@ -315,8 +313,8 @@ def _best_value(snapshot: Snapshot) -> str:
 @click.option(
     "--attempt", type=whole(1), help="Attempt of a trial that was retried.  [default: the last]"
 )
-@store_option
-def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
+@reads_store
+def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int | None) -> None:
     """Show what one rank of a trial has printed, and the traceback if it raised an exception.
 
     A trial that ran inline has printed to the terminal of its sweep.
@@ -331,16 +329,15 @@ def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: s
       automl logs nmt               the newest trial
     """
     if trial is None and sweep.isdecimal():
-        sweep, trial = newest_sweep(store), int(sweep)
-    with opened(store) as ledger:
-        trials = ledger.trials(sweep)
-        if trial is None:
-            begun = [one for one in trials if one.attempts]
-            if not begun:
-                raise UsageError(f"no trial of {sweep} has begun")
-            trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
-            say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
-        folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
+        sweep, trial = newest_sweep(ledger), int(sweep)
+    trials = ledger.trials(sweep)
+    if trial is None:
+        begun = [one for one in trials if one.attempts]
+        if not begun:
+            raise UsageError(f"no trial of {sweep} has begun")
+        trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+        say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
+    folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"
