@@ -148,7 +148,7 @@ def test_a_failure_in_the_thread_reaches_the_controller(
 ENDS_WHILE_IT_SUGGESTS = """
 import threading, time
 import torch
-from automl.core.trial_index import TrialIndex
+from automl.core.trial import TrialIndex
 from automl.suggesters.base import Suggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
