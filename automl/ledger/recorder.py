@@ -188,6 +188,7 @@ class Recorder:
         self._tried: list[Row] = []  # by a commit whose answer did not come
         self._is_deleted = False
         self._lock = lock
+        self._connection = database.connection()
         self._taken_at = time.time()
         self._heartbeat: float = before.heartbeat if before.fence else self._taken_at
         self._clock_ahead: float = before.now - self._taken_at  # of the store's clock, before ours
@@ -289,6 +290,7 @@ class Recorder:
         except StoreError as error:
             _LOG.warning("%s", error)
         finally:
+            self._connection.close()
             if self._lock:
                 self._lock.release()
 

@@ -99,6 +99,7 @@ class Store:
         writer = SweepWriter(found, float)
         begun = writer.begin(writer.propose({"lr": 0.05, "optimizer": "sgd"}, "lost"))
         writer.apply(Report(begun.number, 1, 0, 0, {"loss": 0.0}, 1.0))
+        found._connection.close()
         if found._lock:
             found._lock.release()
         if self.durable:
