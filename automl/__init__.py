@@ -43,7 +43,7 @@ _LAZY = {
     "Choice": "search_spaces",
     "Float": "search_spaces",
     "Int": "search_spaces",
-    "Metric": "automl.core.metrics",
+    "Metric": "automl.core.goals",
     "Optimizer": "automl.optimizer",
     "Result": "automl.result",
     "Space": "search_spaces",

@@ -13,6 +13,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from automl.core.arguments import check_name
 from search_spaces import Space
 from search_spaces.other_tools import hinted
 from search_spaces.validation import show
@@ -36,7 +37,6 @@ from .core import (
     arguments,
 )
 from .core.arguments import WrongValue
-from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger

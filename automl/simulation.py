@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from automl.core.reports import LearningCurve
 from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
@@ -23,7 +24,6 @@ from .core import (
     arguments,
     read_budget,
 )
-from .core.curve import LearningCurve
 from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated import Fault

@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from automl.core.resources import without_unit
+from automl.core.text import present_folder, python_call, told_how_to_resume
 from search_spaces import Space
 from search_spaces.change import changes
 from search_spaces.other_tools import hinted
@@ -31,10 +33,8 @@ from .core import (
     arguments,
     read_budget,
 )
-from .core.budget import without_unit
 from .core.garbage import frozen_objects
 from .core.ranks import follow_strategy
-from .core.resuming import present_folder, python_call, told_how_to_resume
 from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
@@ -186,7 +186,6 @@ def sweep(
         frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
-        ledger.kept_open(),
     ):
         from .control.wiring import conduct
         from .report import progress as shown

@@ -25,7 +25,6 @@ HEAVY = (
     "pandas",
     "plotly",
     "sentencepiece",
-    "sqlalchemy",
 )
 LIGHT = (
     "automl",
@@ -89,7 +88,16 @@ def test_light_modules_load_without_torch_and_ray() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_first_trial_waits_for_neither_torch_nor_sqlalchemy(tmp_path: Path) -> None:
+def test_sqlalchemy_is_loaded_once_a_store_is_opened() -> None:
+    """It is imported while the workers start; the command line needs it for no help."""
+    code = "import sys, automl.sweeps, automl.cli.sweep; print('sqlalchemy' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_the_first_trial_waits_for_neither_torch_nor_ray(tmp_path: Path) -> None:
     code = (
         "import sys, automl\n"
         "def objective(trial):\n"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core.budget import LIMITS
-from automl.core.plain_data import json_data
+from automl.core.arguments import json_data
+from automl.core.resources import LIMITS
 from automl.core.spec import DISPATCHERS, KEYS
 from automl.core.text import printable
 from automl.errors import StoreError, UsageError

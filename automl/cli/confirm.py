@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.resuming import Typed
+from automl.core.text import Typed
 from automl.errors import AutomlError, UsageError
 from automl.workflows.artifacts import moved_to
 from automl.workflows.retrain import derived, prepare

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
-from automl.core.durations import duration
+from automl.core.arguments import duration
 from automl.core.garbage import no_collection
 from automl.core.spec import KEYS, SweepSpec
 from automl.core.text import (

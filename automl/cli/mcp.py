@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from automl.core.names import check_name
+from automl.core.arguments import check_name
 from automl.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
@@ -250,7 +250,7 @@ def server_of(tools: McpTools) -> Server[Any]:
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    from automl.core.plain_data import json_data
+    from automl.core.arguments import json_data
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools.described())

@@ -36,7 +36,7 @@ class Program:
 
     def __str__(self) -> str:
         """What to type again."""
-        from automl.core.resuming import shell_line
+        from automl.core.text import shell_line
 
         return f"-- {shell_line(self.arguments)}"
 

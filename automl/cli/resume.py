@@ -12,9 +12,8 @@ import click
 from automl.config.limits import Changes, read_changes
 from automl.config.overrides import plain_changes
 from automl.core import Snapshot, SweepSpec, TrialState
-from automl.core.budget import checked_budget
-from automl.core.resuming import Typed, present_folder
-from automl.core.text import why_early
+from automl.core.resources import checked_budget
+from automl.core.text import Typed, present_folder, why_early
 from automl.errors import UsageError
 from automl.workflows import steering
 from search_spaces.change import changes

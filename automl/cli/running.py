@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.control.signals import SafeEnd
-from automl.core.resuming import Typed, told_how_to_resume
+from automl.core.text import Typed, told_how_to_resume
 from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
@@ -64,7 +64,7 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
     Such a controller counts as dead `STALE_SECONDS` after its last sign of life. If it lives,
     whoever wants the sweep is refused after this.
     """
-    from automl.ledger.lease import STALE_SECONDS
+    from automl.ledger.recorder import STALE_SECONDS
 
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:

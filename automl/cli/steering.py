@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from automl.core.resuming import Typed
+from automl.core.text import Typed
 
 from .common import (
     newest_argument,

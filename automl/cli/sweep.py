@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from automl.core.budget import without_unit
-from automl.core.resuming import Typed, present_folder, shell_line
+from automl.core.resources import without_unit
+from automl.core.text import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
 from .common import (
@@ -128,7 +128,7 @@ def sweep(
     from automl.workflows.beginning import Beginning, begin
 
     earlier = Beginning((*loaded.prior, *imported))
-    with closing(Ledger.open(loaded.store, create=True)) as ledger, ledger.kept_open():
+    with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),
@@ -258,7 +258,7 @@ def _checked(spec: SweepSpec, program: Program | None, objective: str | None) ->
 
 
 def _show(config: Config, checked: str) -> None:
-    from automl.core.durations import duration
+    from automl.core.arguments import duration
     from automl.suggesters.user_prior import UserPrior
 
     from .space import show_space

@@ -8,9 +8,8 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
-from automl.core.names import NAME
-from automl.core.resuming import shell_line
-from automl.core.text import printable
+from automl.core.arguments import NAME
+from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from workers.command.printed_metrics import VALUE, PrintedMetric
 

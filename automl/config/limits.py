@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from automl.core.budget import LIMITS
-from automl.core.worker_range import WorkerRange, read_workers
+from automl.core.resources import LIMITS, WorkerRange, read_workers
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
 from search_spaces import Choice, Space

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
-from automl.core.names import NAME
-from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.arguments import NAME
+from automl.core.keys import PluginChoice, choose
 from automl.core.ranks import follow_strategy, max_ranks
 from automl.core.resources import local_gpus, slot_resources
-from automl.core.resuming import shell_line
 from automl.core.spec import KEYS
+from automl.core.text import shell_line
 from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import AutomlError, DataError, UsageError
 from automl.stopping import STOPPERS

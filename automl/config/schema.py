@@ -7,8 +7,8 @@ from typing import Any
 
 from automl.core.arguments import WrongValue
 from automl.core.keys import UnknownKey, WrongParts, errors_of, read_keys
+from automl.core.resources import WorkerRange
 from automl.core.spec import KEYS
-from automl.core.worker_range import WorkerRange
 from automl.errors import UsageError
 
 from .nodes import ConfigProblems, Location, Node, shown

@@ -3,8 +3,7 @@
 import ast
 from pathlib import Path
 
-from automl.core.names import NAME
-from automl.core.plain_data import yaml_scalar
+from automl.core.arguments import NAME, yaml_scalar
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware, detect

@@ -16,8 +16,7 @@ from automl.config.nodes import ConfigProblems
 from automl.config.strict_yaml import read_file
 from automl.config.template import name_of
 from automl.core import Budget, parse_goals
-from automl.core.resuming import shell_line
-from automl.core.text import printable
+from automl.core.text import printable, shell_line
 from automl.errors import SpaceError, UsageError
 from search_spaces.plain import read_space
 from search_spaces.validation import show

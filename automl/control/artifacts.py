@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from automl.core import SweepSpec
-from automl.core.names import NAME
-from automl.core.resuming import shell_line
+from automl.core.arguments import NAME
+from automl.core.text import shell_line
 from automl.errors import UsageError
 from workers.artifacts.copies import SweepArtifacts, described, retried
 from workers.artifacts.location import NONE

@@ -3,19 +3,23 @@
 So neither a resumed sweep nor an equal seed depends on what the store gets or loses later.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Snapshot, SweepSpec
-from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.keys import PluginChoice, choose
 from automl.core.ranking import value
 from automl.errors import UsageError
-from automl.ledger import Ledger
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import EarlierSweep, Suggester
 from automl.suggesters.user_prior import LIKE
 from search_spaces import Space
+
+if TYPE_CHECKING:
+    from automl.ledger import Ledger
 
 MAX_SWEEPS: Final = 10  # that `auto` takes
 MAX_LOOKED_AT: Final = 50  # of the newest sweeps

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from automl.core import SweepSpec
-from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.keys import PluginChoice, choose
 from automl.dispatch.base import Dispatcher
 from automl.stopping import STOPPERS
 from automl.stopping.base import Stopper

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automl.core import SweepSpec, parse_goals
-from automl.core.names import check_name
+from automl.core.arguments import check_name
 from automl.core.ranks import check_room, max_ranks
 from automl.core.spec import KEYS
 from automl.dispatch import DISPATCHERS
@@ -153,8 +153,7 @@ def check_store(location: str, *, whole: bool = False) -> None:
         whole: read all of it, with SQLite's own check and every checksum.
     """
     from automl.ledger import Ledger
-    from automl.ledger.database import IN_MEMORY, is_ledger, locate
-    from automl.ledger.store_errors import translated
+    from automl.ledger.database import IN_MEMORY, is_ledger, locate, translated
 
     with translated(location):
         _, file, _ = locate(location)

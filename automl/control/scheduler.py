@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from automl.core import Trial, TrialState
-from automl.core.replicates import MAX_SHARE
+from automl.core.ranking import MAX_SHARE
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError

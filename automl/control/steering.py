@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from automl.core import Command, SweepSpec, Trial, TrialState
-from automl.core.budget import checked_budget
 from automl.core.ranks import check_room
-from automl.core.worker_range import read_workers
+from automl.core.resources import checked_budget, read_workers
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
 from workers.protocol import StopRequest

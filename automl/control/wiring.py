@@ -10,7 +10,7 @@ from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Ledger, Recorder
-from automl.ledger.store_errors import HeldError
+from automl.ledger.database import HeldError
 
 from .agents import Agents
 from .artifacts import artifacts_of, with_artifacts

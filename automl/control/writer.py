@@ -27,7 +27,7 @@ from automl.core import (
     Trial,
     TrialState,
 )
-from automl.core.plain_data import json_data
+from automl.core.arguments import json_data
 from automl.core.trial import ANEW, AgentLease
 from automl.errors import AutomlError
 from automl.ledger import Ledger, Recorder

@@ -1,7 +1,6 @@
 """The terms that every part of a sweep shares: trial, event, goal, budget, specification."""
 
-from .budget import Budget, read_budget
-from .durations import parse_duration
+from .arguments import parse_duration
 from .events import (
     Answered,
     Begun,
@@ -19,12 +18,11 @@ from .events import (
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .reports import ReportLog, ReportPoint
-from .resources import Resources
+from .resources import Budget, Resources, read_budget
 from .snapshot import Activity, Snapshot
 from .spec import SweepSpec
 from .state import SweepState
-from .trial import Trial, TrialState
-from .trial_index import TrialIndex
+from .trial import Trial, TrialIndex, TrialState
 
 __all__ = [
     "Activity",

@@ -1,8 +1,12 @@
-"""Checks of the arguments of public functions: a wrong one ends in one `UsageError`."""
+"""Plain values: checks of arguments, durations, names of sweeps, JSON and YAML."""
 
+from __future__ import annotations
+
+import json
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
@@ -141,3 +145,116 @@ def metrics(value: Any) -> tuple[Metric, ...]:
     """Declared metrics."""
     words = "an automl.Metric, such as Metric('latency', 'minimize', 'speed'),"
     return tuple(listed("metrics", value, Metric, words))
+
+
+_DURATION = re.compile(
+    r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?(?:e[+-]?\d+)?)s)?"
+    r"(?:(\d+(?:\.\d+)?)ms)?"
+)
+_UNIT_SECONDS = (86400, 3600, 60, 1, 1e-3)
+
+
+def parse_duration(text: str | float, *, zero: bool = False) -> float:
+    """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `2d` or `500ms`.
+
+    Args:
+        zero: whether it may be zero.
+
+    Raises:
+        UsageError: the text has another form, or the duration is not positive and finite.
+    """
+    if isinstance(text, int | float) and not isinstance(text, bool):
+        seconds = float(text) if abs(text) <= MAX else math.inf
+    else:
+        try:
+            seconds = float(text)
+        except (TypeError, ValueError, OverflowError):
+            match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+            parts = match.groups() if match else ()
+            known = [float(p) * unit for p, unit in zip(parts, _UNIT_SECONDS, strict=False) if p]
+            seconds = sum(known) if known else math.nan
+    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
+        raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {show(text)}")
+    return seconds
+
+
+def duration(seconds: float) -> str:
+    """`20ms`, `8s`, `1m 05s`, `2h 03m`, `3d 04h`."""
+    if 0 < seconds < 0.9995:
+        return f"{max(seconds * 1000, 1):.0f}ms"
+    whole = int(max(seconds, 0) + 0.5)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02d}m"
+    days = whole // 86400
+    return f"{days}d {whole % 86400 // 3600:02d}h" if days < 1e5 else f"{seconds / 86400:.3g} days"
+
+
+MAX_NAME: Final = 64
+RESERVED: Final = "auto"  # `like:auto` of a prior
+NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
+
+
+def check_name(name: str) -> str:
+    """Return the name if a sweep may have it.
+
+    Raises:
+        UsageError: the name has another form.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise UsageError(
+            "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
+            f"got {show(name)}"
+        )
+    if name == RESERVED:
+        raise UsageError(
+            f"no sweep is named {name!r}, because `like:auto` of a prior means all that are alike: "
+            "choose another name"
+        )
+    return name
+
+
+def companion(sweep: str, kind: str) -> str:
+    """Name of a sweep that belongs to another one, such as `nmt.confirm`."""
+    return f"{sweep[: MAX_NAME - 1 - len(kind)]}.{kind}"
+
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
+
+
+def json_data(value: Any) -> Any:
+    """Plain JSON data; numbers that are not finite become the texts "nan", "inf" and "-inf"."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {str(key): json_data(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [json_data(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)
+
+
+def compact_json(value: Any) -> str:
+    """JSON text without spaces; numbers that are not finite are texts, as in `json_data`."""
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except (ValueError, TypeError):
+        return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
+
+
+def yaml_scalar(value: Any) -> str:
+    """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, str):
+        is_plain = _WORD.fullmatch(value) and value.lower() not in _NO_TEXT
+        return value if is_plain else json.dumps(value)
+    if isinstance(value, float):
+        text = repr(value)
+        return text if "e" not in text or "." in text else text.replace("e", ".0e")
+    return str(value) if isinstance(value, int) else json.dumps(value)

@@ -1,15 +1,135 @@
-"""The resources of a worker slot."""
+"""What a sweep may use: its budget, its workers, and the resources of a slot."""
 
+from __future__ import annotations
+
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from automl.errors import UsageError
 from search_spaces.hardware import count_cpus, detect, may_have_gpus
 from workers.runtime.devices import named_gpus, slots_on
 
-from .arguments import mapping
-from .keys import SIZE, TEXT, Kind, at_least, key, keys_of, read_keys, whole
+from .arguments import WrongValue, mapping, parse_duration
+from .keys import (
+    DURATION,
+    NUMBER,
+    SIZE,
+    TEXT,
+    Kind,
+    above,
+    at_least,
+    key,
+    keys_of,
+    one_of,
+    read_keys,
+    whole,
+)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a sweep ends: as soon as any of these limits is reached. Times are in seconds."""
+
+    trials: int | None = key(
+        whole(least=1),
+        "Number of trials, with trial 0, failed ones and those of earlier runs.",
+        "trials: 50",
+        None,
+        flag="--trials N",
+    )
+    time: float | None = key(
+        DURATION,
+        "Wall-clock time of all runs of the sweep, such as 10m or 1h30m.",
+        "time: 2h30m",
+        None,
+        flag="--budget TIME",
+    )
+    worker_time: float | None = key(
+        DURATION, "Time summed over slots, as a cluster bills it.", "worker_time: 40h", None
+    )
+    target: float | None = key(
+        NUMBER, "Value of the first goal that is good enough.", "target: 0.05", None
+    )
+    gain: float | None = key(
+        above(0),
+        "Least expected gain of another trial, in the unit of the goal. The sweep ends if `bayes` "
+        "expects less three times in a row, after at least ten trials.",
+        "gain: 0.001",
+        None,
+    )
+    until: str | None = key(
+        one_of("settled"),
+        "`settled`: the sweep ends if `bayes` expects three times in a row that going on improves "
+        "the recommendation by less than its standard error (or than `gain`, if that is more). "
+        "See [noise](../guides/noise.md#when-to-end).",
+        "until: settled",
+        None,
+    )
+
+    def spent(self, trials: float = 0, time: float = 0, worker_time: float = 0) -> float | None:
+        """The share that is spent of the limit that ends first, or more than 1; None without one.
+
+        Args:
+            trials, time, worker_time: that are used, in the units of the limits.
+        """
+        limits = (
+            (time, self.time),
+            (worker_time, self.worker_time),
+            (trials, self.trials),
+        )
+        return max((used / limit for used, limit in limits if limit), default=None)
+
+
+LIMITS: Final = keys_of(Budget)
+
+
+def checked_budget(budget: Any, name: str = "budget") -> Budget:
+    """The budget that a `Budget` or a mapping of its fields describes.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    given = vars(budget) if isinstance(budget, Budget) else mapping(name, budget)
+    return Budget(**read_keys(LIMITS, given, f"a {name}"))
+
+
+BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
+
+
+def without_unit(budget: Any) -> list[str]:
+    """A line about a time without a unit, which may have meant trials; none for other budgets."""
+    if isinstance(budget, bool) or not re.fullmatch(r"[0-9.]+", str(budget)):
+        return []
+    return [f"a budget without a unit is of seconds: {budget}s. A number of trials is `trials`"]
+
+
+def read_budget(
+    budget: Budget | Mapping[str, Any] | str | float | None, **limits: float | None
+) -> Budget:
+    """The budget of a sweep that must have an end.
+
+    Args:
+        budget: a `Budget`, a mapping of its fields, or a duration such as "10m".
+        limits: fields that replace the budget's, if they are not None.
+
+    Raises:
+        UsageError: the budget is malformed, or it never ends the sweep.
+    """
+    if isinstance(budget, str | int | float) and not isinstance(budget, bool):
+        budget = Budget(time=parse_duration(budget))
+    if not isinstance(budget, Budget | Mapping | None):
+        rule = f"a duration such as '10m', or a mapping of {', '.join(LIMITS)}"
+        raise WrongValue("budget", rule, budget)
+    given = {name: value for name, value in limits.items() if value is not None}
+    found = replace(checked_budget(budget), **read_keys(LIMITS, given))
+    if replace(found, gain=None) == Budget():
+        raise UsageError(
+            "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
+        )
+    return found
+
 
 MAX_SLOTS: Final = 10_000  # of a sweep, and cores of a slot: more is a slip of the keyboard
 
@@ -129,3 +249,52 @@ def _with_cores(
         return given
     slots = max(slots_on(num_gpus, gpus), workers or 0, 1)
     return {**given, "cpus": max(1, min(MAX_CORES, count_cpus() // slots))}
+
+
+COUNT: Final = whole(1, MAX_SLOTS)
+
+
+@dataclass(frozen=True)
+class WorkerRange:
+    """The least and the most workers, one per slot.
+
+    Raises:
+        UsageError: `min` exceeds `max`.
+    """
+
+    min: int = key(COUNT, "Slots that are asked for all the time.", "min: 2")
+    max: int = key(COUNT, "Slots that are asked for while trials wait.", "max: 64")
+
+    def __post_init__(self) -> None:
+        if self.min > self.max:
+            raise UsageError(f"min of workers must not exceed max, got {self.min} and {self.max}")
+
+    @property
+    def elastic(self) -> bool:
+        """Whether the number may change by itself."""
+        return self.min < self.max
+
+    def __str__(self) -> str:
+        return f"{self.min} to {self.max}" if self.elastic else str(self.max)
+
+
+def read_workers(workers: Any, name: str = "workers") -> WorkerRange | None:
+    """The range of a number or of a mapping of `min` and `max`; None for None.
+
+    Raises:
+        UsageError: it is malformed.
+    """
+    if workers is None or isinstance(workers, WorkerRange):
+        return workers
+    if isinstance(workers, Mapping):
+        bounds = read_keys(keys_of(WorkerRange), workers, name)
+        if len(bounds) < 2:
+            raise WrongValue(name, "a mapping of min and max", dict(workers))
+        return WorkerRange(**bounds)
+    number = COUNT.read(name, workers)
+    return WorkerRange(number, number)
+
+
+WORKERS: Final = Kind(
+    f"{COUNT.words} or mapping", lambda name, value: read_workers(value, name), keys_of(WorkerRange)
+)

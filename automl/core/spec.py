@@ -18,9 +18,8 @@ from workers.artifacts.location import read_location
 from workers.protocol import Metric
 
 from . import arguments
-from .arguments import F, WrongValue
-from .budget import BUDGET, Budget
-from .goals import Constraint, Goal
+from .arguments import F, WrongValue, check_name
+from .goals import Constraint, Goal, declared
 from .keys import (
     DURATION,
     DURATION_OR_ZERO,
@@ -36,10 +35,7 @@ from .keys import (
     one_of,
     whole,
 )
-from .metrics import declared
-from .names import check_name
-from .resources import RESOURCES, Resources
-from .worker_range import WORKERS, WorkerRange
+from .resources import BUDGET, RESOURCES, WORKERS, Budget, Resources, WorkerRange
 
 
 def _plugin(name: str, value: Any) -> Any:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from automl.core.worker_range import WorkerRange
+from automl.core.resources import WorkerRange
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event, StopRequest
 

@@ -1,60 +1,224 @@
-"""Opens and creates the database: a SQLite file in a folder, SQLite in memory, or a server.
+"""The database: a SQLite file in a folder, SQLite in memory, or a server, all through SQLAlchemy.
 
 A file is created whole or not at all: it is written under another name, then renamed. A file that
 is empty, damaged or of another schema is refused, because it may hold somebody's results.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Final
+from threading import RLock
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
-from automl.errors import StoreError, needs
+import sqlalchemy as sa
+
+from automl.core.arguments import check_name
+from automl.errors import AutomlError, StoreError
 from workers.files.disk import flush
-
-from . import store_errors
-from .schema import VERSION, create_tables
-from .sqlite_files import BESIDE, Connection, connect, connect_memory, mode
-from .store_errors import DamageError, ServerError, damaged, translated
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
+VERSION: Final = 6  # of the schema: raise it if a table changes
+BESIDE: Final = ("-wal", "-shm", "-journal")  # endings of the files that SQLite keeps beside one
+MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
+MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
+_PAUSE_SECONDS: Final = 0.25
+_SCHEMA_LOCK: Final = 0x6175746F6D6C
 _PASSWORD: Final = re.compile("password|passwd", re.IGNORECASE)
 _MISTYPED: Final = re.compile(r"(postgres[\w+]*:|[a-z][\w+]+:/)(?!/)", re.IGNORECASE)  # a URL
+# Codes of SQLSTATE, by their beginning: lost connections, a server that restarts, conflicts.
+_TRANSIENT: Final = ("08", "57P", "40001", "40P01", "53300")
+_DAMAGED: Final = (
+    "malformed",
+    "not a database",
+    "decode to UTF-8",
+    "unsupported file format",
+    "no such column",
+    "too big",
+)
+# A part of the database's message, and the words for a person.
+_EXPLANATIONS: Final = {
+    "locked": "locked by another process for more than {busy:g} s",
+    "busy": "locked by another process for more than {busy:g} s",
+    "disk is full": "the disk is full; what was recorded before is kept",
+    "disk I/O error": "the disk cannot be read or written ({message}); "
+    "what was recorded before is kept",
+    "readonly database": "it cannot be written to, the file or its folder is read-only",
+}
+T = TypeVar("T")
+Sweep = sa.Row[Any]  # of `SWEEPS`, with `now`, the time on the clock of its `heartbeat`
+
+
+def _columns(kind: Any, *names: str, **options: Any) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, **{"nullable": False, **options}) for name in names]
+
+
+_SCHEMA: Final = sa.MetaData()
+META: Final = sa.Table(
+    "meta", _SCHEMA, *_columns(sa.Text, "key", primary_key=True), *_columns(sa.Text, "value")
+)
+# The catalogue. `last` is the number of the sweep's newest record. The others say who holds it or
+# held it last: `held` and `fence` decide, the rest is for those who watch.
+SWEEPS: Final = sa.Table(
+    "sweeps",
+    _SCHEMA,
+    *_columns(sa.BigInteger, "id", primary_key=True, autoincrement=False),
+    *_columns(sa.Text, "name", unique=True),
+    *_columns(sa.Double, "created"),
+    *_columns(sa.BigInteger, "last"),
+    *_columns(sa.Double, "heartbeat", "seconds", default=0.0),
+    *_columns(sa.BigInteger, "pid", "fence", "held", "commits", "num_trials", default=0),
+    *_columns(sa.Text, "host", default=""),
+    *_columns(sa.Text, "closed", default="interrupted"),
+    *_columns(sa.Text, "status", default="{}"),
+    *_columns(sa.Double, "process_started", nullable=True),
+)
+# The log of every sweep: rows are only added. `sum` is of all other values of a row.
+RECORDS: Final = sa.Table(
+    "records",
+    _SCHEMA,
+    *_columns(sa.BigInteger, "sweep", "number", primary_key=True, autoincrement=False),
+    *_columns(sa.BigInteger, "trial", nullable=True),
+    *_columns(sa.Text, "kind"),
+    *_columns(sa.Double, "recorded"),
+    *_columns(sa.Text, "payload"),
+    *_columns(sa.BigInteger, "sum"),
+    sa.Index("records_of_trial", "sweep", "trial"),
+    sqlite_with_rowid=False,
+)
+# Cached states, so that a reader folds only the newest records. Anybody may delete them.
+SNAPSHOTS: Final = sa.Table(
+    "snapshots",
+    _SCHEMA,
+    *_columns(sa.BigInteger, "sweep", primary_key=True, autoincrement=False),
+    *_columns(sa.BigInteger, "number"),
+    *_columns(sa.LargeBinary, "state"),
+    *_columns(sa.BigInteger, "sum"),
+)
+
+
+class DamageError(ValueError):
+    """What was read is damaged; the message says what."""
+
+
+class HeldError(StoreError):
+    """Another process holds the sweep."""
 
 
 class Database:
     """A database that is open; from any thread.
 
     Args:
-        name: for messages; connect: opens a connection.
-        close: ends what stays open between connections.
+        name: for messages.
+        engine: makes its connections, and keeps them.
     """
 
-    def __init__(
-        self, name: str, connect: Callable[[], Connection], close: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, name: str, engine: sa.Engine) -> None:
         self.name = name
-        self.connect = connect
-        self.close = close or (lambda: None)
+        self.is_server = engine.dialect.name != "sqlite"
+        # In memory there is only one connection.
+        self._alone = RLock() if name == IN_MEMORY else nullcontext()
+        sa.event.listen(engine, "begin", _begin)
+        self._engines = [engine.execution_options(write=write) for write in (False, True)]
 
     @contextmanager
-    def transaction(self, *, write: bool = False) -> Iterator[Connection]:
-        """A connection for one transaction."""
-        with closing(self.connect()) as connection, connection.transaction(write=write):
+    def transaction(self, *, write: bool = False) -> Iterator[sa.Connection]:
+        """A transaction, which sees one state of the database; an error rolls it back."""
+        with self._alone, self._engines[write].begin() as connection:
             yield connection
+
+    def connection(self) -> sa.Connection:
+        """A connection: while one is open, SQLite closes the others in less time than a commit."""
+        return self._engines[0].connect()
+
+    def run(self, action: Callable[[sa.Connection], T], *, write: bool = False) -> T:
+        """What an action does in a transaction; again while a server restarts.
+
+        Raises:
+            StoreError: the database cannot be read or written, or what it holds is damaged.
+        """
+
+        def once() -> T:
+            with self.transaction(write=write) as connection:
+                return action(connection)
+
+        with translated(self.name):
+            return retry(once)
+
+    def clock(self, connection: sa.Connection) -> float:
+        """Seconds since 1970 on the clock that all users of the database share."""
+        if not self.is_server:
+            return time.time()
+        return float(
+            connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
+        )
+
+    def sweeps(self, connection: sa.Connection, *where: Any, lock: bool = False) -> Sequence[Sweep]:
+        """The rows of sweeps, the newest last; if they are locked, other writers of them wait."""
+        now = sa.literal(self.clock(connection)).label("now")
+        query = sa.select(SWEEPS, now).where(*where).order_by(SWEEPS.c.id)
+        found = connection.execute(query.with_for_update() if lock else query).all()
+        for sweep in found:
+            check_name(sweep.name)  # it names a folder
+        return found
+
+    def sweep(self, connection: sa.Connection, known: Sweep, *, lock: bool = False) -> Sweep:
+        """The row of a sweep as it is now."""
+        found = self.sweeps(connection, SWEEPS.c.id == known.id, lock=lock)
+        if not found:
+            raise DamageError(f"the row of sweep {known.name!r} is missing, or it was deleted")
+        return found[0]
+
+    def lock_schema(self, connection: sa.Connection) -> None:
+        """Keep others from creating tables or sweeps until the transaction ends."""
+        if self.is_server:  # a file has one writer at a time
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+
+    def version(self) -> str | None:
+        """The version of the schema; None if there is none."""
+        with self.transaction() as connection:
+            if not sa.inspect(connection).has_table("meta"):
+                return None
+            key = META.c.key == "schema_version"
+            return connection.scalar(sa.select(META.c.value).where(key))
+
+    def create_tables(self) -> None:
+        """Make the tables, unless there are some."""
+        with self.transaction(write=True) as connection:
+            self.lock_schema(connection)
+            if not sa.inspect(connection).has_table("meta"):
+                _SCHEMA.create_all(connection)
+                row = {"key": "schema_version", "value": str(VERSION)}
+                connection.execute(sa.insert(META), row)
 
     def check_pages(self) -> None:
         """Read all of a SQLite file; raise StoreError if a page is damaged."""
-        with translated(self.name), self.transaction() as connection:
-            if not connection.is_server:
-                (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-                if found != "ok":
-                    raise DamageError(found)
+        if not self.is_server:
+            query = sa.text("PRAGMA integrity_check(1)")
+            found = self.run(lambda connection: connection.execute(query).scalar())
+            if found != "ok":
+                raise damaged(self.name, str(found))
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._engines[0].dispose()
+
+
+def _begin(connection: sa.Connection) -> None:
+    """Begin a transaction. A writer of SQLite locks at once: a reader cannot wait to become one."""
+    write = connection.get_execution_options()["write"]
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+    elif not write:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None]:
@@ -90,8 +254,7 @@ def locate(store: str | os.PathLike[str]) -> tuple[str, Path | None, Path | None
 
 def shown(url: str | os.PathLike[str]) -> str:
     """URL of a server without its password, and without its options, which may hold one."""
-    text: str = _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
-    return text
+    return _parsed(os.fspath(url)).set(query={}).render_as_string(hide_password=True)
 
 
 def refuse_password(store: str) -> None:
@@ -108,12 +271,14 @@ def refuse_password(store: str) -> None:
         )
 
 
-def _parsed(url: str) -> Any:
+def _parsed(url: str) -> sa.URL:
+    """The parts of a URL; an error does not repeat it, because it may hold a password."""
     try:
-        from .server import parsed  # SQLAlchemy takes longer than to look at a small sweep
-    except ModuleNotFoundError as error:
-        raise StoreError(needs("a store that is a URL", str(error.name), "postgres")) from error
-    return parsed(url)
+        return sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise StoreError(
+            "the store must be a folder or a database URL such as postgresql://host/name"
+        ) from error
 
 
 def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool) -> Database:
@@ -123,16 +288,27 @@ def open_database(store: str | os.PathLike[str], *, create: bool, readonly: bool
         StoreError: the store is missing, damaged, of another schema, or cannot be reached.
     """
     url, file, _ = locate(store)
-    if url == IN_MEMORY:
-        return _in_memory()
-    if file is not None:
-        return _open_file(file, create=create, readonly=readonly)
-    name = shown(store)
+    name = url if url == IN_MEMORY else str(file or shown(store))
     with translated(name):
-        database = _server(url, name)
-        if create:
-            _make_tables(database)
-        _check_version(database)
+        if file is not None:
+            if create and not file.exists():
+                _create_file(file)
+            _check_file(file)
+            database = _on_file(file, mode(file, readonly=readonly))
+        else:
+            database = _elsewhere(url, name)
+            if create or url == IN_MEMORY:
+                database.create_tables()
+        version = database.version()
+    if version is None:
+        raise StoreError(
+            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
+        )
+    if version != str(VERSION):
+        raise StoreError(
+            f"{name} has schema version {version[:20]!r} and this automl reads only {VERSION}: "
+            "name another store with --store, or use the automl that wrote this one"
+        )
     return database
 
 
@@ -146,77 +322,52 @@ def is_ledger(store: str) -> bool:
     if file is not None:
         return file.exists()
     name = shown(store)
-    with translated(name), closing(_server(url, name)) as database:
-        return _stored_version(database) is not None
+    with translated(name), closing(_elsewhere(url, name)) as database:
+        return database.version() is not None
 
 
-def _in_memory() -> Database:
-    """A new database in memory. It lasts until it is closed."""
-    only = connect_memory()
-    with only.transaction(write=True):
-        create_tables(only)
-    return Database(IN_MEMORY, lambda: only, lambda: sqlite3.Connection.close(only))
+def mode(file: Path, *, readonly: bool) -> str:
+    """URI options to open a file. In a read-only folder without a log, the file cannot change."""
+    if os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
+        return "mode=ro" if readonly else "mode=rw"
+    return "mode=ro" if Path(f"{file}-wal").exists() else "mode=ro&immutable=1"
 
 
-def _open_file(file: Path, *, create: bool, readonly: bool) -> Database:
-    name = str(file)
-    with translated(name):
-        if create and not file.exists():
-            _create_file(file)
-        if not file.exists():
-            raise StoreError(f"there is no store at {file}")
-        if not file.is_file():
-            raise StoreError(f"{file} is no file: a ledger is one")
-        if file.stat().st_size == 0:
-            raise damaged(name, "it is empty, it holds no ledger")
-        options = mode(file, readonly=readonly)
-        database = Database(
-            name, lambda: connect(file, options, timeout=store_errors.MAX_BUSY_SECONDS)
-        )
-        _check_version(database)
-    return database
+def _on_file(file: Path, options: str) -> Database:
+    uri = f"file:{quote(str(file))}?{options}"
+    return Database(str(file), _sqlite(uri, sa.pool.NullPool))
 
 
-def _check_version(database: Database) -> None:
-    """Raise StoreError if there is no ledger of our schema."""
-    version, name = _stored_version(database), database.name
-    if version is None:
-        raise StoreError(
-            f"{name} is no ledger of automl: it has no schema version. It was left as it is"
-        )
-    if version != str(VERSION):
-        raise StoreError(
-            f"{name} has schema version {version[:20]!r} and this automl reads only {VERSION}: "
-            "name another store with --store, or use the automl that wrote this one"
-        )
+def _elsewhere(url: str, name: str) -> Database:
+    """A database on a server, or a new one in memory, which lasts until it is closed."""
+    if url == IN_MEMORY:
+        return Database(url, _sqlite(":memory:", sa.pool.StaticPool))
+    return Database(name, sa.create_engine(url, pool_pre_ping=True, hide_parameters=True))
 
 
-def _stored_version(database: Database) -> str | None:
-    """The version of the schema; None if there is no such table or row."""
-    try:
-        with database.transaction() as connection:
-            query = "SELECT value FROM meta WHERE key = 'schema_version'"
-            row = connection.execute(query).fetchone()
-    except (sqlite3.OperationalError, ServerError) as error:
-        if "no such table" not in str(error) and "does not exist" not in str(error):
-            raise
-        return None
-    return str(row[0]) if row else None
+def _sqlite(place: str, pool: type[sa.Pool]) -> sa.Engine:
+    return sa.create_engine(
+        IN_MEMORY, creator=lambda: _connect(place), poolclass=pool, hide_parameters=True
+    )
 
 
-def _server(url: str, name: str) -> Database:
-    from .server import ServerConnection, engine_of
+def _connect(place: str) -> sqlite3.Connection:
+    """A connection to SQLite on which nobody but `_begin` begins a transaction."""
+    connection = sqlite3.connect(
+        place, timeout=MAX_BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True
+    )
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA cell_size_check=ON")
+    return connection
 
-    engine = engine_of(url)
-    return Database(name, lambda: ServerConnection(engine), engine.dispose)
 
-
-def _make_tables(database: Database) -> None:
-    """Make the tables of a server, unless there are some."""
-    with database.transaction(write=True) as connection:
-        connection.lock_schema()
-        if connection.execute("SELECT to_regclass('meta')").fetchone()[0] is None:
-            create_tables(connection)
+def _check_file(file: Path) -> None:
+    if not file.exists():
+        raise StoreError(f"there is no store at {file}")
+    if not file.is_file():
+        raise StoreError(f"{file} is no file: a ledger is one")
+    if file.stat().st_size == 0:
+        raise damaged(str(file), "it is empty, it holds no ledger")
 
 
 def _create_file(file: Path) -> None:
@@ -229,10 +380,10 @@ def _create_file(file: Path) -> None:
         if file.exists():
             return
         draft.unlink(missing_ok=True)  # of a process that was killed
-        with closing(connect(draft, "mode=rwc")) as connection:
+        with closing(_connect(f"file:{quote(str(draft))}?mode=rwc")) as connection:
             connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-            with connection.transaction(write=True):
-                create_tables(connection)
+        with closing(_on_file(draft, "mode=rw")) as database:
+            database.create_tables()
         flush(draft)
         for end in BESIDE:  # of a deleted ledger: SQLite would replay its log
             file.with_name(file.name + end).unlink(missing_ok=True)
@@ -250,3 +401,81 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
+
+
+@contextmanager
+def translated(name: str) -> Iterator[None]:
+    """Turn errors of a database, of files and of what they hold into StoreErrors.
+
+    Args:
+        name: of the store: a SQLite file, or the URL of a server.
+    """
+    try:
+        yield
+    except StoreError:
+        raise
+    except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
+        raise _explained(name, str(getattr(error, "orig", None) or error)) from error
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
+    except OSError as error:
+        raise StoreError(f"{name}: {error.strerror or error}") from error
+    except DamageError as error:
+        raise damaged(name, str(error)) from error
+    except (
+        AutomlError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise damaged(name, f"a record cannot be read: {reason}") from error
+
+
+def damaged(name: str, reason: str) -> StoreError:
+    """The error for a damaged store. It tells what can be done.
+
+    Args:
+        name: the SQLite file, or the URL of a server.
+    """
+    kind = "backup of the server" if "://" in name else "copy of the file"
+    return StoreError(
+        f"{name} is damaged ({reason}). It was left as it is: put back a {kind}, "
+        "or name another store with --store"
+    )
+
+
+def retry(action: Callable[[], T], seconds: float = MAX_RETRY_SECONDS) -> T:
+    """Run an action again while a server fails with a transient error, for at most this long."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except sa.exc.DBAPIError as error:
+            if not is_transient(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+def is_transient(error: sa.exc.DBAPIError) -> bool:
+    """Whether an action on a server may succeed in a moment. SQLite's errors are final."""
+    if isinstance(error.orig, sqlite3.Error):
+        return False
+    if not isinstance(error, sa.exc.OperationalError) and not error.connection_invalidated:
+        return False
+    state = getattr(error.orig, "sqlstate", None)
+    return state is None or str(state).startswith(_TRANSIENT)
+
+
+def _explained(name: str, message: str) -> StoreError:
+    if any(word in message for word in _DAMAGED):
+        return damaged(name, message)
+    for sign, explanation in _EXPLANATIONS.items():
+        if sign in message:
+            return StoreError(
+                f"{name}: {explanation.format(message=message, busy=MAX_BUSY_SECONDS)}"
+            )
+    return StoreError(f"{name}: {message.strip()}")

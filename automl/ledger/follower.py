@@ -1,71 +1,120 @@
-"""A cursor through the log of one sweep: after the first time, only new records are read."""
+"""Reads the log of a sweep: after the first time, a follower reads only what is new."""
 
 from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
 
 from automl.core import Command, Snapshot, SweepEvent, SweepState
+from automl.core.garbage import no_collection
 from automl.core.ranking import condensed
-from automl.errors import StoreError
+from automl.errors import StoreError, UsageError
+from search_spaces.plugins import nearest
 
-from .lease import LeaseRow, read_lease, shown_state
-from .reader import Reader, Sweep, read_state, records_after, sound_records
-from .records import COMMAND, apply
-from .sqlite_files import Connection
+from .database import RECORDS, SWEEPS, Database, Sweep
+from .recorder import shown_state
+from .records import apply, cached, records_after, records_where, storable
 
 MAX_COMMANDS: Final = 1000  # the newest ones, that are kept
+T = TypeVar("T")
+
+
+def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Sweep], T]) -> T:
+    """What a function reads of a sweep, in one transaction; waits for a server that restarts.
+
+    Raises:
+        StoreError: what it reads is damaged.
+        UsageError: there is no such sweep.
+    """
+    with no_collection():  # it would scan all rows again and again
+        found = database.run(
+            lambda connection: [
+                read(connection, sweep)
+                for sweep in database.sweeps(connection, SWEEPS.c.name == storable(name))
+            ]
+        )
+    if found:
+        return found[0]
+    names = [sweep.name for sweep in database.run(database.sweeps)]
+    hint = nearest(name, names) if names else "it has no sweeps yet"
+    if name.endswith((".yaml", ".yml")):
+        hint = f"`automl sweep {name}` runs a configuration, and with --create only creates it"
+    raise UsageError(f"there is no sweep named {name!r} in {database.name}: {hint}")
+
+
+def read_state(connection: sa.Connection, sweep: Sweep, *, condensed: bool = False) -> SweepState:
+    """The state of a sweep.
+
+    Args:
+        condensed: finished trials may lack reports that their values do not need. Then only what
+            is newer than the cached state is read.
+    """
+    if condensed and (known := cached(connection, sweep.id)):
+        with suppress(StoreError):  # its reports were kept for other goals
+            return catch_up(connection, sweep, known)
+    return catch_up(connection, sweep, SweepState())
+
+
+def catch_up(connection: sa.Connection, sweep: Sweep, state: SweepState) -> SweepState:
+    """Apply the records to a state that it does not know."""
+    for records in records_after(connection, sweep, state.number):
+        apply(state, records)
+    return state
 
 
 class Follower:
     """One sweep as it was last read. `Ledger.follow` makes one; use it from one thread at a time.
 
     Args:
-        reader: of the database; name: of the sweep.
+        database: of the store; name: of the sweep.
         whole: keep every report. Otherwise finished trials have only those that their values need.
 
     Attributes:
         state: of the sweep.
-        lease: of the process that holds the sweep or held it last; None if nobody has.
-        created: seconds since 1970.
         events: that the latest `refresh` has read, if it did not read all of them.
         epoch: grows if the sweep was replaced by another one of its name.
     """
 
-    def __init__(self, reader: Reader, name: str, *, whole: bool = False) -> None:
-        self._reader = reader
+    def __init__(self, database: Database, name: str, *, whole: bool = False) -> None:
+        self._database = database
         self._name = name
         self._whole = whole
-        self._sweep: tuple[int, float] | None = None  # its id and when it was created
-        self._last = 0  # number of the newest record that was read
+        self._sweep: Sweep | None = None
+        self._known: tuple[int, float] | None = None  # its id and when it was created
         self.state = SweepState()
-        self.lease: LeaseRow | None = None
-        self.created = 0.0
         self._commands: deque[Command] | None = None  # once somebody asks
         self.events: list[SweepEvent] = []
         self.epoch = 0
 
     @property
+    def created(self) -> float:
+        """When the sweep was created, in seconds since 1970."""
+        return float(self._sweep.created) if self._sweep else 0.0
+
+    @property
     def host(self) -> str:
         """Where the controller runs; "" if none does."""
-        return str(self.lease["host"]) if self.lease and self._shown == "running" else ""
+        return str(self._sweep.host) if self._sweep and self._shown == "running" else ""
 
     def snapshot(self) -> Snapshot:
         """The sweep as it was last read."""
-        lease, shown = self.lease, self._shown
-        seconds = lease["seconds"] if lease else self.state.seconds
+        sweep, shown = self._sweep, self._shown
+        seconds = sweep.seconds if sweep and sweep.fence else self.state.seconds
         status: dict[str, Any] = {}  # further facts of the controller that runs
-        if lease and shown == "running":
-            status = json.loads(lease["status"])
+        if sweep and shown == "running":
+            status = json.loads(sweep.status)
         return Snapshot.of(self.state, shown, seconds, events=tuple(self.events), **status)
 
     @property
     def commands(self) -> Sequence[Command]:
         """The newest commands to the sweep, in order."""
         if self._commands is None:
-            found = self._reader.of_sweep(self._name, self._read_commands)
+            found = read_sweep(self._database, self._name, self._read_commands)
             self._commands = deque(found, MAX_COMMANDS)
         return self._commands
 
@@ -77,55 +126,44 @@ class Follower:
             UsageError: the sweep was deleted.
         """
         try:
-            return self._reader.of_sweep(self._name, self._read)
+            return read_sweep(self._database, self._name, self._read)
         except BaseException:
-            self._sweep = None  # half of a change may be known
+            self._known = None  # half of a change may be known
             raise
 
     @property
     def _shown(self) -> str:
-        return shown_state(self.lease, self.state.closed)
+        return shown_state(self._sweep, self.state.closed) if self._sweep else self.state.closed
 
-    def _read(self, connection: Connection, sweep: Sweep) -> Sequence[int]:
-        self.created = sweep.created
+    def _read(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
+        self._sweep = sweep
         self.events = []
-        self.lease = read_lease(connection, sweep.id)
-        if self._sweep == (sweep.id, sweep.created):
-            if self._last == sweep.last:
-                return ()
-            try:
+        if self._known == (sweep.id, sweep.created):
+            with suppress(StoreError):  # with other goals: all is read again
                 return self._read_new(connection, sweep)
-            except StoreError:  # with other goals: all is read again
-                pass
-        self._read_all(connection, sweep)
-        self._sweep = (sweep.id, sweep.created)
-        return range(len(self.state.trials))
-
-    def _read_new(self, connection: Connection, sweep: Sweep) -> Sequence[int]:
-        changed: set[Any] = set()
-        for records, last in records_after(connection, sweep, self._last):
-            self.events += (record.event for record in records)
-            for record in records:
-                if isinstance(record.event, Command) and self._commands is not None:
-                    self._commands.append(record.event)
-            changed |= apply(self.state, records)
-            self._last = last
-        numbers = sorted(number for number in changed if number < len(self.state.trials))
+        self.epoch += 1
+        self.events = []
+        self._commands = None
+        self.state = read_state(connection, sweep, condensed=not self._whole)
+        self._known = (sweep.id, sweep.created)
+        numbers = range(len(self.state.trials))
         self._condense(numbers)
         return numbers
 
-    def _read_all(self, connection: Connection, sweep: Sweep) -> None:
-        self.epoch += 1
-        self.events = []
-        self.state, self._last = read_state(connection, sweep, condensed=not self._whole)
-        self._condense(range(len(self.state.trials)))
-        self._commands = None
+    def _read_new(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
+        changed: set[int] = set()
+        for records in records_after(connection, sweep, self.state.number):
+            events = [record.event for record in records]
+            self.events += events
+            if self._commands is not None:
+                self._commands += [event for event in events if isinstance(event, Command)]
+            changed |= apply(self.state, records)
+        self._condense(sorted(changed))
+        return sorted(changed)
 
-    def _read_commands(self, connection: Connection, sweep: Sweep) -> list[Command]:
-        known = "kind = :kind AND number <= :number"
-        number = self._last
-        found = sound_records(connection, sweep, known, kind=COMMAND, number=number)
-        return [record.event for record in found]
+    def _read_commands(self, connection: sa.Connection, sweep: Sweep) -> list[Any]:
+        known = RECORDS.c.kind == "Command", RECORDS.c.number <= self.state.number
+        return [record.event for record in records_where(connection, sweep, *known)]
 
     def _condense(self, numbers: Sequence[int]) -> None:
         """Leave out the reports of finished trials that nobody needs."""

@@ -6,12 +6,13 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
 
 from automl.core import (
     Answered,
@@ -24,48 +25,67 @@ from automl.core import (
     SweepState,
     Trial,
 )
+from automl.core.arguments import MAX_NAME, check_name
 from automl.core.events import fold
-from automl.core.names import MAX_NAME, check_name
 from automl.errors import UsageError
 from workers.files.folder import Folder
 from workers.protocol import Report
 
-from .database import Database, locate, open_database
-from .follower import Follower
-from .lease import (
-    Lease,
-    LeaseRow,
+from .database import (
+    RECORDS,
+    SNAPSHOTS,
+    SWEEPS,
+    Database,
+    HeldError,
+    Sweep,
+    damaged,
+    locate,
+    open_database,
+    translated,
+)
+from .follower import Follower, catch_up, read_state, read_sweep
+from .recorder import (
+    FileLock,
+    Recorder,
     holder_alive,
     is_brief,
     is_same,
-    read_lease,
     refusal,
+    shown_state,
     wait_until_free,
 )
-from .limits import limited
-from .lock import FileLock
-from .reader import (
-    Reader,
-    Sweep,
-    SweepHead,
-    SweepInfo,
-    append,
-    catch_up,
-    lock_sweep,
-    read_state,
-    records_after,
-    sound_records,
-)
-from .recorder import Recorder
-from .records import LogRecord, rows_of
-from .schema import COLUMNS, insert, seal
-from .sqlite_files import Connection
-from .store_errors import HeldError, damaged, translated
+from .records import append, limited, records_after, records_where, rows_of
 
 T = TypeVar("T")
 E = TypeVar("E")
 LOCK: Final = "controller.lock"  # in the folder of a sweep
 MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
+
+
+@dataclass(frozen=True)
+class SweepInfo:
+    """A line of `automl list`: `created` in seconds since 1970, `state` as in `Snapshot`."""
+
+    name: str
+    state: str
+    created: float
+    seconds: float
+    num_trials: int
+
+
+@dataclass(frozen=True)
+class SweepHead:
+    """A sweep without its trials.
+
+    Args:
+        version: another one after each commit of its controller and after each command.
+        host, pid: of the controller that runs; "" and 0 if none does.
+    """
+
+    info: SweepInfo
+    version: tuple[float, ...]
+    host: str
+    pid: int
 
 
 class Ledger:
@@ -79,9 +99,8 @@ class Ledger:
         # In memory only the workers of a sweep make it.
         self._folder = folder or Path(tempfile.gettempdir(), f"automl-{uuid.uuid4().hex}")
         self._lockable = file is not None
-        self._is_server = file is None and folder is not None
+        self._is_server = database.is_server
         self.name = database.name
-        self._reader = Reader(database)
         self._held: dict[str, Recorder] = {}
         self._view_lock = Lock()
         self._view: tuple[str, Follower] | None = None  # of the sweep that was looked at last
@@ -115,15 +134,6 @@ class Ledger:
             self.release(name)
         self._database.close()
 
-    @contextmanager
-    def kept_open(self) -> Iterator[None]:
-        """Keep a connection to a file: closing SQLite's last one takes longer than a commit."""
-        with ExitStack() as stack:
-            if self._lockable:
-                with translated(self.name):
-                    stack.enter_context(closing(self._database.connect()))
-            yield
-
     # reading
 
     def sweeps(self) -> list[SweepInfo]:
@@ -132,7 +142,7 @@ class Ledger:
 
     def heads(self) -> list[SweepHead]:
         """Every sweep without its trials, the newest one last."""
-        return self._reader.heads()
+        return list(map(_head, self._database.run(self._database.sweeps)))
 
     def exists(self, sweep: str) -> bool:
         """Whether there is a sweep of that name."""
@@ -144,7 +154,7 @@ class Ledger:
 
     def state(self, sweep: str) -> SweepState:
         """The state of the sweep, with every report."""
-        return self._reader.of_sweep(sweep, read_state)[0]
+        return read_sweep(self._database, sweep, read_state)
 
     def trials(self, sweep: str) -> list[Trial]:
         """Every trial by number, with its reports."""
@@ -159,13 +169,13 @@ class Ledger:
         """
         if condensed:
             return self._look(sweep, Follower.snapshot)
-        view = Follower(self._reader, sweep, whole=True)
+        view = Follower(self._database, sweep, whole=True)
         view.refresh()
         return view.snapshot()
 
     def follow(self, sweep: str) -> Follower:
         """A follower of the sweep; it reads nothing yet."""
-        return Follower(self._reader, sweep)
+        return Follower(self._database, sweep)
 
     def trial(self, sweep: str, number: int) -> Trial | None:
         """One trial with its reports; None if there is none of the number."""
@@ -174,7 +184,7 @@ class Ledger:
             return known[0] if known else None
         trial = None
         with translated(self.name):
-            for record in self._records_of(sweep, number):
+            for record in self._where(sweep, RECORDS.c.trial == number):
                 trial = fold(trial, record.event)
         if trial is None or _facts(trial) != _facts(known[0]):
             raise damaged(self.name, f"records of trial {number} of sweep {sweep!r} are missing")
@@ -184,18 +194,18 @@ class Ledger:
         """The events of one trial except reports, in order, each with seconds since 1970."""
         return [
             (record.recorded, record.event)
-            for record in self._records_of(sweep, number)
+            for record in self._where(sweep, RECORDS.c.trial == number)
             if not isinstance(record.event, Report)
         ]
 
-    def events(self, sweep: str) -> Iterator[SweepEvent]:
+    def events(self, sweep: str) -> list[SweepEvent]:
         """Every recorded event, in order."""
 
-        def read(connection: Connection, found: Sweep) -> list[SweepEvent]:
+        def read(connection: sa.Connection, found: Sweep) -> list[SweepEvent]:
             chunks = records_after(connection, found, 0)
-            return [record.event for records, _ in chunks for record in records]
+            return [record.event for records in chunks for record in records]
 
-        yield from self._reader.of_sweep(sweep, read)
+        return read_sweep(self._database, sweep, read)
 
     def commands(self, sweep: str) -> list[Command]:
         """Every command that was given to the sweep, in order."""
@@ -203,24 +213,19 @@ class Ledger:
 
     def of_kind(self, sweep: str, kind: type[E]) -> list[E]:
         """Every event of a kind, in order."""
-
-        def read(connection: Connection, found: Sweep) -> list[E]:
-            records = sound_records(connection, found, "kind = :kind", kind=kind.__name__)
-            return [record.event for record in records]
-
-        return self._reader.of_sweep(sweep, read)
+        return [one.event for one in self._where(sweep, RECORDS.c.kind == kind.__name__)]
 
     def answer(self, sweep: str, command: int) -> tuple[Answered | None, bool]:
         """The answer to a request, None if there is none yet; and whether a controller runs."""
 
-        def read(connection: Connection, found: Sweep) -> tuple[Answered | None, bool]:
-            later = "number > :number AND kind = 'Answered'"
-            for record in sound_records(connection, found, later, number=command):
+        def read(connection: sa.Connection, found: Sweep) -> tuple[Answered | None, bool]:
+            later = RECORDS.c.number > command, RECORDS.c.kind == "Answered"
+            for record in records_where(connection, found, *later):
                 if record.event.command == command:
                     return record.event, True
-            return None, holder_alive(read_lease(connection, found.id))
+            return None, holder_alive(found)
 
-        return self._reader.of_sweep(sweep, read)
+        return read_sweep(self._database, sweep, read)
 
     def files(self, sweep: str) -> Folder:
         """The folder of the sweep's checkpoints and logs; it may not exist yet."""
@@ -280,7 +285,7 @@ class Ledger:
             try:
                 return self._acquire(sweep, brief=brief)
             except HeldError:
-                if time.monotonic() > deadline or not is_brief(self._lease(sweep), self._lockable):
+                if time.monotonic() > deadline or not is_brief(self._row(sweep), self._lockable):
                     raise
             time.sleep(0.05)
 
@@ -295,15 +300,16 @@ class Ledger:
         Raises:
             StoreError: a controller holds the sweep.
         """
-        found = self._reader.of_sweep(sweep, _itself)
-        self.acquire(sweep)
+        self._row(sweep)
+        recorder = self.acquire(sweep)
+
+        def remove(connection: sa.Connection) -> None:
+            for column in (RECORDS.c.sweep, SNAPSHOTS.c.sweep, SWEEPS.c.id):
+                connection.execute(sa.delete(column.table).where(column == recorder.id))
+
         try:
-            with translated(self.name), self._database.transaction(write=True) as connection:
-                for table in ("records", "leases", "snapshots", "sweeps"):
-                    key = COLUMNS[table][0]
-                    statement = f"DELETE FROM {table} WHERE {key} = :sweep"
-                    connection.execute(statement, {"sweep": found.id})
-            self._held[sweep].forget()
+            self._database.run(remove, write=True)
+            recorder.forget()
         finally:
             self.release(sweep)
         with translated(self.name):
@@ -319,35 +325,35 @@ class Ledger:
             self._view[1].refresh()
             return ask(self._view[1])
 
-    def _lease(self, sweep: str) -> LeaseRow | None:
-        return self._reader.of_sweep(sweep, lambda connection, it: read_lease(connection, it.id))
+    def _row(self, sweep: str) -> Sweep:
+        return read_sweep(self._database, sweep, lambda _, found: found)
 
-    def _records_of(self, sweep: str, number: int) -> list[LogRecord]:
-        return self._reader.of_sweep(
-            sweep,
-            lambda connection, it: sound_records(connection, it, "trial = :trial", trial=number),
+    def _where(self, sweep: str, *where: Any) -> list[Any]:
+        """The records of a sweep that fulfil conditions."""
+        return read_sweep(
+            self._database, sweep, lambda connection, it: records_where(connection, it, *where)
         )
 
     def _acquire(self, sweep: str, *, brief: bool) -> Recorder:
-        found = self._reader.of_sweep(sweep, _itself)
+        seen = self._row(sweep)
         with translated(self.name):
             lock = FileLock(self.files(sweep), LOCK) if self._lockable else None
         try:
             if lock and not lock.acquire():
-                raise refusal(sweep, self._lease(sweep))
-            seen = wait_until_free(lambda: self._lease(sweep), sweep) if self._is_server else None
-            state, number = self._reader.of_sweep(sweep, read_state)
-            status = {"brief": True} if brief else {}
-            with translated(self.name), self._database.transaction(write=True) as connection:
-                # The second of two that come at once waits here, and finds the first's lease.
-                found = lock_sweep(connection, found)
-                before = read_lease(connection, found.id)
+                raise refusal(self._row(sweep))
+            if self._is_server:
+                seen = wait_until_free(lambda: self._row(sweep))
+            state = self.state(sweep)
+
+            def take(connection: sa.Connection) -> Recorder:
+                # The second of two that come at once waits here, and finds the first's hold.
+                before = self._database.sweep(connection, seen, lock=True)
                 if self._is_server and not is_same(before, seen):
-                    raise refusal(sweep, before)
-                catch_up(connection, found, state, number)
-                lease = Lease.take(connection, self.name, found.id, before, status)
-            with translated(self.name):
-                recorder = Recorder(self._database, found, lease, state, before, lock)
+                    raise refusal(before)
+                catch_up(connection, before, state)
+                return Recorder(self._database, connection, before, state, lock, brief=brief)
+
+            recorder = self._database.run(take, write=True)
         except BaseException:
             if lock:
                 lock.release()
@@ -357,34 +363,36 @@ class Ledger:
 
     def _append(self, sweep: str, events: Iterable[SweepEvent]) -> list[int]:
         """Add events to the log of a sweep that another process may hold; their numbers."""
-        found = self._reader.of_sweep(sweep, _itself)
+        seen = self._row(sweep)
         events = [limited(event) for event in events]
         with translated(self.name), self._database.transaction(write=True) as connection:
-            found = lock_sweep(connection, found)
-            sound_records(connection, found, "number = :number", number=found.last)
-            added = rows_of(found.id, found.last, events, connection.clock())
-            append(connection, found, added)
+            found = self._database.sweep(connection, seen, lock=True)
+            records_where(connection, found, RECORDS.c.number == found.last)
+            added = rows_of(found.id, found.last, events, found.now)
+            append(connection, added)
         return [row.number for row in added]
 
     def _insert_sweep(self, spec: SweepSpec, environment: Mapping[str, Any]) -> bool:
         """Add a sweep; False if its name is in use."""
         created = limited(Created(spec.to_dict(), environment))
         with translated(self.name), self._database.transaction(write=True) as connection:
-            connection.lock_schema()
-            query = "SELECT 1 FROM sweeps WHERE name = :name"
-            if connection.execute(query, {"name": spec.name}).fetchone():
+            self._database.lock_schema(connection)
+            if connection.execute(sa.select(SWEEPS).where(SWEEPS.c.name == spec.name)).first():
                 return False
-            (newest,) = connection.execute("SELECT max(id) FROM sweeps").fetchone()
-            number = int(newest or 0) + 1
-            rows = rows_of(number, 0, [created], connection.clock())
-            row = {"id": number, "name": spec.name, "created": time.time(), "last": len(rows)}
-            insert(connection, "sweeps", [seal("sweeps", row)])
-            insert(connection, "records", [row._asdict() for row in rows])
+            number = (connection.scalar(sa.select(sa.func.max(SWEEPS.c.id))) or 0) + 1
+            facts = {"id": number, "name": spec.name, "created": time.time(), "last": 0}
+            connection.execute(sa.insert(SWEEPS), facts)
+            now = self._database.clock(connection)
+            append(connection, rows_of(number, 0, [created], now))
         return True
 
 
-def _itself(_connection: Connection, sweep: Sweep) -> Sweep:
-    return sweep
+def _head(sweep: Sweep) -> SweepHead:
+    state = shown_state(sweep, sweep.closed)
+    info = SweepInfo(sweep.name, state, sweep.created, sweep.seconds, sweep.num_trials)
+    version = (sweep.id, sweep.created, sweep.last, sweep.fence, sweep.commits, sweep.held)
+    host, pid = (sweep.host, sweep.pid) if state == "running" else ("", 0)
+    return SweepHead(info, version, host, pid)
 
 
 def _facts(trial: Trial) -> str:

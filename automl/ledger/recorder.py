@@ -1,40 +1,164 @@
-"""The writing side of a sweep, for the one process that holds it."""
+"""The process that holds a sweep, and writes its log: the row in `SWEEPS` says which, until when.
+
+On a SQLite file it has the lock of the sweep's folder too, which the kernel frees when it ends.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
 import os
+import socket
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import sqlalchemy as sa
 
 from automl.core import SweepEvent, SweepState, Trial, TrialEvent
-from automl.core.plain_data import compact_json
+from automl.core.arguments import compact_json
 from automl.errors import StoreError
+from workers.files.folder import Folder
 
-from . import snapshots
-from .database import Database
-from .lease import Lease, LeaseRow, shown_state
-from .limits import limited
-from .lock import FileLock
-from .reader import Sweep, append, find_sweep, lock_sweep, rows_after
-from .records import Row, apply, decoded, rows_of
-from .store_errors import retry, translated
+from .database import SWEEPS, Database, HeldError, Sweep, retry, translated
+from .records import Row, append, apply, cache, decoded, limited, rows_after, rows_of
 
+STALE_SECONDS: Final = 60.0
+FUTURE_SECONDS: Final = 5.0
+WATCH_SECONDS: Final = 5.0
 _LOG = logging.getLogger(__name__)
+
+
+class FileLock:
+    """An exclusive lock on a file, which is made in a folder of the store. It never waits."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        folder.make()
+        self._file = folder.open(name, "ab")
+
+    def acquire(self) -> bool:
+        """Try to take the lock; True on success."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def release(self) -> None:
+        """Give the lock back; a second call does nothing."""
+        self._file.close()
+
+
+def process_started(pid: int) -> float | None:
+    """Start of a process, independent of clock changes; None if there is no such process."""
+    try:
+        return float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, IndexError, ValueError):
+        pass
+    import psutil
+
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+def alive(host: str, pid: int, started: float | None, age: float) -> bool:
+    """Whether a controller still runs.
+
+    Args:
+        host, pid, started: its process. On this host, the process itself is looked up.
+        age: seconds since its last heartbeat, which decides for another host. A heartbeat from the
+            future is ignored, because it means that a clock was set.
+    """
+    if host == socket.gethostname():
+        found = process_started(pid)
+        return found is not None and (started is None or abs(found - started) < 2)
+    return -FUTURE_SECONDS < age < STALE_SECONDS
+
+
+def holder_alive(sweep: Sweep) -> bool:
+    """Whether a process holds the sweep and still runs."""
+    age = sweep.now - sweep.heartbeat
+    return bool(sweep.held) and alive(sweep.host, sweep.pid, sweep.process_started, age)
+
+
+def shown_state(sweep: Sweep, closed: str) -> str:
+    """The state of a sweep that people see; `closed` is how its last controller ended its run."""
+    if sweep.held:
+        return "running" if holder_alive(sweep) else "interrupted"
+    return closed
+
+
+def refusal(sweep: Sweep) -> HeldError:
+    """The error for who comes second."""
+    who = f"process {sweep.pid} on {sweep.host}" if sweep.fence else "another process"
+    what = f"wait for it, or stop it with `automl stop {sweep.name}`"
+    if sweep.fence and (sweep.host, sweep.pid) == (socket.gethostname(), os.getpid()):
+        who += ", this one"
+        what = "call close() on the earlier Optimizer, or make it in a `with` block"
+    return HeldError(f"sweep {sweep.name!r} is held by {who}: {what}")
+
+
+def is_brief(sweep: Sweep, locked: bool) -> bool:
+    """Whether who holds a sweep does so for a moment only, or has just come.
+
+    Args:
+        locked: somebody has the lock of its folder, and writes the row a moment later.
+    """
+    if not sweep.fence:
+        return False
+    return (locked and not holder_alive(sweep)) or bool(json.loads(sweep.status).get("brief"))
+
+
+def wait_until_free(read: Callable[[], Sweep]) -> Sweep:
+    """Check that no controller holds a sweep of a server.
+
+    A controller with an old heartbeat is watched for a new one: some clock may have been set.
+
+    Args:
+        read: the sweep as it is now.
+
+    Returns:
+        The sweep. If it is not the same when it is taken, another controller was faster.
+
+    Raises:
+        HeldError: a controller holds the sweep.
+    """
+    first = sweep = read()
+    deadline = time.monotonic() + WATCH_SECONDS
+    while sweep.held:
+        if holder_alive(sweep) or not is_same(sweep, first):
+            raise refusal(sweep)
+        if sweep.host == socket.gethostname() or time.monotonic() > deadline:
+            break
+        time.sleep(WATCH_SECONDS / 20)
+        sweep = read()
+    return first
+
+
+def is_same(one: Sweep, other: Sweep) -> bool:
+    """Whether no controller has written between two looks at a sweep."""
+    names = ("fence", "held", "commits", "heartbeat")
+    return [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
 
 
 class Recorder:
     """Holds a sweep; `commit` appends all events to its log in one transaction.
 
+    A larger fencing number in the database ends the hold. Made in the transaction that takes it.
+
     Args:
-        database: of the store.
-        sweep: that is held; lease: the proof.
-        state: of the sweep when it was taken.
-        before: the lease before this one; None if nobody has held the sweep.
+        database: of the store; connection: in a transaction.
+        before: the row of the sweep, which is locked.
+        state: of the sweep.
         lock: of a SQLite file; None for a server and in memory.
+        brief: the sweep is held for a moment only.
 
     Attributes:
+        id: of the sweep.
         state: with the events that were applied and those that others have recorded.
         taken: number of the last record when the sweep was taken.
         seconds: wall-clock seconds of the sweep, as they were last committed.
@@ -44,30 +168,41 @@ class Recorder:
     def __init__(
         self,
         database: Database,
-        sweep: Sweep,
-        lease: Lease,
+        connection: sa.Connection,
+        before: Sweep,
         state: SweepState,
-        before: LeaseRow | None,
         lock: FileLock | None,
+        *,
+        brief: bool = False,
     ) -> None:
         self.state = state
-        self.taken = self._last = sweep.last
-        self.seconds: float = before["seconds"] if before else state.seconds
+        self.taken = self._cached = before.last  # `_cached`: of the last cached state, or nearly
+        self.seconds: float = before.seconds if before.fence else state.seconds
         self.earlier_state = shown_state(before, state.closed)
         self._events: list[SweepEvent] = []  # that wait for a commit
         self._process = os.getpid()
-        self._store = database.name
-        self._sweep = sweep
-        self._lease = lease
+        self._database = database
+        self._sweep = before
+        self.id = before.id
+        self._fence = before.fence + 1
         self._tried: list[Row] = []  # by a commit whose answer did not come
         self._is_deleted = False
         self._lock = lock
+        self._connection = database.connection()
         self._taken_at = time.time()
-        self._heartbeat = before["heartbeat"] if before else self._taken_at
-        self._clock_ahead = lease.heartbeat - self._taken_at  # of the store's clock, before ours
-        # One connection stays open: closing SQLite's last connection takes longer than a commit.
-        self._connection = database.connect()
-        self._cached = sweep.last  # number of the record of the last snapshot, or nearly
+        self._heartbeat: float = before.heartbeat if before.fence else self._taken_at
+        self._clock_ahead: float = before.now - self._taken_at  # of the store's clock, before ours
+        values = {
+            "host": socket.gethostname(),
+            "pid": self._process,
+            "process_started": process_started(self._process),
+            "heartbeat": before.now,
+            "fence": self._fence,
+            "held": 1,
+            "commits": 0,
+            "status": compact_json({"brief": True} if brief else {}),
+        }
+        connection.execute(sa.update(SWEEPS).where(SWEEPS.c.id == before.id).values(values))
 
     @property
     def uncommitted(self) -> int:
@@ -93,7 +228,7 @@ class Recorder:
     def commit(
         self, seconds: float | None = None, *, status: Mapping[str, Any] | None = None
     ) -> None:
-        """Append the queued events, renew the lease, and take in what others have recorded.
+        """Append the queued events, renew the hold, and take in what others have recorded.
 
         Act on an event only after its commit.
 
@@ -114,7 +249,7 @@ class Recorder:
         if self._events:  # they came after a commit whose answer was lost
             self._write(values)
         self.seconds = self.seconds if seconds is None else seconds
-        if self._last > 2 * self._cached + 2000:
+        if self.state.number > 2 * self._cached + 2000:
             self._cache()
 
     def look(self) -> None:
@@ -122,13 +257,11 @@ class Recorder:
         if self._tried:
             return  # the next commit tells which of these records are of this process
 
-        def read() -> list[Row]:
-            with self._connection.transaction():
-                sweep = find_sweep(self._connection, self._sweep)
-                return list(rows_after(self._connection, sweep, self._last))
+        def read(connection: sa.Connection) -> list[Row]:
+            return self._unseen(connection, self._database.sweep(connection, self._sweep))
 
-        with translated(self._store):
-            self._take_in(retry(read))
+        with translated(self._database.name):
+            self._take_in(self._database.run(read))
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -143,13 +276,17 @@ class Recorder:
         self._is_deleted = True
 
     def release(self) -> None:
-        """Let another controller hold the sweep. If this cannot be written, the lease runs out."""
-        if not self._is_deleted and self._last > 1.05 * self._cached + 200:
-            self._cache()
+        """Let another controller hold the sweep. If this cannot be written, the hold runs out."""
         try:
             if not self._is_deleted:
-                with translated(self._store), self._connection.transaction(write=True):
-                    self._lease.give_up(self._connection)
+                if self.state.number > 1.05 * self._cached + 200:
+                    self._cache()
+                self._database.run(
+                    lambda connection: self._renew(
+                        connection, self._database.clock(connection), held=0
+                    ),
+                    write=True,
+                )
         except StoreError as error:
             _LOG.warning("%s", error)
         finally:
@@ -158,14 +295,13 @@ class Recorder:
                 self._lock.release()
 
     def _write(self, values: Mapping[str, Any]) -> None:
-        with translated(self._store):
+        with translated(self._database.name):
             others, mine = retry(lambda: self._write_once(values))
             self._tried = []
             del self._events[: len(mine)]
             self._take_in(others)
             if mine:
-                self._last = max(self._last, mine[-1].number)
-            self.state.number = self._last
+                self.state.number = max(self.state.number, mine[-1].number)
 
     def _write_once(self, values: Mapping[str, Any]) -> tuple[list[Row], list[Row]]:
         """One try at a commit.
@@ -173,33 +309,44 @@ class Recorder:
         Returns:
             The new rows of others; the rows of queued events that are stored now.
         """
-        connection = self._connection
-        with connection.transaction(write=True):
-            sweep = lock_sweep(connection, self._sweep)
-            now = connection.clock()
-            self._clock_ahead = now - time.time()
-            self._lease.renew(connection, now, **values)
-            unseen = list(rows_after(connection, sweep, self._last))
+        with self._database.transaction(write=True) as connection:
+            sweep = self._database.sweep(connection, self._sweep, lock=True)
+            self._clock_ahead = sweep.now - time.time()
+            self._renew(connection, sweep.now, **values)
+            unseen = self._unseen(connection, sweep)
             if set(unseen).isdisjoint(self._tried):
-                self._tried = rows_of(sweep.id, sweep.last, self._events, now)
-                append(connection, sweep, self._tried)
+                self._tried = rows_of(sweep.id, sweep.last, self._events, sweep.now)
+                append(connection, self._tried)
                 return unseen, self._tried
             # they are stored, and only the answer was lost
             return [row for row in unseen if row not in self._tried], self._tried
 
+    def _renew(self, connection: sa.Connection, now: float, **values: Any) -> None:
+        """Set the heartbeat, count one commit, and change other columns."""
+        table = SWEEPS.c
+        mine = table.id == self._sweep.id, table.fence == self._fence, table.held == 1
+        changed = {"heartbeat": now, "commits": table.commits + 1, **values}
+        if not connection.execute(sa.update(SWEEPS).where(*mine).values(changed)).rowcount:
+            raise StoreError(
+                f"{self._database.name}: another controller has taken the sweep over; this one ends"
+            )
+
+    def _unseen(self, connection: sa.Connection, sweep: Sweep) -> list[Row]:
+        """The rows of others since the last look."""
+        return [row for rows in rows_after(connection, sweep, self.state.number) for row in rows]
+
     def _take_in(self, rows: list[Row]) -> None:
         """Apply what others have recorded."""
-        if rows:
-            apply(self.state, decoded(rows))
-            self._last = max(self._last, rows[-1].number)
+        apply(self.state, decoded(rows))
 
     def _cache(self) -> None:
         """Keep the state for readers. If this fails, they read the whole log."""
         if self._events:
             return
-        self._cached = self._last
+        self._cached = self.state.number
         try:
-            with translated(self._store), self._connection.transaction(write=True):
-                snapshots.write(self._connection, self._sweep.id, self.state, self._last)
+            self._database.run(
+                lambda connection: cache(connection, self._sweep.id, self.state), write=True
+            )
         except StoreError as error:
             _LOG.warning("%s", error)

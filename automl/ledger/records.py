@@ -1,30 +1,50 @@
-"""The rows of a sweep's log: numbers without a gap, and a CRC32 of each (`schema.checksum`).
+"""The rows of a sweep's log: numbers without a gap, and a CRC32 of each.
 
-A metric that is not finite is stored as the text "nan", "inf" or "-inf".
+A metric that is not finite is stored as the text "nan", "inf" or "-inf". Texts have limits, whoever
+writes them: one that is too long is cut.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from enum import StrEnum
 from functools import lru_cache, partial
 from types import UnionType
 from typing import Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
+import sqlalchemy as sa
+
 from automl.core import SweepEvent, SweepState
+from automl.core.arguments import compact_json
 from automl.core.events import Command, Ended
-from automl.core.plain_data import compact_json
+from automl.errors import AutomlError
 from search_spaces.validation import plain_params
+from workers.failures import MAX_MESSAGE, MAX_NAME, MAX_TRACEBACK, bounded
 from workers.protocol import Metrics, Params, Report
 
-from .schema import checksum
-from .store_errors import DamageError
+from .database import RECORDS, SNAPSHOTS, SWEEPS, DamageError, Sweep
 
 REPORT: Final = "Report"
-COMMAND: Final = "Command"
+_MAX_BYTES: Final = 1 << 24  # of a cached state
+_CHUNK: Final = 1000  # records that are decoded at once
 _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(SweepEvent)}
+MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an outcome
+    "message": MAX_MESSAGE,
+    "reason": MAX_MESSAGE,
+    "gpu_lost": MAX_MESSAGE,
+    "worker": 300,
+    "agent": MAX_NAME,
+    "by": MAX_NAME,
+    "source": MAX_NAME,
+    "exception": MAX_NAME,
+    "node_kind": MAX_NAME,
+    "kind": MAX_NAME,
+    "failure": MAX_NAME,
+}
+_PRINTED: Final = ("message", "reason", "source")
 
 
 class LogRecord(NamedTuple):
@@ -41,7 +61,7 @@ class LogRecord(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of `records`; `sum` is of all its other values."""
+    """A row of `RECORDS`; `sum` is of all its other values."""
 
     sweep: int
     number: int
@@ -50,6 +70,11 @@ class Row(NamedTuple):
     recorded: float
     payload: str
     sum: int
+
+
+def checksum(*values: Any) -> int:
+    """The CRC32 of some values as `ascii` writes them, which is alike in every Python version."""
+    return zlib.crc32(ascii(values).encode())
 
 
 def rows_of(sweep: int, last: int, events: Iterable[SweepEvent], recorded: float) -> list[Row]:
@@ -61,32 +86,81 @@ def rows_of(sweep: int, last: int, events: Iterable[SweepEvent], recorded: float
     return found
 
 
-def verified(rows: Iterable[Row], sweep: str) -> Iterator[Row]:
-    """The rows of a sweep, each verified as it comes.
+def append(connection: sa.Connection, rows: Sequence[Row], **changed: Any) -> None:
+    """Add rows to the log of a sweep that is locked; `changed` are other values of its row."""
+    if rows:
+        connection.execute(sa.insert(RECORDS), [row._asdict() for row in rows])
+        row = {"last": rows[-1].number, **changed}
+        connection.execute(sa.update(SWEEPS).where(SWEEPS.c.id == rows[0].sweep).values(row))
+
+
+def rows_after(connection: sa.Connection, sweep: Sweep, number: int) -> Iterator[Sequence[Row]]:
+    """The rows of a log after a number, verified, in chunks.
 
     Raises:
-        DamageError: a row was changed.
+        DamageError: a row was changed, or is missing.
     """
-    for row in rows:
-        if checksum(*row[:-1]) != row.sum:
-            raise DamageError(f"record {row.number} of sweep {sweep!r} has another checksum")
-        yield row
+    known = RECORDS.c.sweep == sweep.id, RECORDS.c.number > number
+    found = connection.execute(sa.select(RECORDS).where(*known).order_by(RECORDS.c.number))
+    for chunk in found.partitions(_CHUNK):
+        rows = list(map(Row._make, chunk))
+        for row in rows:
+            number += 1
+            if row.number != number:
+                raise _missing(number, sweep)
+            _check(row, sweep)
+        yield rows
+    if number != sweep.last:
+        raise _missing(number + 1, sweep)
 
 
-def unbroken(rows: Iterable[Row], sweep: str, after: int, last: int) -> Iterator[Row]:
-    """The rows of a log from the number `after` (excluded) to `last`, each verified as it comes.
+def records_after(
+    connection: sa.Connection, sweep: Sweep, number: int
+) -> Iterator[list[LogRecord]]:
+    """The records of a log after a number, in chunks."""
+    yield from map(decoded, rows_after(connection, sweep, number))
 
-    Raises:
-        DamageError: a row is missing or was changed.
+
+def records_where(connection: sa.Connection, sweep: Sweep, *where: Any) -> list[Any]:
+    """The records of a log that fulfil conditions, in order.
+
+    Each is verified, but not that none is missing.
     """
-    number = after
+    query = sa.select(RECORDS).where(RECORDS.c.sweep == sweep.id, *where)
+    rows = list(map(Row._make, connection.execute(query.order_by(RECORDS.c.number))))
     for row in rows:
-        if row.number != number + 1:
-            break
-        yield from verified([row], sweep)
-        number += 1
-    if number != last:
-        raise DamageError(f"record {number + 1} of sweep {sweep!r} is missing or out of order")
+        _check(row, sweep)
+    return decoded(rows)
+
+
+def _check(row: Row, sweep: Sweep) -> None:
+    if checksum(*row[:-1]) != row.sum:
+        raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
+
+
+def _missing(number: int, sweep: Sweep) -> DamageError:
+    return DamageError(f"record {number} of sweep {sweep.name!r} is missing or out of order")
+
+
+def cache(connection: sa.Connection, sweep: int, state: SweepState) -> None:
+    """Replace the cached state of a sweep, unless it is too large."""
+    data = zlib.compress(compact_json(state.to_dict()).encode(), 1)
+    if len(data) <= _MAX_BYTES:
+        connection.execute(sa.delete(SNAPSHOTS).where(SNAPSHOTS.c.sweep == sweep))
+        total = checksum(sweep, state.number, zlib.crc32(data))
+        row = {"sweep": sweep, "number": state.number, "state": data, "sum": total}
+        connection.execute(sa.insert(SNAPSHOTS), row)
+
+
+def cached(connection: sa.Connection, sweep: int) -> SweepState | None:
+    """The cached state of a sweep; one that is damaged is ignored."""
+    row = connection.execute(sa.select(SNAPSHOTS).where(SNAPSHOTS.c.sweep == sweep)).first()
+    if row is None or row.sum != checksum(sweep, row.number, zlib.crc32(row.state)):
+        return None
+    try:
+        return SweepState.from_dict(json.loads(zlib.decompress(row.state)))
+    except (zlib.error, ValueError, LookupError, TypeError, AttributeError, AutomlError):
+        return None
 
 
 def encoded(event: SweepEvent, recorded: float) -> tuple[str, float, str]:
@@ -199,3 +273,37 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
+
+
+def limited(event: SweepEvent) -> SweepEvent:
+    """The event with each text at most as long as it may be."""
+    if isinstance(event, Report):
+        return event
+    found = _cut(event)
+    if isinstance(found, Ended):
+        outcome = _cut(found.outcome)
+        text = str(outcome.details.get("traceback", ""))
+        if len(text) > MAX_TRACEBACK:
+            short = {"traceback": bounded(text, MAX_TRACEBACK)}
+            outcome = replace(outcome, details={**outcome.details, **short})
+        found = found if outcome is found.outcome else replace(found, outcome=outcome)
+    result: SweepEvent = found
+    return result
+
+
+def storable(text: str) -> str:
+    """The text with NUL and halves of surrogate pairs escaped, because databases refuse them."""
+    if not text.isascii():
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return text.replace("\0", "\\x00")
+
+
+def _cut(value: Any) -> Any:
+    """An event or an outcome whose texts are within their limits."""
+    changed = {}
+    for name, text in vars(value).items():
+        if text and isinstance(text, str) and (most := MAX_CHARACTERS.get(name)):
+            short = bounded(storable(text) if name in _PRINTED else text, most)
+            if short != text:
+                changed[name] = short
+    return replace(value, **changed) if changed else value

@@ -14,10 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState, text
-from automl.core.durations import duration
-from automl.core.plain_data import json_data
-from automl.core.resuming import shell_line
-from automl.core.text import number
+from automl.core.arguments import duration, json_data
+from automl.core.text import number, shell_line
 from automl.suggesters.base import Array, Belief
 from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params

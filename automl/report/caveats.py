@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from automl.core import Snapshot, Trial, ranking, text
-from automl.core.replicates import deterministic
+from automl.core.ranking import deterministic
 from search_spaces import Float, Int, Space
 
 EDGE: Final = 0.02  # of a range

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from automl.core import Goal, Snapshot, Trial, TrialState
-from automl.core.names import companion
+from automl.core.arguments import companion
 from automl.core.text import goal_value, number
 from search_spaces import Space
 from workers.protocol import Params

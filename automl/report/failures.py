@@ -9,8 +9,7 @@ from itertools import combinations
 from typing import Any, Final
 
 from automl.core import Snapshot, Trial, TrialState
-from automl.core.resuming import shell_line
-from automl.core.text import number
+from automl.core.text import number, shell_line
 from search_spaces import Choice, Float, Int, Space
 
 LEAST: Final = 5  # failures alike, for a sentence about where they are

@@ -17,10 +17,9 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
-from automl.core.durations import duration
+from automl.core.arguments import compact_json, duration
 from automl.core.keys import DURATION, keys_of
-from automl.core.plain_data import compact_json
-from automl.core.standings import Standings
+from automl.core.snapshot import Standings
 from automl.errors import UsageError
 
 from .answer import answer

@@ -9,12 +9,12 @@ from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from automl.core import Noted, Snapshot, Trial, TrialState, text
-from automl.core.durations import duration
+from automl.core.arguments import duration
 from automl.core.events import GRACE_SECONDS
-from automl.core.standings import Standings
+from automl.core.snapshot import Standings
 
 if TYPE_CHECKING:
-    from automl.ledger.reader import SweepInfo
+    from automl.ledger.ledger import SweepInfo
 
     from .terminal_view import Show
 

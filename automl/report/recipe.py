@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from automl.core import SweepSpec, Trial
-from automl.core.plain_data import compact_json, yaml_scalar
-from automl.core.resuming import shell_line, trained_words
+from automl.core.arguments import compact_json, yaml_scalar
+from automl.core.text import shell_line, trained_words
 
 
 def line_of(spec: SweepSpec, file: str | Path) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState, text
-from automl.core.replicates import original
+from automl.core.ranking import original
 from automl.core.text import number
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Array, Belief

@@ -8,8 +8,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, ranking, text
-from automl.core.durations import duration
-from automl.core.resuming import Typed, shell_line
+from automl.core.arguments import duration
+from automl.core.text import Typed, shell_line
 from search_spaces import Space
 
 from .answer import Answer, AnswerRow, answer, knee

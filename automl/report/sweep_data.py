@@ -11,9 +11,9 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Command, Goal, Snapshot, Trial, TrialState, ranking, text
-from automl.core.plain_data import compact_json
-from automl.core.resuming import Typed
-from automl.core.standings import Standings
+from automl.core.arguments import compact_json
+from automl.core.snapshot import Standings
+from automl.core.text import Typed
 from automl.suggesters.domain import updated_limits
 
 from .answer import knee

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
-from automl.core.durations import duration
-from automl.core.standings import Standings
+from automl.core.arguments import duration
+from automl.core.snapshot import Standings
 
 from .console import Escaped, table
 from .console import console as default_console

@@ -20,7 +20,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from automl.core.plain_data import compact_json
+from automl.core.arguments import compact_json
 from automl.errors import AutomlError, StoreError, UsageError
 from automl.report.page import curves
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from automl.errors import AutomlError
 from automl.ledger import Ledger
-from automl.ledger.reader import SweepHead
+from automl.ledger.ledger import SweepHead
 from automl.report.sweep_data import SweepData
 
 Found = tuple[dict[str, Any], list[str]]  # an answer, and the reasons to doubt it

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Budget, Constraint, Goal, Trial
-from automl.core.replicates import best_mean
+from automl.core.ranking import best_mean
 from search_spaces import Space
 from workers.protocol import Params
 

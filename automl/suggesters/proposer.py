@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
-from automl.core.plugin_choice import PluginChoice, choose
-from automl.core.replicates import deterministic, differ, due, may_repeat, original
+from automl.core.keys import PluginChoice, choose
+from automl.core.ranking import deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from search_spaces.validation import show
 from workers.protocol import Params

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core.plugin_choice import PluginChoice, choose
+from automl.core.keys import PluginChoice, choose
 from automl.core.text import number
 from automl.errors import UsageError
 from search_spaces import Choice, Space

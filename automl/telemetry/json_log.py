@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from automl.core import Snapshot, Trial, TrialState
-from automl.core.plain_data import json_data
+from automl.core.arguments import json_data
 from automl.core.text import goal_value
 
 EVERY_SECONDS: Final = 60.0  # between two lines about the sweep, if no trial changes

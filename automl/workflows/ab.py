@@ -17,8 +17,7 @@ from automl.control.beginning import create
 from automl.control.writer import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.core.environment import code_of, difference
-from automl.core.resuming import present_folder
-from automl.core.text import number
+from automl.core.text import number, present_folder
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
 from workers.command.either import SIDE

@@ -8,7 +8,7 @@ from typing import Any
 from automl.control.beginning import create
 from automl.control.earlier import with_earlier
 from automl.core import SweepSpec, arguments
-from automl.core.plugin_choice import PluginChoice
+from automl.core.keys import PluginChoice
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester

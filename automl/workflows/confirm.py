@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from automl.core import Snapshot, Trial
-from automl.core.names import companion
+from automl.core.arguments import companion
 from automl.ledger import Ledger
 from automl.report.confirmations import KIND, Confirmation, candidates, identity
 from automl.report.recommendation import believed, shortlist

@@ -8,7 +8,7 @@ from automl.control.beginning import create
 from automl.control.space_change import with_known_space
 from automl.control.writer import writing
 from automl.core import Budget, SweepSpec
-from automl.core.names import companion
+from automl.core.arguments import companion
 from automl.errors import SpaceError, UsageError
 from automl.ledger import Ledger
 from search_spaces.change import joined

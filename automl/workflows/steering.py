@@ -13,10 +13,10 @@ from automl.config.limits import known_parameter, limit_of, read_changes
 from automl.control.wiring import attend
 from automl.control.writer import writing
 from automl.core import Command, SweepSpec, Trial, arguments
-from automl.core.replicates import original
+from automl.core.ranking import original
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.store_errors import HeldError
+from automl.ledger.database import HeldError
 from automl.suggesters.domain import Domain, updated_limits
 from workers.protocol import Params
 

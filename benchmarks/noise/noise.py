@@ -49,7 +49,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, parse_goals
-from automl.core.replicates import MAX_SHARE
+from automl.core.ranking import MAX_SHARE
 from automl.report.recommendation import Recommendation, recommended
 from automl.report.record import Record
 from automl.suggesters import SUGGESTERS

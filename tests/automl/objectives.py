@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from automl import sweeps
-from automl.core.budget import Budget
 from automl.core.events import SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.ledger import Ledger

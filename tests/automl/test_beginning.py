@@ -14,7 +14,7 @@ import pytest
 import automl
 from automl import Choice, Float, Space
 from automl.ledger import Ledger
-from automl.ledger.store_errors import HeldError
+from automl.ledger.database import HeldError
 
 SPACE = Space(Float("m.x", 0, 1, default=0.5), Choice("kind", ["a", None, [1, 2]], default="a"))
 

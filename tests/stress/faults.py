@@ -12,7 +12,6 @@ from automl.control.journal import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Recorder, recorder
-from automl.ledger.lease import Lease
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -59,7 +58,7 @@ def arm(point: str, skip: int = 0) -> None:
         "_handle",
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
-    _after(Lease, "renew", lambda *_: killer.passed("renewing"))
+    _after(Recorder, "_renew", lambda *_: killer.passed("renewing"))
     _after(recorder, "append", lambda *args: args[-1] and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)

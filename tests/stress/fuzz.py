@@ -31,7 +31,7 @@ from typing import Any
 import hostile_sweeps
 
 from automl.config import load
-from automl.core.durations import parse_duration
+from automl.core.arguments import parse_duration
 from automl.core.goals import parse_constraints, parse_goals
 from automl.errors import UsageError
 from benchmarks.common import store

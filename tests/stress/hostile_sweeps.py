@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from automl.core import Budget, Constraint, Goal, ReportPoint, Snapshot, SweepSpec, Trial
+from automl.core.arguments import compact_json
 from automl.core.events import Moved
-from automl.core.plain_data import compact_json
-from automl.core.standings import Standings
+from automl.core.snapshot import Standings
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.report.console import console

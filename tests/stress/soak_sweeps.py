@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from automl.core.budget import Budget
 from automl.core.goals import parse_goals
+from automl.core.resources import Budget
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial
 from automl.ledger import Ledger

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import ray
 
 from automl.core import Resources
-from automl.core.worker_range import WorkerRange, read_workers
+from automl.core.resources import WorkerRange, read_workers
 from automl.dispatch.base import GangShape
 from automl.dispatch.gangs import GangDispatcher, Message
 from automl.errors import AutomlError

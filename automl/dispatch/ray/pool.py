@@ -14,7 +14,7 @@ from ray.util.placement_group import placement_group, placement_group_table, rem
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from automl.core import Resources
-from automl.core.worker_range import WorkerRange
+from automl.core.resources import WorkerRange
 from automl.dispatch.base import GangShape
 from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor

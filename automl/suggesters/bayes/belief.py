@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
-from automl.core.replicates import runs
+from automl.core.ranking import runs
 from automl.suggesters.base import Array, Belief
 from search_spaces import Space
 from workers.protocol import Params

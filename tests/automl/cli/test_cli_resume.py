@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cli_sweeps import automl
 
-from automl.core.resuming import shell_line
+from automl.core.text import shell_line
 from automl.ledger import Ledger
 
 CONFIG = r"""

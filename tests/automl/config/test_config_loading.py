@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from automl.config import Config, Override, load
-from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
-from automl.core.resources import Resources
+from automl.core.resources import Budget, Resources
 from automl.core.spec import SweepSpec
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int

@@ -11,8 +11,7 @@ import pytest
 
 from automl.config import load
 from automl.config.loading import Config
-from automl.core.budget import Budget
-from automl.core.resources import Resources
+from automl.core.resources import Budget, Resources
 from automl.errors import ConfigError
 from search_spaces.hardware import Gpu, Hardware, detect
 

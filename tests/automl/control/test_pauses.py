@@ -10,8 +10,8 @@ import pytest
 
 import automl
 from automl import sweeps
-from automl.core.budget import Budget
 from automl.core.goals import parse_goals
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState

@@ -10,8 +10,8 @@ from objectives import make_spec, run_inline, states
 
 from automl.control.assignments import Assigner
 from automl.control.wiring import conduct
-from automl.core.budget import Budget
 from automl.core.events import Noted, Proposed
+from automl.core.resources import Budget
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
 from automl.errors import AutomlError

@@ -13,8 +13,8 @@ from objectives import make_spec, patient, quick, run_inline, states
 
 from automl.control.wiring import conduct
 from automl.core import text
-from automl.core.budget import Budget
 from automl.core.events import Command, Noted
+from automl.core.resources import Budget
 from automl.core.trial import Trial
 from automl.dispatch.inline import InlineDispatcher
 from automl.ledger import Ledger

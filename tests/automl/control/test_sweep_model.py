@@ -30,10 +30,8 @@ from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 from automl.control.wiring import attend
 from automl.control.writer import SweepWriter
 from automl.core import Command, Noted, TrialState
-from automl.ledger import Ledger, lease
-from automl.ledger.server import ServerConnection
-from automl.ledger.sqlite_files import SqliteConnection
-from automl.ledger.store_errors import HeldError
+from automl.ledger import Ledger, recorder
+from automl.ledger.database import Database, HeldError
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 LEASE_SECONDS = 1000.0
@@ -65,10 +63,9 @@ class World:
         self.now = self.process = self.num_sweeps = 0
 
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for kind in (SqliteConnection, ServerConnection):
-            clock = kind.clock
-            monkeypatch.setattr(kind, "clock", lambda it, clock=clock: clock(it) + self.passed)
-        monkeypatch.setattr(lease, "process_started", lambda pid: 10.0 * self.process)
+        clock = Database.clock
+        monkeypatch.setattr(Database, "clock", lambda *it: clock(*it) + self.passed)
+        monkeypatch.setattr(recorder, "process_started", lambda pid: 10.0 * self.process)
 
     @property
     def passed(self) -> float:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.core.budget import Budget, without_unit
-from automl.core.budget_use import BudgetUse
 from automl.core.goals import parse_goals
+from automl.core.resources import Budget, without_unit
+from automl.core.state import BudgetUse
 from automl.core.trial import Trial, TrialState
 
 DONE = TrialState.COMPLETED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from automl.core.durations import duration, parse_duration
+from automl.core.arguments import duration, parse_duration
 from automl.core.spec import KEYS
 from automl.errors import UsageError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from automl.core.durations import parse_duration
+from automl.core.arguments import parse_duration
 from automl.core.goals import Constraint, Goal
 from automl.errors import UsageError
 

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from automl.core import SweepSpec, parse_goals
-from automl.core.resuming import Typed, shell_line, told_how_to_resume
+from automl.core.text import Typed, shell_line, told_how_to_resume
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces import Float, Space
 

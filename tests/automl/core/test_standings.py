@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from automl.core import Begun, Created, Ended, Goal, Proposed, Snapshot, SweepSpec, SweepState
 from automl.core.goals import parse_constraints
-from automl.core.standings import INFEASIBLE, Standings
+from automl.core.snapshot import INFEASIBLE, Standings
 from automl.core.trial import Trial, TrialState
 from search_spaces import Float, Space
 from workers.protocol import Ending, Outcome, Report

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from automl.core.trial import AgentLease, Trial, TrialState
-from automl.core.trial_index import TrialIndex
+from automl.core.trial import AgentLease, Trial, TrialIndex, TrialState
 
 
 def test_a_trial_is_in_one_list_at_a_time() -> None:

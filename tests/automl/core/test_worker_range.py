@@ -9,7 +9,7 @@ import pytest
 from objectives import make_spec
 
 from automl.core import SweepSpec
-from automl.core.worker_range import WorkerRange, read_workers
+from automl.core.resources import WorkerRange, read_workers
 from automl.errors import UsageError
 
 

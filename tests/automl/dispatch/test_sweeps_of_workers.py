@@ -13,8 +13,8 @@ from objectives import SPACE, dying, loss_of, make_spec, marked, patient, quick
 
 import automl
 from automl import sweeps
-from automl.core.budget import Budget
 from automl.core.events import Command, Ended
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState

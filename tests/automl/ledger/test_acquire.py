@@ -16,9 +16,9 @@ from resealed import change_leases
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
-from automl.ledger import lease as module
 from automl.ledger import ledger as ledger_module
-from automl.ledger.lock import FileLock
+from automl.ledger import recorder as module
+from automl.ledger.recorder import FileLock
 
 
 @pytest.fixture
@@ -46,14 +46,6 @@ def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
     change(first, host="elsewhere")
     with pytest.raises(StoreError, match="on elsewhere"):
         second.acquire("test")
-
-
-def test_a_released_sweep_is_free_at_once(stores: tuple[Ledger, Ledger]) -> None:
-    first, second = stores
-    first.acquire("test")
-    first.release("test")
-    change(first, host="elsewhere")
-    second.acquire("test")
 
 
 def test_a_dead_holder_on_this_host_is_replaced_at_once(
@@ -107,9 +99,9 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
     look = module.wait_until_free
     calls: list[str] = []
 
-    def slow(read: Any, sweep: str) -> Any:
-        seen = look(read, sweep)
-        calls.append(sweep)
+    def slow(read: Any) -> Any:
+        seen = look(read)
+        calls.append("test")
         if len(calls) == 1:
             first.acquire("test")
         return seen
@@ -118,12 +110,6 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
     with pytest.raises(StoreError, match="held by process"):
         second.acquire("test")
     assert "test" not in second._held
-
-
-def test_a_sweep_without_any_run_can_be_deleted(stores: tuple[Ledger, Ledger]) -> None:
-    first, second = stores
-    second.delete("test")
-    assert first.sweeps() == []
 
 
 def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from objectives import make_spec, record
 
-from automl.core.budget import Budget
 from automl.core.events import Begun, Command, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger
+from automl.ledger.database import RECORDS, SWEEPS
 from workers.protocol import Report
 
 COMMAND = Command("limits", {"lr": [0.1, 0.2]})
@@ -41,8 +42,8 @@ def ledger(tmp_path: Path) -> Ledger:
 def rows(ledger: Ledger) -> dict[str, int]:
     with ledger._database.transaction() as connection:
         return {
-            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
-            for table in ("sweeps", "records", "leases")
+            table.name: connection.scalar(sa.select(sa.func.count()).select_from(table)) or 0
+            for table in (SWEEPS, RECORDS)
         }
 
 
@@ -69,22 +70,6 @@ def test_a_sweep_that_is_held_is_not_deleted(ledger: Ledger) -> None:
     assert rows(ledger) == before
 
 
-def test_another_spec_is_kept_for_one_sweep(ledger: Ledger) -> None:
-    ledger.change_spec("one", replace(ledger.spec("one"), budget=Budget(trials=99)))
-    assert (ledger.spec("one").budget.trials, ledger.spec("two").budget.trials) == (
-        99,
-        make_spec().budget.trials,
-    )
-
-
-def test_a_sweep_that_runs_shows_what_its_controller_does(ledger: Ledger) -> None:
-    assert ledger.snapshot("one").state == "running"
-    assert ledger.snapshot("one").suggesting == "one"
-    ledger.release("one")
-    assert ledger.snapshot("one").state == "interrupted"
-    assert ledger.snapshot("one").suggesting == "idle"
-
-
 def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     one, two = ledger._held["one"], ledger._held["two"]
     second = Command("enqueue", {"lr": 0.5})
@@ -102,17 +87,6 @@ def test_commands_reach_their_sweep_once_and_in_order(ledger: Ledger) -> None:
     (third,) = ledger.send("one", second)
     one.commit()
     assert one.state.requests == {third: second}, "a commit looks too"
-
-
-def test_commands_wait_for_a_controller(ledger: Ledger) -> None:
-    ledger.release("one")
-    enqueued = Command("enqueue", {"lr": 0.5})
-    (number,) = ledger.send("one", enqueued)
-    one, two = ledger.acquire("one"), ledger._held["two"]
-    assert one.state.requests == {number: enqueued}, "asked before anybody held the sweep"
-    assert one.taken == number
-    two.look()
-    assert two.state.requests == {}
 
 
 def test_many_that_append_at_once_make_one_log(ledger: Ledger) -> None:
@@ -155,14 +129,6 @@ def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     ledger.release("one")
     again = ledger.acquire("one")
     assert again.state.stop_number <= again.taken, "whoever resumes does not stop at once"
-
-
-def test_a_ledger_in_memory_has_a_folder_of_its_own() -> None:
-    one, two = Ledger.open("sqlite://", create=True), Ledger.open("sqlite://", create=True)
-    assert one.files("a").path == one.files("a").path != two.files("a").path
-    assert one.files("a").path.parents[1].name.startswith("automl-")
-    one.create_sweep(make_spec())
-    one.acquire("test").commit()
 
 
 def test_a_sweep_that_cannot_be_written_is_told(ledger: Ledger) -> None:

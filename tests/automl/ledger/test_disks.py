@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import sqlite3
 import subprocess
 import sys
 import textwrap
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -206,13 +204,6 @@ def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(
     assert all(FILE_NAME in message for message in messages)
 
 
-def test_a_record_that_is_no_json_is_damage(store: Path) -> None:
-    with closing(sqlite3.connect(store / FILE_NAME)) as connection, connection:
-        connection.execute("UPDATE records SET payload = '{\"loss\": ' WHERE number = 3")
-    with pytest.raises(StoreError, match="record 3 of sweep 'test' has another checksum"):
-        Ledger.open(store).trials("test")
-
-
 def test_symbolic_links_lead_nothing_out_of_the_store(
     store: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -230,15 +221,6 @@ def test_symbolic_links_lead_nothing_out_of_the_store(
             ledger.delete("test")
         link.unlink()
     assert [path.name for path in outside.iterdir()] == ["precious"]
-
-
-def test_a_store_may_itself_be_a_link(tmp_path: Path) -> None:
-    (tmp_path / "large").mkdir()
-    (tmp_path / "store").symlink_to(tmp_path / "large")
-    ledger = Ledger.open(tmp_path / "store", create=True)
-    ledger.create_sweep(make_spec())
-    ledger.acquire("test")
-    assert (tmp_path / "large" / FILE_NAME).exists()
 
 
 def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
@@ -260,35 +242,3 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
         2**63 - 1,
     )
     assert kept.metrics == {"\0\udcff": 1.0}
-
-
-def test_a_file_system_without_inodes_ends_a_sweep_with_the_cause(tmp_path: Path) -> None:
-    printed = in_a_mount(
-        tmp_path,
-        """
-        mount("-o", "size=20m,nr_inodes=60")
-        os.chdir(folder)
-        pathlib.Path("toy.yaml").write_text(
-            "name: toy\\nspace: {x: {low: 0.0, high: 1.0, default: 0.5}}\\n"
-            "goals: minimize loss\\nsuggester: random\\n"
-        )
-        pathlib.Path("mine.py").write_text(
-            "def objective(trial):\\n    return {'loss': trial.params['x']}\\n"
-        )
-        options = ["--objective", "mine.py:objective", "--dispatcher", "inline"]
-        command = [sys.executable, "-m", "automl"]
-        sweep = [*command, "sweep", "toy.yaml", *options, "--trials", "90"]
-        done = subprocess.run(sweep, capture_output=True, text=True)
-        assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
-        assert "Traceback" not in done.stderr + done.stdout, done.stderr
-        print(done.stderr)
-        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", str(folder)], check=True)
-        resume = [*command, "resume", "toy", *options, "--json"]
-        done = subprocess.run(resume, capture_output=True, text=True)
-        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-        kept = Ledger.open(".automl", readonly=True).trials("toy")
-        assert [str(trial.state) for trial in kept] == ["completed"] * 90
-        """,
-    )
-    assert "No space left on device" in printed
-    assert "To go on with the sweep: automl resume toy" in printed

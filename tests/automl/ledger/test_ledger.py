@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 from objectives import record
-from resealed import change_leases
 
-from automl.core.budget import Budget
-from automl.core.events import Begun, Command, Ended, Moved, Noted, Proposed, fold
+from automl.core.events import Begun, Ended, Noted, Proposed
 from automl.core.goals import Constraint, Goal
-from automl.core.resources import Resources
+from automl.core.resources import Budget, Resources
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
 from automl.errors import StoreError, UsageError
@@ -92,20 +90,6 @@ def test_a_sweep_is_read_back_as_it_was_written(ledger: Ledger, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("recorder")
-def test_the_trials_are_the_fold_of_the_events(ledger: Ledger) -> None:
-    events = events_of_a_trial(0)
-    record(ledger, "nmt", *events)
-    trial = None
-    for event in ledger.events("nmt"):
-        if isinstance(event, Ended):  # reports are in a table of their own
-            for report in events[3:5]:
-                trial = fold(trial, report)
-        trial = fold(trial, event)
-    assert trial is not None
-    assert same(trial, ledger.trials("nmt")[0])
-
-
-@pytest.mark.usefixtures("recorder")
 def test_duplicates_and_late_events_are_not_stored(ledger: Ledger) -> None:
     events = events_of_a_trial(0)
     record(ledger, "nmt", *events[:5], *events[3:5])
@@ -124,11 +108,6 @@ def test_what_is_not_committed_is_not_there(
     recorder.commit(5.0)
     assert len(ledger.trials("nmt")) == 1
     assert ledger.snapshot("nmt").seconds == 5.0
-
-
-def test_trials_are_numbered_without_gaps(recorder: Recorder) -> None:
-    with pytest.raises(StoreError, match="next trial of the sweep is 0, got 5"):
-        recorder.apply(Proposed(5, {}, "bayes"))
 
 
 def test_a_name_in_use_gets_a_number_or_is_refused(ledger: Ledger) -> None:
@@ -155,31 +134,6 @@ def test_an_unknown_sweep_names_the_nearest(ledger: Ledger) -> None:
         ledger.trials("ntm")
 
 
-@pytest.mark.usefixtures("recorder")
-def test_a_second_controller_is_refused_until_the_first_lets_go(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    other = Ledger.open(tmp_path)
-    with pytest.raises(StoreError, match=f"held by process {os.getpid()} on {os.uname().nodename}"):
-        other.acquire("nmt")
-    assert other.snapshot("nmt").state == "running"
-    ledger.release("nmt")
-    assert other.snapshot("nmt").state == "interrupted"
-    other.acquire("nmt")
-    other.close()
-
-
-def test_a_controller_that_was_replaced_cannot_write(tmp_path: Path) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("nmt")
-    change_leases(ledger._database, fence=2)  # as a lease that ran out elsewhere would
-    recorder.apply(Proposed(0, {}, "bayes"))
-    with pytest.raises(StoreError, match="another controller has taken the sweep over"):
-        recorder.commit()
-    assert ledger.trials("nmt") == []
-
-
 def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
     Ledger.open(tmp_path, create=True).create_sweep(make_spec())
     code = (
@@ -197,19 +151,6 @@ def test_the_lock_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
     assert ledger.snapshot("nmt").state == "interrupted"
     ledger.acquire("nmt")
     assert ledger.snapshot("nmt").state == "running"
-
-
-def test_a_stop_request_reaches_the_controller(
-    ledger: Ledger, recorder: Recorder, tmp_path: Path
-) -> None:
-    recorder.commit()
-    assert recorder.state.stop_number == 0
-    Ledger.open(tmp_path).send("nmt", Command("stop", {}))
-    recorder.commit()
-    assert recorder.state.stop_number > recorder.taken
-    ledger.release("nmt")
-    again = ledger.acquire("nmt")  # the request was for the run that it reached
-    assert again.state.stop_number <= again.taken
 
 
 def test_a_store_that_is_not_there_is_not_created(tmp_path: Path) -> None:
@@ -270,9 +211,9 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(tmp_path: Path) -> None:
 
 
 def test_a_file_that_another_process_locks_is_a_store_error(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    from automl.ledger import store_errors
+    from automl.ledger import database
 
-    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(database, "MAX_BUSY_SECONDS", 0.1)
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
     recorder = ledger.acquire("nmt")
@@ -310,15 +251,6 @@ def test_many_stores_can_be_made_at_once(tmp_path: Path) -> None:
     assert not errors
     assert len(Ledger.open(tmp_path).sweeps()) == 8
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
-
-
-def test_an_attempt_lost_with_its_controller_has_its_seconds(
-    ledger: Ledger, recorder: Recorder
-) -> None:
-    record(ledger, "nmt", Proposed(0, {}, "bayes"), Begun(0, 1, 2.5))
-    assert recorder.state.use.begun(0) == 2.5
-    record(ledger, "nmt", Moved(0, TrialState.INTERRUPTED, "lost", 4.0, 1.5))
-    assert ledger.trials("nmt")[0].seconds == 1.5
 
 
 def test_reading_imports_neither_torch_nor_ray() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import closing, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from objectives import make_spec
 
 from automl.errors import StoreError
-from automl.ledger import Ledger, database, server, sqlite_files, store_errors
+from automl.ledger import Ledger, database
 
 
 def test_a_store_is_a_folder_a_file_a_server_or_memory(
@@ -106,29 +106,29 @@ def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
     ],
 )
 def test_what_a_database_says_is_told_in_our_words(said: str, told: str) -> None:
-    with pytest.raises(StoreError, match=told), store_errors.translated("store"):
+    with pytest.raises(StoreError, match=told), database.translated("store"):
         raise sqlite3.OperationalError(said)
 
 
 def test_errors_of_files_and_records_are_the_stores() -> None:
     with (
         pytest.raises(StoreError, match=r"^store: No space left"),
-        store_errors.translated("store"),
+        database.translated("store"),
     ):
         raise OSError(28, "No space left on device")
     with (
         pytest.raises(StoreError, match="a record cannot be read: UnicodeDecodeError"),
-        store_errors.translated("store"),
+        database.translated("store"),
     ):
         b"\xff".decode()
     with (
         pytest.raises(StoreError, match="a record cannot be read: KeyError: 'loss'"),
-        store_errors.translated("store"),
+        database.translated("store"),
     ):
         _ = {}["loss"]
     with (
         pytest.raises(StoreError, match=r"^mine$"),
-        store_errors.translated("store"),
+        database.translated("store"),
     ):
         raise StoreError("mine")
 
@@ -153,37 +153,10 @@ class Lost(Exception):
     ],
 )
 def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for: bool) -> None:
-    assert server._is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
-    assert not server._is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
+    assert database.is_transient(sa.exc.OperationalError("", {}, Lost(code))) is waited_for
+    assert not database.is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
     broken = sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
-    assert server._is_transient(broken) is waited_for
-
-
-def test_it_is_tried_again_until_it_works_or_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now: list[float] = [0.0]
-    monkeypatch.setattr(store_errors.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(
-        store_errors.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds)
-    )
-    tries: list[float] = []
-
-    def fails(until: float, *, is_transient: bool = True) -> str:
-        tries.append(now[0])
-        if now[0] < until:
-            raise store_errors.ServerError("lost", is_transient=is_transient)
-        return "done"
-
-    assert store_errors.retry(lambda: fails(5.0)) == "done"
-    assert tries[:2] == [0.0, 0.25]
-    with pytest.raises(store_errors.ServerError):
-        store_errors.retry(lambda: fails(1000.0), seconds=60.0)
-    assert 64.0 < now[0] < 66.0
-    tries.clear()
-    with pytest.raises(store_errors.ServerError):
-        store_errors.retry(lambda: fails(1000.0, is_transient=False))
-    assert len(tries) == 1
+    assert database.is_transient(broken) is waited_for
 
 
 def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
@@ -195,25 +168,6 @@ def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
     thread.join()
     assert found == ["test"]
     assert Ledger.open("sqlite://", readonly=True).sweeps() == []
-
-
-def test_a_database_that_cannot_be_read_is_not_taken_for_one_without_a_ledger(
-    tmp_path: Path,
-) -> None:
-    def version(name: str) -> str | None:
-        place = tmp_path / name
-        return database._stored_version(
-            database.Database(name, lambda: sqlite_files.connect(place, "mode=rwc"))
-        )
-
-    with closing(sqlite3.connect(tmp_path / "busy.db", isolation_level=None)) as busy:
-        busy.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            version("busy.db")
-    assert version("new.db") is None
-    assert database.is_ledger(f"sqlite:///{tmp_path}/absent.db") is False
-    Ledger.open(tmp_path / "deep" / "deeper", create=True).close()
-    assert database.is_ledger(f"sqlite:///{tmp_path}/deep/deeper/{database.FILE_NAME}") is True
 
 
 def test_a_new_file_keeps_a_write_ahead_log(tmp_path: Path) -> None:
@@ -230,33 +184,25 @@ def test_what_cannot_be_written_is_read_without_side_files(
     if logged:
         (tmp_path / "x.db-wal").touch()
     writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
-    monkeypatch.setattr(sqlite_files.os, "access", lambda path, mode: path in writable)
+    monkeypatch.setattr(database.os, "access", lambda path, mode: path in writable)
     if len(allowed) == 2:
-        found = [sqlite_files.mode(file, readonly=readonly) for readonly in (False, True)]
+        found = [database.mode(file, readonly=readonly) for readonly in (False, True)]
         assert found == ["mode=rw", "mode=ro"]
     else:
         expected = "mode=ro" if logged else "mode=ro&immutable=1"
-        assert sqlite_files.mode(file, readonly=False) == expected
-
-
-def test_what_was_to_be_written_is_in_no_error() -> None:
-    connection = server.ServerConnection(server.engine_of("sqlite://"))
-    with pytest.raises(store_errors.ServerError) as caught:
-        connection.execute("INSERT INTO absent VALUES (:value)", {"value": "hush"})
-    assert "absent" in str(caught.value)
-    assert "hush" not in str(caught.value) + str(caught.value.__cause__)
+        assert database.mode(file, readonly=False) == expected
 
 
 def test_a_writer_takes_the_lock_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_errors, "MAX_BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(database, "MAX_BUSY_SECONDS", 0.1)
     Ledger.open(tmp_path, create=True)
     one, two = (database.open_database(tmp_path, create=False, readonly=False) for _ in range(2))
     with one.transaction(write=True):
         with two.transaction() as reader:
-            assert reader.execute("SELECT 1").fetchone() == (1,)
-        with pytest.raises(sqlite3.OperationalError, match="locked"), two.transaction(write=True):
+            assert reader.scalar(sa.text("SELECT 1")) == 1
+        with pytest.raises(sa.exc.OperationalError, match="locked"), two.transaction(write=True):
             pass
 
 
@@ -266,7 +212,7 @@ def test_a_store_that_sqlite_cannot_make_is_told(
     def refuse(*_: object, **__: object) -> None:
         raise sqlite3.OperationalError("no room")
 
-    monkeypatch.setattr(sqlite_files.sqlite3, "connect", refuse)
+    monkeypatch.setattr(database.sqlite3, "connect", refuse)
     with pytest.raises(StoreError, match=r"ledger.sqlite3: no room"):
         Ledger.open(tmp_path / "new", create=True)
     assert list((tmp_path / "new").iterdir()) == []

@@ -6,7 +6,7 @@ import pytest
 
 from automl.core.events import Begun, Command, Ended, Leased, Moved, Noted, Proposed, SweepEvent
 from automl.core.trial import TrialState
-from automl.ledger.limits import MAX_CHARACTERS, limited
+from automl.ledger.records import MAX_CHARACTERS, limited
 from workers.failures import MAX_MESSAGE, MAX_TRACEBACK, bounded
 from workers.protocol import Ending, Outcome, Report, Started
 

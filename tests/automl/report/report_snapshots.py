@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from automl.core.budget import Budget
 from automl.core.events import Ended
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from automl.core.budget import Budget
 from automl.core.events import Begun, Closed, Ended, Moved, Noted, Proposed, SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
+from automl.core.resources import Budget
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.ledger import Ledger

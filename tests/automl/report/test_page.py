@@ -15,7 +15,7 @@ from report_sweeps import write_sweep
 
 from automl import config
 from automl.cli import cli
-from automl.core.standings import INFEASIBLE, Standings
+from automl.core.snapshot import INFEASIBLE, Standings
 from automl.integrations.optuna_figures import FIGURES
 from automl.ledger import Ledger
 from automl.report.page import data_of, render, save

@@ -8,10 +8,10 @@ from dataclasses import replace
 from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
-from automl.core.budget import Budget
 from automl.core.goals import Constraint, Goal
-from automl.core.resuming import Typed
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
+from automl.core.text import Typed
 from automl.core.trial import TrialState
 from automl.report.summary import NOTHING, print_summary
 from workers.protocol import Cause

@@ -14,10 +14,10 @@ from simulated_faults import Crashes
 
 import automl
 from automl.control.wiring import conduct
-from automl.core.budget import Budget
 from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
 from automl.core.reports import ReportPoint
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState

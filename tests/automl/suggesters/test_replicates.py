@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import automl
 from automl.cli import cli
 from automl.core import Trial, TrialState, parse_goals
-from automl.core.replicates import deterministic, due
+from automl.core.ranking import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Prospect

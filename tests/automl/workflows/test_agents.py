@@ -20,7 +20,7 @@ from automl.control.wiring import attend
 from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
-from automl.ledger.sqlite_files import SqliteConnection
+from automl.ledger.database import Database
 from automl.workflows import agents, requests
 from workers.protocol import Ending, Outcome, Report
 
@@ -41,10 +41,10 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets the clock of the store ahead."""
 
     def set_ahead(seconds: float) -> None:
-        def shifted(connection: object) -> float:
+        def shifted(*_: object) -> float:
             return time.time() + seconds
 
-        monkeypatch.setattr(SqliteConnection, "clock", shifted)
+        monkeypatch.setattr(Database, "clock", shifted)
 
     return set_ahead
 

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Goal, Trial, TrialState
-from automl.core.curve import WIDTH, CurvePoint
-from automl.core.ranking import observed
-from automl.core.replicates import original
+from automl.core.ranking import observed, original
+from automl.core.reports import WIDTH, CurvePoint
 from search_spaces import Space
 
 Array = NDArray[np.float64]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from automl.core.budget import Budget
 from automl.core.goals import parse_goals
+from automl.core.resources import Budget
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext, Suggester
 from automl.suggesters.bayes import BayesSuggester
