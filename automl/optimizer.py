@@ -13,6 +13,9 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from automl.control.beginning import Growth, with_known_space
+from automl.control.journal import SweepWriter
+from automl.control.plugins import with_earlier
 from automl.core.arguments import check_name
 from search_spaces import Space
 from search_spaces.other_tools import hinted
@@ -22,11 +25,7 @@ from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Re
 
 from .control.assignments import seed_of
 from .control.beginning import create, read_spec
-from .control.earlier import with_earlier
-from .control.growth import Growth
 from .control.plugins import SuggesterLike
-from .control.space_change import with_known_space
-from .control.writer import SweepWriter
 from .core import (
     Constraint,
     Goal,

@@ -33,7 +33,7 @@ CAPS = {
     "search_spaces": 2_790,
     "workers, without workloads": 9_808,
     "workers/workloads": 4_709,
-    "core, control, ledger": 5_648,
+    "core, control, ledger": 5_581,
     "dispatch": 1_479,
     "suggesters, stopping": 4_696,
     "config, cli, top": 4_142,

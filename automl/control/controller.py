@@ -8,15 +8,15 @@ from automl.dispatch.base import Dispatcher
 from automl.stopping.base import Stopper
 from workers.protocol import Asked, Event, Outcome, Report, StopRequest
 
-from .checkpoint_cleanup import CheckpointCleanup
+from .artifacts import CheckpointCleanup
+from .beginning import Growth
 from .ending import EndOfSweep
 from .gpu_share import GpuShare
-from .growth import Growth
 from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
-from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
+from .steering import Requests
 
 MIN_POLL_SECONDS: Final = 0.005  # also while a free slot waits for a suggestion
 

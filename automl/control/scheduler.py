@@ -14,11 +14,11 @@ from automl.stopping.base import Stopper
 from automl.suggesters.queue import SuggestionQueue
 
 from .assignments import Assigner
-from .commands import SweepCommands
 from .ending import USED_UP, EndOfSweep
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
+from .steering import SweepCommands
 
 MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
 

@@ -1,18 +1,346 @@
-"""The requests of people: stop, pause and resume a trial; another budget, more workers."""
+"""One door for requests: of people and of agents, programs elsewhere that run trials.
 
+Each request gets one answer, committed with its effects; limits and a stop need none.
+An agent holds a trial by a lease, which each of its reports renews. If the lease is over, the agent
+counts as lost, and the trial is tried again by whoever asks next. A request is judged by the time
+at which it was sent, so nobody loses a trial because its answer took long.
+"""
+
+from __future__ import annotations
+
+import math
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from automl.core import Command, SweepSpec, Trial, TrialState
+from automl.core import Command, SweepSpec, Trial, TrialState, arguments
 from automl.core.ranks import check_room
 from automl.core.resources import checked_budget, read_workers
+from automl.core.state import ENQUEUE
+from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
 from automl.stopping.base import Stopper
-from workers.protocol import StopRequest
+from automl.suggesters.domain import Domain, updated_limits
+from automl.suggesters.queue import SuggestionQueue
+from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started, StopRequest
 
+from .assignments import Assigner
+from .ending import EndOfSweep
 from .journal import Journal
 from .shutdown import Shutdown
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
+TakeIn = Callable[[Report | Outcome], None]
+LOOK_SECONDS: Final = 0.25  # between two looks into the store, if nothing is committed
+
+
+class SweepCommands:
+    """Obeys each command once. Used from the controller's thread.
+
+    Args:
+        journal: of the sweep.
+        suggestions: propose within the limits.
+        stopper: may propose too.
+    """
+
+    def __init__(self, journal: Journal, suggestions: SuggestionQueue, stopper: Stopper) -> None:
+        self._journal = journal
+        self._suggestions = suggestions
+        self._stopper = stopper
+        self._domain = Domain.of(journal.spec)
+        self._limits: dict[str, object] = {}  # that were obeyed or refused last
+        self._looked = time.monotonic()
+
+    def allows(self, params: Params) -> bool:
+        """Whether a configuration is within the limits."""
+        return not self._domain.narrow or self._domain.legal(params)
+
+    def respace(self) -> None:
+        """The space of the sweep has grown; the limits stay."""
+        self._domain = Domain.of(self._journal.spec)
+        self._limit()
+
+    def execute(self, *, refresh: bool = False) -> None:
+        """Obey new commands: those that the last commit has found or, if `refresh`, all."""
+        if refresh or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._journal.look()
+        state = self._journal.state
+        if state.limits != self._limits:
+            self._limits = dict(state.limits)
+            self._limit()
+        for number, command in list(state.requests.items()):
+            if command.kind == ENQUEUE:
+                self._enqueue(number, command)
+
+    def _limit(self) -> None:
+        try:
+            domain = self._domain.within(updated_limits([self._limits]))
+        except AutomlError as error:
+            self._journal.note("limits", f"not obeyed: {error}")
+            return
+        self._domain = domain
+        self._suggestions.restrict(domain)
+        self._stopper.restrict(domain)
+
+    def _enqueue(self, number: int, command: Command) -> None:
+        try:
+            params = self._journal.spec.space.accept(command.content)
+        except AutomlError as error:
+            self._journal.answer(number, {"error": str(error), "usage": True})
+        else:
+            self._journal.propose(params, "enqueued", number, command.trial)
+
+
+class Agents:
+    """Answers the requests "ask", "report", "tell" and "fail" (`workflows.agents`).
+
+    Used from the controller's thread. What agents report and tell goes the way of what workers
+    report, so budget, stopper and policy see no difference.
+
+    Args:
+        journal: of the sweep.
+        scheduler: decides which trial an agent gets.
+        shutdown: knows which trials should stop.
+        assigner: knows the parameters of an attempt.
+        ending: knows why the sweep gives no trial.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        scheduler: Scheduler,
+        shutdown: Shutdown,
+        assigner: Assigner,
+        ending: EndOfSweep,
+    ) -> None:
+        self._journal = journal
+        self._scheduler = scheduler
+        self._shutdown = shutdown
+        self._assigner = assigner
+        self._ending = ending
+
+    def ask(self, command: Command) -> Mapping[str, Any] | None:
+        """A trial with its lease; None if it is not known yet.
+
+        The trial is None, with a reason, if the sweep gives no more.
+        """
+        journal = self._journal
+        if journal.clock() > command.sent + command.content["wait"]:
+            raise AutomlError("nobody waits for this answer any more")
+        trial = None
+        if self._shutdown.request is None:
+            trial = self._scheduler.next_for_agent()
+            if trial is None and self._shutdown.request is None and not self._scheduler.is_done:
+                return None
+        if trial is None:
+            reason = self._shutdown.reason or self._ending.reason_for_none(journal.now)
+            return {"trial": None, "reason": f"{reason}{self._still_running()}"}
+        begun = journal.begin(trial)
+        seconds = command.content["seconds"] or journal.spec.timeout or LEASE_SECONDS
+        journal.apply(Started(begun.number, begun.attempts, f"{AGENT}{command.by}"))
+        journal.lease(begun, AgentLease(command.by, seconds, journal.clock() + seconds))
+        assignment = self._assigner.assignment(begun)
+        return {
+            "trial": begun.number,
+            "attempt": begun.attempts,
+            "params": assignment.params,
+            "seed": assignment.seed,
+            "lease_seconds": seconds,
+            "resumed": assignment.resume,
+        }
+
+    def report(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Takes in a report and renews the lease; whether the trial should stop."""
+        journal, content = self._journal, command.content
+        trial = self._leased(command)
+        number, attempt = trial.number, trial.attempts
+        mine = [point for point in trial.reports[-1:] if point.attempt == attempt]
+        last = mine[0] if mine else None
+        step, metrics = content["step"], _numbers(content["metrics"])
+        if last is not None and step < last.step:
+            raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
+        lease = _lease(trial)
+        journal.lease(trial, replace(lease, until=journal.clock() + lease.seconds))
+        if last is None or (last.step, last.metrics) != (step, metrics):
+            sequence = last.sequence + 1 if last else 0
+            seconds = metrics.get("seconds", math.nan)
+            if not math.isfinite(seconds):
+                seconds = self._trained(trial) + journal.seconds_running(trial)
+            take_in(Report(number, attempt, sequence, step, metrics, seconds))
+        now = journal.trials[number].lease
+        stop, reason = (now.asked is not None, now.reason) if now else (True, "")
+        return {"trial": number, "attempt": attempt, "stop": stop, "reason": reason}
+
+    def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Ends an attempt with its metrics. The same once more changes nothing."""
+        metrics = _numbers(command.content["metrics"])
+        trial = self._of(command)
+        known = trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
+        if (known or trial.failure == "non_finite") and self._repeats(trial, command):
+            if {name: repr(trial.metrics.get(name)) for name in metrics} == {
+                name: repr(value) for name, value in metrics.items()
+            }:
+                return _result(trial, same=True)
+            shown = " ".join(f"{name}={trial.metrics.get(name)}" for name in metrics)
+            raise AutomlError(
+                f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
+            )
+        trial = self._leased(command)
+        return self._end(trial, _ending(_lease(trial)), metrics, take_in)
+
+    def fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+        """Ends an attempt with a failure. The same once more changes nothing."""
+        failure, trial = command.content["failure"], self._of(command)
+        if trial.failure == failure and self._repeats(trial, command):
+            return _result(trial, same=True)
+        trial = self._leased(command)
+        message = command.content["message"]
+        return self._end(trial, Ending.FAILED, {}, take_in, failure, message)
+
+    def expire(self, take_in: TakeIn) -> None:
+        """Give back the trials whose agents have not shown any sign of life for too long."""
+        journal, clock = self._journal, self._journal.clock()
+        for trial in journal.state.index.leased:
+            lease = _lease(trial)
+            if clock <= lease.until:
+                continue
+            reason = f"{lease.reason}; its agent {lease.agent} was lost"
+            message = f"its agent {lease.agent} was lost: no report for {lease.seconds:g} s"
+            outcome = Outcome(
+                trial.number,
+                trial.attempts,
+                _ending(lease) if lease.asked else Ending.FAILED,
+                failure=None if lease.asked else "crashed",
+                message=reason if lease.asked else message,
+                seconds=journal.seconds_running(trial),
+                worker_lost=lease.asked is None,
+                held=lease.held,
+            )
+            take_in(outcome)
+
+    def _end(
+        self,
+        trial: Trial,
+        ending: Ending,
+        metrics: Metrics,
+        take_in: TakeIn,
+        failure: str | None = None,
+        message: str = "",
+    ) -> Mapping[str, Any]:
+        journal, lease = self._journal, _lease(trial)
+        peak = metrics.get("peak_memory_bytes", math.nan)
+        outcome = Outcome(
+            trial.number,
+            trial.attempts,
+            ending,
+            metrics,
+            failure,
+            message or lease.reason,
+            journal.seconds_running(trial),
+            int(peak) if math.isfinite(peak) else None,
+            held=lease.held,
+        )
+        ended = journal.ended(trial, outcome)
+        if ended.failure == "missing_metric" and failure is None:
+            raise UsageError(ended.message)
+        take_in(outcome)
+        return _result(journal.trials[trial.number], same=False)
+
+    def _of(self, command: Command) -> Trial:
+        trials = self._journal.trials
+        if command.trial is None or not 0 <= command.trial < len(trials):
+            raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
+        return trials[command.trial]
+
+    def _repeats(self, trial: Trial, command: Command) -> bool:
+        """Whether a request is about the last attempt of a trial, which has ended."""
+        attempt = command.content["attempt"]
+        return attempt is None or bool(attempt == trial.attempts)
+
+    def _leased(self, command: Command) -> Trial:
+        """The trial of a request, which an agent holds; raises AutomlError if none does."""
+        trial, attempt = self._of(command), command.content["attempt"]
+        lease = trial.lease
+        which = f"attempt {attempt} of trial {trial.number}" if attempt else f"trial {trial.number}"
+        if (
+            lease is None
+            and trial.state is TrialState.RUNNING
+            and attempt in (None, trial.attempts)
+        ):
+            raise AutomlError(f"{which} runs on a worker of the sweep, not with an agent")
+        if lease is None or attempt not in (None, trial.attempts):
+            now = f"is {trial.state}, after {trial.attempts} attempts"
+            if lease is not None:
+                now = f"runs attempt {trial.attempts} with agent {lease.agent}"
+            raise AutomlError(
+                f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
+                "longer --lease"
+            )
+        if _is_foreign(command, lease):
+            raise AutomlError(
+                f"{which} is held by agent {lease.agent!r}, not by {command.by!r}: give the name "
+                "under which it was asked for, or the attempt that came with it"
+            )
+        if command.sent > lease.until:
+            raise AutomlError(
+                f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
+                f"after {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+            )
+        return trial
+
+    def _trained(self, trial: Trial) -> float:
+        """Training seconds of earlier attempts, if this one goes on from a checkpoint."""
+        spec = self._journal.spec
+        if spec.workload is None and not spec.resumable:
+            return 0.0
+        earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
+        return next(earlier, 0.0)
+
+    def _still_running(self) -> str:
+        running = self._journal.state.index.num_running
+        words = "1 trial still runs" if running == 1 else f"{running} trials still run"
+        return f"; {words}" if running else ""
+
+
+def _is_foreign(command: Command, lease: AgentLease) -> bool:
+    """Whether an agent speaks for another's trial.
+
+    Who gives the attempt has been told it. But a name that an agent chose itself must be right;
+    the others, USER@HOST and agent@HOST, have an `@`.
+    """
+    chosen = "@" not in command.by and "@" not in lease.agent
+    return command.by != lease.agent and (chosen or command.content["attempt"] is None)
+
+
+def _lease(trial: Trial) -> AgentLease:
+    assert trial.lease is not None
+    return trial.lease
+
+
+def _ending(lease: AgentLease) -> Ending:
+    """The ending of an attempt whose agent did what it was asked to do."""
+    return lease.asked.ending if lease.asked else Ending.COMPLETED
+
+
+def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics that have been through JSON, where "nan" and "inf" are texts."""
+    return arguments.numbers({name: float(value) for name, value in metrics.items()})
+
+
+def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:
+    return {
+        "trial": trial.number,
+        "attempt": trial.attempts,
+        "state": str(trial.state),
+        "failure": trial.failure,
+        "message": trial.message,
+        "same": same,
+    }
 
 
 class Steering:
@@ -116,3 +444,65 @@ class Steering:
             raise AutomlError(
                 f"the sweep begins no more trials: {self._shutdown.reason}. Raise its budget first"
             )
+
+
+class Requests:
+    """Serves agents and people. Used from the controller's thread.
+
+    Args:
+        journal: of the sweep.
+        commands: obeys those that need no answer.
+        agents, steering: answer the others.
+    """
+
+    def __init__(
+        self, journal: Journal, commands: SweepCommands, agents: Agents, steering: Steering
+    ) -> None:
+        self._journal = journal
+        self._commands = commands
+        self._agents = agents
+        self._steering = steering
+
+    @property
+    def waiting(self) -> bool:
+        """Whether requests have no answer yet: agents that wait for a proposal."""
+        return bool(self._journal.state.requests)
+
+    def serve(self, take_in: TakeIn) -> bool:
+        """Answer what can be answered; whether there was any.
+
+        Args:
+            take_in: takes a report or an outcome as if a worker had sent it.
+        """
+        self._commands.execute()
+        found = list(self._journal.state.requests.items())
+        # Agents that report go first, then those that are lost give their trials back.
+        others = [self._serve(*one, take_in) for one in found if one[1].kind != "ask"]
+        self._agents.expire(take_in)
+        asks = [self._serve(*one, take_in) for one in found if one[1].kind == "ask"]
+        return any(others + asks)
+
+    def _serve(self, number: int, command: Command, take_in: TakeIn) -> bool:
+        """Answer a request, if only by why it cannot be done; False if it has to wait."""
+        try:
+            answer = self._answer(command, take_in)
+        except AutomlError as error:
+            answer = {"error": str(error), "usage": isinstance(error, UsageError)}
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            text = f"the request {command.kind!r} is malformed: {type(error).__name__}: {error}"
+            answer = {"error": text, "usage": True}
+        if answer is not None:
+            self._journal.answer(number, answer, command.trial)
+        return answer is not None
+
+    def _answer(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
+        match command.kind:
+            case "ask":
+                return self._agents.ask(command)
+            case "report":
+                return self._agents.report(command, take_in)
+            case "tell":
+                return self._agents.tell(command, take_in)
+            case "fail":
+                return self._agents.fail(command, take_in)
+        return self._steering.answer(command)

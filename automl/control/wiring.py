@@ -12,25 +12,19 @@ from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Ledger, Recorder
 from automl.ledger.database import HeldError
 
-from .agents import Agents
-from .artifacts import artifacts_of, with_artifacts
+from .artifacts import CheckpointCleanup, artifacts_of, with_artifacts
 from .assignments import Assigner
-from .checkpoint_cleanup import CheckpointCleanup
-from .commands import SweepCommands
+from .beginning import Growth, with_known_space
 from .controller import Controller
 from .ending import EndOfSweep
 from .gpu_share import GpuShare
-from .growth import Growth
-from .journal import Journal
+from .journal import Journal, SweepWriter
 from .memory_guard import MemoryGuard
 from .plugins import Plugins
-from .requests import Requests
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
-from .space_change import with_known_space
-from .steering import Steering
-from .writer import SweepWriter
+from .steering import Agents, Requests, Steering, SweepCommands
 
 
 def conduct(

@@ -151,7 +151,7 @@ class Command:
 
     Args:
         kind: "limits", "enqueue", "stop" (the sweep), or a request that gets an `Answered`: of
-            agents (`control.agents`) or of people (`control.steering`).
+            agents or of people (`control.steering`).
         content: of "limits", the new limit of each parameter (`suggesters.domain`), None to release
             it; of "enqueue", a configuration; of a request, its arguments.
         by: who has sent it.
@@ -183,7 +183,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Leased:
-    """An agent holds the running attempt of a trial until its lease is over (`control.agents`).
+    """An agent holds the running attempt of a trial until its lease is over (`control.steering`).
 
     Args:
         agent: who holds it.

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from automl.control.beginning import create
-from automl.control.writer import writing
+from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
 from automl.core.environment import code_of, difference
 from automl.core.text import number, present_folder

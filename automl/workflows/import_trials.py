@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import quote
 
+from automl.control.journal import writing
 from automl.control.outcome_policy import OutcomePolicy
-from automl.control.writer import writing
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
 from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from automl.config.limits import known_parameter, limit_of, read_changes
+from automl.control.journal import writing
 from automl.control.wiring import attend
-from automl.control.writer import writing
 from automl.core import Command, SweepSpec, Trial, arguments
 from automl.core.ranking import original
 from automl.errors import AutomlError, UsageError

@@ -27,8 +27,8 @@ from hypothesis.stateful import (
 from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
+from automl.control.journal import SweepWriter
 from automl.control.wiring import attend
-from automl.control.writer import SweepWriter
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, recorder
 from automl.ledger.database import Database, HeldError
