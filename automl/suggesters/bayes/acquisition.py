@@ -34,6 +34,7 @@ from botorch.utils.multi_objective.box_decompositions.non_dominated import (
     FastNondominatedPartitioning,
     NondominatedPartitioning,
 )
+from botorch.utils.sampling import manual_seed
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -53,6 +54,7 @@ FIRST_RISK = 0.42  # accepted probability of failure after the initial design
 TARGET = 0.04  # share of failures at which the accepted risk stays as it is
 MIN_RISK = 0.03
 MAX_RISK = 0.7
+POWER = 0.25  # of the mean over the ensemble, so that the least certain vector does not decide
 BARRIER = 1e4  # loss of log value for each unit of missing probability
 MARGIN = 0.1  # least distance of the reference from the front, in the front's extent
 MIN_MARGIN = 0.05  # the same in standard deviations of all losses
@@ -63,7 +65,6 @@ BETA: Final = 10.0  # after this many trials the user's prior has the power 1
 MAX_DECISIONS = 60  # the best predicted configurations, one of which will be recommended
 MAX_REPEATED = 5  # of these, the best that may run again
 RUNS = (1.0, 2.0, 4.0, 8.0)
-POWER = 0.25  # of the mean over the ensemble: no one vector decides alone
 NUM_QUANTILES = 64  # of the observation
 NUM_DRAWS = 64  # of the function, from each hyperparameter vector
 
@@ -129,7 +130,9 @@ class Acquisition:
             if isinstance(goal.model, EnsembleGP):
                 value = goal.model.draw(Z, count, generator)
             else:
-                value = goal.model.posterior(Z).rsample(torch.Size([count])).reshape(-1, len(Z))
+                with manual_seed(int(torch.randint(1 << 31, (), generator=generator))):
+                    draws = goal.model.posterior(Z).rsample(torch.Size([count]))
+                value = draws.reshape(-1, len(Z))
                 value = value[:count].detach()
             value = value - value.max(1, keepdim=True).values
             found = found.minimum(value if len(weights) == 1 else weight * value)
@@ -151,7 +154,7 @@ class Acquisition:
         mean, variance = model.improvement(Z, self._best)
         deviation = variance.sqrt()
         each = deviation.log() + _log_ei_helper(mean / deviation)
-        return torch.logsumexp(each, 0) - math.log(len(each))
+        return (torch.logsumexp(POWER * each, 0) - math.log(len(each))) / POWER
 
     @cached_property
     def _best(self) -> Tensor:

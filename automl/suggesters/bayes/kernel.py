@@ -117,9 +117,16 @@ class EnsembleMatern(Kernel):  # type: ignore[misc]
         raw: `K x p`, standardised hyperparameters: outputscale, noise, lengthscales; with main
             effects, the variance of interactions and those of the effects too.
         noise: location and scale of the log noise variance.
+        anchors: `K x p`, the means of the priors of `raw`; by default 0.
     """
 
-    def __init__(self, encoder: Encoder, raw: Tensor, noise: tuple[float, float] = NOISE) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        raw: Tensor,
+        noise: tuple[float, float] = NOISE,
+        anchors: Tensor | None = None,
+    ) -> None:
         super().__init__(batch_shape=raw.shape[:1])
         self.encoder, self.noise_prior = encoder, noise
         num_lengths = len(encoder.location)
@@ -130,8 +137,8 @@ class EnsembleMatern(Kernel):  # type: ignore[misc]
         self.deviation = torch.ones_like(self.location)
         self.deviation[1], self.deviation[2 + num_lengths :] = noise[1], 2.0
         self.register_parameter("raw", torch.nn.Parameter(raw))
-        zero, one = torch.zeros((), dtype=torch.float64), torch.ones((), dtype=torch.float64)
-        self.register_prior("raw_prior", NormalPrior(zero, one), "raw")
+        means = torch.zeros_like(raw) if anchors is None else anchors
+        self.register_prior("raw_prior", NormalPrior(means, torch.ones_like(raw)), "raw")
 
     @property
     def values(self) -> Tensor:

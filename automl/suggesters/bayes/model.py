@@ -1,7 +1,11 @@
 """One surrogate: a Gaussian process with an ensemble of hyperparameters, as a BoTorch model.
 
 With a single most likely vector, a search can get stuck if it takes a relevant parameter for an
-irrelevant one. The ensemble climbs from several draws of the prior (MAP restarts), as a batch.
+irrelevant one. Each vector of the ensemble is a draw of the prior that climbs towards the likeliest
+one, while a prior around the draw holds it back (Pearce et al., "Uncertainty in neural networks:
+approximately Bayesian ensembling", 2020): the vectors differ in what the trials leave open. With
+a common prior all of them end in the same vector; that is left to models of success, seconds and
+bytes, which have effects and few vectors.
 """
 
 from __future__ import annotations
@@ -424,9 +428,11 @@ class Fitter:
             generator = torch.Generator().manual_seed(1000 * self.seed + len(y))
             d = len(self.encoder.sizes)
             shape = (min(most, self.members), 3 + 2 * d if self.encoder.effects else 2 + d)
-            raw = 0.5 * torch.randn(shape, generator=generator, dtype=torch.float64)
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            anchors = None if self.encoder.effects else drawn
+            raw = (0.5 if self.encoder.effects else 1.0) * drawn
             X, targets, known = self.encoder(parts[0]), *map(torch.from_numpy, parts[1:3])
-            kernel = EnsembleMatern(self.encoder, raw, noise)
+            kernel = EnsembleMatern(self.encoder, raw, noise, anchors)
             self.memory[key] = most_likely(kernel, X, targets, known)
             while len(self.memory) > MAX_KEPT:
                 self.memory.popitem(last=False)

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from botorch import fit_gpytorch_mll
 from botorch.acquisition.analytic import LogExpectedImprovement
 from botorch.acquisition.logei import qLogNoisyExpectedImprovement
 from botorch.acquisition.multi_objective.logei import qLogNoisyExpectedHypervolumeImprovement
 from botorch.models import SingleTaskGP
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from automl.core.budget import Budget
 from automl.core.goals import Goal, parse_goals
@@ -158,12 +160,18 @@ def test_the_expected_hypervolume_improvement_is_that_of_samples() -> None:
     torch.testing.assert_close(found, expected, rtol=0.1, atol=0.01)
 
 
+def fitted(X: torch.Tensor, Y: torch.Tensor) -> SingleTaskGP:
+    model = SingleTaskGP(X, Y)
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    return model
+
+
 @pytest.mark.parametrize(
     ("goals", "options"),
     [
         (1, {"acquisition": lambda model, X, Y: LogExpectedImprovement(model, Y.max())}),
         (1, {"acquisition": lambda model, X, Y: qLogNoisyExpectedImprovement(model, X)}),
-        (1, {"model": SingleTaskGP}),
+        (1, {"model": fitted}),
         (
             1,
             {
