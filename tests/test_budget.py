@@ -35,7 +35,7 @@ CAPS = {
     "workers/workloads": 4_709,
     "core, control, ledger": 6_033,
     "dispatch": 1_479,
-    "suggesters, stopping": 4_696,
+    "suggesters, stopping": 4_197,
     "config, cli, top": 4_142,
     "report, studio": 2_200,
     "the rest of automl": 2_939,
