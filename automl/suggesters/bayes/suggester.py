@@ -14,7 +14,7 @@
 
     1. data = reader(history)                          trials as arrays
     2. design.pool(...) while design.goes_on(...)      the defaults, then four inner points
-    3. posterior = surrogates.fit(data)                K likeliest vectors of each surrogate
+    3. posterior = surrogates.fit(data)                K vectors of each surrogate
     4. smoothed = posterior.smoothed()                 expected losses of the trials
     5. best = best_rows(data, feasible, smoothed)      the ten best, or the front
     6. acquisition = Acquisition(posterior, ...)       log improvement and what speaks against it
