@@ -1,7 +1,7 @@
 """The user's prior: where good values probably are, as a density for each parameter.
 
 Users give it as `prior`, together with sources of finished trials.
-`bayes.acquisition.user_prior` says how it enters the acquisition.
+`prior_term` of `bayes.acquisition` says how it enters the acquisition.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Ablation: the effect of each rule of `bayes`, flipped alone, on regret and failures.
 
-    python benchmarks/suggesters/ablate.py [--rules trend,power_mean+middle_first]
+    python benchmarks/suggesters/ablate.py [--rules draws,demand+smoothed]
     python benchmarks/suggesters/ablate.py --table [--check]        the stored rows
 
-A rule is a switch of `automl/suggesters/bayes/policy.py`; those joined by `+` are flipped together.
+A rule is a switch of `Policy` in `automl/suggesters/bayes/suggester.py`; those joined by `+` are
+flipped together.
 Each rule is measured on the problems of the exercise on which it can act, with the seeds of the
 default suggester, so that differences are paired. Measurement goes on where it was interrupted.
 """
@@ -66,28 +67,8 @@ FAILING: Final = (
     "throughput",
     "mesh_sixteen_gpus",
 )
-FRONTS: Final = ("front_curved", "front_widths", "front_compression", "front_retrieval")
-SYSTEMS: Final = (
-    "translation_one_gpu",
-    "image_classifier",
-    "finetune",
-    "vision_transformer",
-    "translation_seconds_to_loss",
-    "language_model_eight_gpus",
-)
 # The problems on which a rule can act, if not PLAIN and then FAILING.
-WHERE: Final = {
-    "failure_budget": FAILING,
-    "memory_threshold": ("failing_memory", "throughput", "mesh_sixteen_gpus", *SYSTEMS),
-    "retry_failed_options": FAILING,
-    "distant_reference": FRONTS,
-    "aspects": SYSTEMS,
-    "deadline_model": SYSTEMS,
-    "optimistic_pace": SYSTEMS,
-}
-UNSEEN: Final = {
-    "aspects+deadline_model": "measured as `bayes-blackbox`",
-}
+WHERE: Final = {"demand": FAILING, "options": FAILING}
 
 
 Defaults = dict[tuple[str, int, str], Row]
@@ -100,8 +81,11 @@ class Effect:
     Args:
         rule: the flipped rules.
         at: number of trials.
-        regret: mean difference of the normalised regret over problems and seeds.
+        regret: mean difference of the normalised regret of what is recommended, over problems and
+            seeds.
         error: its standard error over seeds.
+        search: the same difference of the best visited configuration; the choice among the visited
+            ones is the rest.
         failed: mean difference of the share of failed trials.
         num_problems: how many problems were measured.
         num_seeds: the fewest seeds of a problem.
@@ -111,6 +95,7 @@ class Effect:
     at: int
     regret: float
     error: float
+    search: float
     failed: float
     num_problems: int
     num_seeds: int
@@ -211,12 +196,15 @@ def effect(rule: str, rows: Iterable[Row], base: Defaults, at: int) -> Effect | 
     """
     regrets: dict[str, list[float]] = {}
     failed: dict[str, list[float]] = {}
+    search: dict[str, list[float]] = {}
     for row in rows:
         other = base.get((row["problem"], row["seed"], row["code"]))
         if rule_of(row) == rule and other is not None:
             mine, theirs = row["at"].index(at), other["at"].index(at)
             name = row["problem"]
             regrets.setdefault(name, []).append(row["regret"][mine] - other["regret"][theirs])
+            both = [one.get("visited", one["regret"]) for one in (row, other)]
+            search.setdefault(name, []).append(both[0][mine] - both[1][theirs])
             failed.setdefault(name, []).append((row["failed"][mine] - other["failed"][theirs]) / at)
     if not regrets:
         return None
@@ -226,6 +214,7 @@ def effect(rule: str, rows: Iterable[Row], base: Defaults, at: int) -> Effect | 
         at,
         float(np.mean([np.mean(group) for group in regrets.values()])),
         float(np.sqrt(np.sum(errors)) / len(regrets)) if errors else float("nan"),
+        float(np.mean([np.mean(group) for group in search.values()])),
         float(np.mean([np.mean(group) for group in failed.values()])),
         len(regrets),
         min(map(len, regrets.values())),
@@ -235,11 +224,13 @@ def effect(rule: str, rows: Iterable[Row], base: Defaults, at: int) -> Effect | 
 def table(effects: Sequence[Effect]) -> str:
     """A Markdown table; a positive difference says that the rule helps."""
     lines = [
-        "| flipped rule | trials | regret, flipped less default | failed | problems | seeds |",
-        "|---|---|---|---|---|---|",
+        "| flipped rule | trials | regret, flipped less default | search | choice | failed "
+        "| problems | seeds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {item.rule} | {item.at} | {item.regret:+.4f} ± {item.error:.4f} | {item.failed:+.1%} "
+        f"| {item.rule} | {item.at} | {item.regret:+.4f} ± {item.error:.4f} | {item.search:+.4f} "
+        f"| {item.regret - item.search:+.4f} | {item.failed:+.1%} "
         f"| {item.num_problems} | {item.num_seeds} |"
         for item in effects
     ]
@@ -250,7 +241,7 @@ def claims(effects: Sequence[Effect]) -> list[Claim]:
     """Every rule was measured, and turning it off costs more than its standard error."""
     final = [item for item in effects if item.at == TRIALS and "+" not in item.rule]
     known = {item.rule for item in final}
-    missing = [rule for rule in RULES if rule not in known and rule not in UNSEEN]
+    missing = [rule for rule in RULES if rule not in known]
     return [
         complete("every rule was measured", missing),
         *(

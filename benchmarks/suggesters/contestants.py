@@ -11,7 +11,7 @@ from automl.core.trial import Trial
 from automl.suggesters import SUGGESTERS
 from automl.suggesters._optuna import OptunaSuggester
 from automl.suggesters.base import Suggester
-from automl.suggesters.bayes.policy import ALL_RULES, Policy
+from automl.suggesters.bayes.suggester import ALL_RULES, Policy
 from benchmarks.peers.client import PEERS, PeerSuggester
 from benchmarks.suggesters.fingerprint import OWN
 from benchmarks.suggesters.problems import Problem

@@ -1,7 +1,7 @@
-"""Search without luck: what a suggester recommends is judged on data that it did not see.
+"""Search and choice apart: what a suggester recommends is judged on data that it did not see.
 
     python benchmarks/suggesters/held_out.py                            bayes, 60 problems, 5 seeds
-    python benchmarks/suggesters/held_out.py --part tables --contestants bayes,bayes~pair_kernel
+    python benchmarks/suggesters/held_out.py --part tables --contestants bayes,bayes~draws
     python benchmarks/suggesters/held_out.py --part sealed --why "..."    one look for one decision
     python benchmarks/suggesters/held_out.py --table --against bayes@CODE
     python benchmarks/suggesters/held_out.py --part develop --reference   measure the scales again
@@ -10,7 +10,8 @@ Parts: `develop` (60 live trainings), `subset` (every third of them), `tables` (
 if the shared data are there), `sealed` (30 live trainings of other models on other data). `bayes~R`
 is `bayes` with the rule R of its policy flipped. Fixed sizes: 5 seeds decide, 9 confirm. Regret is
 0 for the reference (the best known configuration on splits that selected nothing) and 1 for the
-best of five random ones. `seen` is the old score: the best loss that the search itself saw.
+best of five random ones. `search` is the regret of the best configuration that was tried (of live
+trainings, of the `TRIED` best seen), `choice` what is recommended less that.
 Measurement goes on where it was interrupted.
 """
 
@@ -46,7 +47,7 @@ from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
 from benchmarks.suggesters.contestants import make
 from benchmarks.suggesters.fingerprint import fingerprint
-from benchmarks.suggesters.loop import cpu_seconds
+from benchmarks.suggesters.loop import cpu_seconds, recommended
 from benchmarks.suggesters.recorded_tables import recorded_tables
 from benchmarks.suggesters.suggesters import one_thread
 from benchmarks.suggesters.trainings import Training, trainings
@@ -65,6 +66,7 @@ RANDOM: Final = 60  # random configurations behind a scale
 SEARCHED: Final = 60  # and trials of TPE
 REEVALUATED: Final = 8  # of all known, and the best of each five random ones: may be the reference
 MIN_SPREAD: Final = 0.01  # of a scale, in units of the loss
+TRIED: Final = 5  # of live trainings: so many of the best seen are judged, as each costs a training
 SHARE: Final = 2.0  # most that one problem weighs, in equal shares
 
 
@@ -146,7 +148,9 @@ def run(
     num_trials: int = AT[-1],
     suggester: Suggester | None = None,
 ) -> Row:
-    """One search; the best observed trial is recommended, and judged after `AT` trials.
+    """One search; what is recommended is judged after `AT` trials, and the best that was tried.
+
+    A suggester without a model recommends the best observed trial.
 
     Args:
         suggester: None for the contestant of that name.
@@ -168,19 +172,29 @@ def run(
             trials.append(
                 Trial(number, dict(found[0]), TrialState.COMPLETED, metrics={"loss": loss})
             )
+        points = [n for n in AT if n <= num_trials]
+        ranked = [sorted(trials[:n], key=lambda trial: trial.metrics["loss"]) for n in points]
+        chosen = [
+            recommended(suggester, trials[:n]) or listed[0].params
+            for n, listed in zip(points, ranked, strict=True)
+        ]
     finally:
         getattr(suggester, "close", lambda: None)()
-    points = [n for n in AT if n <= num_trials]
-    chosen = [min(trials[:n], key=lambda trial: trial.metrics["loss"]) for n in points]
+    tried = TRIED if isinstance(problem, CachedTraining) else num_trials
+    scores = [problem.score(params) for params in chosen]
     return {
         "problem": problem.name,
         "suggester": name,
         "seed": seed,
         "code": fingerprint(name),
         "at": points,
-        "seen": [trial.metrics["loss"] for trial in chosen],
-        "score": [problem.score(trial.params) for trial in chosen],
-        "best": chosen[-1].params,
+        "seen": [listed[0].metrics["loss"] for listed in ranked],
+        "score": scores,
+        "visited": [
+            min(score, *(problem.score(trial.params) for trial in listed[:tried]))
+            for score, listed in zip(scores, ranked, strict=True)
+        ],
+        "best": chosen[-1],
         "seconds": float(f"{np.median(seconds[10:] or seconds):.3g}"),
     }
 
@@ -231,10 +245,11 @@ def scales() -> dict[str, Any]:
 
 def regrets(row: Row, scale: Mapping[str, float], score: str = "score") -> list[float]:
     """Regret after `AT` trials, in -1 to 2; below 0 the search beat the reference by luck."""
-    prefix = {"score": "", "seen": "seen_"}[score]
+    prefix = "seen_" if score == "seen" else ""
     best, five = scale[f"{prefix}best"], scale[f"{prefix}five_random"]
     spread = max(five - best, MIN_SPREAD)
-    return [float(np.clip((value - best) / spread, -1.0, 2.0)) for value in row[score]]
+    values = row.get(score, row["score"])
+    return [float(np.clip((value - best) / spread, -1.0, 2.0)) for value in values]
 
 
 def weights(amounts: Sequence[float]) -> np.ndarray:
@@ -298,20 +313,25 @@ def table(rows: Sequence[Row], listed: Sequence[Judged], against: str) -> str:
     known = scales()
     kinds = {problem.name: problem.kind for problem in listed}
     lines = [f"{'kind':9s} {'contestant':44s} " + "".join(f"{f'at {n}':>8s}" for n in AT)]
-    lines[0] += f"{'seen 50':>9s}{'seconds':>9s}   difference from {against} at 10, 25, 50"
+    lines[0] += (
+        f"{'search':>9s}{'choice':>8s}{'seconds':>9s}   difference from {against} at 10, 25, 50"
+    )
     for kind in (*sorted(set(kinds.values())), "all"):
         names = {name for name in kinds if kind in ("all", kinds[name])} & known.keys()
         groups = grouped(rows, names)
         base = groups.get(against, [])
         for label, found in groups.items():
             runs, others = as_runs(found, known), as_runs(base, known)
-            seen = mean_regret(as_runs(found, known, "seen"), -1)
+            search = mean_regret(as_runs(found, known, "visited"), -1)
+            choice = mean_regret(runs, -1) - search
             line = "".join(f"{mean_regret(runs, i):8.3f}" for i in range(len(AT)))
             seconds = float(np.median([row["seconds"] for row in found]))
             gaps = [difference(runs, others, AT.index(n)) for n in (10, 25, 50)]
             told = ", ".join(map(str, gaps)) if label != against and base else ""
             count = f"{label} ({len(found)})"
-            lines.append(f"{kind:9s} {count:44s} {line}{seen:9.3f}{seconds:9.3f}   {told}")
+            lines.append(
+                f"{kind:9s} {count:44s} {line}{search:9.3f}{choice:8.3f}{seconds:9.3f}   {told}"
+            )
     return "\n".join(lines)
 
 

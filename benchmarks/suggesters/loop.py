@@ -22,13 +22,25 @@ POINTS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100)
 def run(
     name: str, problem: Problem, scale: RegretScale, seed: int, num_trials: int
 ) -> dict[str, Any]:
-    """The row of one run: regret and failures at `POINTS`, and the CPU seconds of suggestions."""
+    """The row of one run: regret and failures at `POINTS`, and the CPU seconds of suggestions.
+
+    `regret` is that of what is recommended, `visited` that of the best configuration tried.
+    """
     suggester = make(name, problem, seed)
+    points = [n for n in POINTS if n <= num_trials]
     try:
         trials, seconds = _trials(suggester, problem, seed, num_trials)
+        advice = [recommended(suggester, trials[:n]) for n in points]
     finally:
         getattr(suggester, "close", lambda: None)()
-    points = [n for n in POINTS if n <= num_trials]
+    found = [
+        regret(problem, scale, trials[:n], chosen) for n, chosen in zip(points, advice, strict=True)
+    ]
+    truths = [None if scale.reference else problem.truth(trial.params) for trial in trials]
+    visited = [
+        found[i] if scale.reference else scale.regret(scale.score(truths[:n]))
+        for i, n in enumerate(points)
+    ]
     late = sorted(seconds[10:50] or seconds)
     return {
         "problem": problem.name,
@@ -37,7 +49,8 @@ def run(
         "trials": num_trials,
         "code": fingerprint(name),
         "at": points,
-        "regret": [round(regret(problem, scale, trials[:n]), 5) for n in points],
+        "regret": [round(value, 5) for value in found],
+        "visited": [round(value, 5) for value in visited],
         "failed": [sum(trial.failure is not None for trial in trials[:n]) for n in points],
         "seconds": [float(f"{np.quantile(late, q):.3g}") for q in (0.5, 0.95)],
         "first_seconds": float(f"{seconds[0]:.3g}"),
@@ -66,9 +79,19 @@ def cpu_seconds(suggester: Suggester) -> float:
     return time.process_time() + float(getattr(suggester, "cpu_seconds", lambda: 0.0)())
 
 
-def regret(problem: Problem, scale: RegretScale, trials: list[Trial]) -> float:
-    """Normalised regret: the noiseless value of the trial that was observed to be best."""
+def recommended(suggester: Suggester, trials: list[Trial]) -> Any:
+    """The configuration that a suggester with a model recommends; None for the best observed."""
+    return getattr(suggester, "recommended", lambda _: None)(trials)
+
+
+def regret(problem: Problem, scale: RegretScale, trials: list[Trial], params: Any = None) -> float:
+    """Normalised regret of the noiseless value of what is recommended.
+
+    Args:
+        params: the recommended configuration; None for the trial that was observed to be best.
+    """
     if scale.reference:
         return scale.regret(scale.score([problem.truth(trial.params) for trial in trials]))
     chosen = best(trials, problem.goals, problem.constraints)
-    return scale.regret(scale.score([problem.truth(chosen.params)] if chosen else []))
+    params = params or (chosen.params if chosen else None)
+    return scale.regret(scale.score([problem.truth(params)] if params else []))

@@ -31,7 +31,7 @@ import numpy as np  # isort: skip
 from automl.core.goals import parse_goals
 from automl.core.trial import Trial
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
-from automl.suggesters.bayes.design import NUM_TRANSFERRED
+from automl.suggesters.bayes.candidates import NUM_TRANSFERRED
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.user_prior import best_of

@@ -9,14 +9,14 @@ from typing import Final
 
 import numpy as np
 import torch
+from botorch.acquisition.analytic import _log_ei_helper
 from torch import Tensor
 
 from automl.core import TrialState
 from automl.suggesters.base import SearchContext
-from automl.suggesters.bayes.acquisition.logei import log_h
-from automl.suggesters.bayes.acquisition.user_prior import prior_term
+from automl.suggesters.bayes.acquisition import prior_term
 from automl.suggesters.bayes.candidates import CandidateSampler
-from automl.suggesters.bayes.model.features import FeatureEncoder
+from automl.suggesters.bayes.kernel import Encoder
 from automl.suggesters.domain import Domain
 from automl.suggesters.user_prior import UserPrior
 from workers.protocol import Params
@@ -66,9 +66,8 @@ class CurveForecast:
         self.seed = seed
         self.prior = UserPrior(self.space, context.prior)
         self.sampler = CandidateSampler(context.domain, self.prior)
-        self.encoder = FeatureEncoder(self.space)
-        groups = [j for j, size in enumerate(self.encoder.sizes) for _ in range(size or 1)]
-        self.groups = torch.tensor(groups, dtype=torch.long)
+        self.encoder = Encoder(self.space)
+        self.groups = self.encoder.groups
         self._z: dict[int, Tensor] = {}
         self._unit: dict[int, Array] = {}
         self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
@@ -167,7 +166,7 @@ class CurveForecast:
         fresh = [c for c in curves if c.number not in self._z]
         if fresh:
             unit = self.space.encode([self._params(c) for c in fresh])
-            z = self.encoder(unit).z
+            z = self.encoder(unit)
             for i, curve in enumerate(fresh):
                 self._z[curve.number], self._unit[curve.number] = z[i], unit[i]
 
@@ -258,7 +257,7 @@ class CurveForecast:
     ) -> SliceValue | None:
         """The new configuration with the best value; if not `guided`, the mean over the space."""
         unit = self._candidates(rng, local=guided)
-        z = self.encoder(unit).z
+        z = self.encoder(unit)
         ats = torch.tensor([[max(end * part, self._least()) for part in UPTO]], dtype=torch.float64)
         mean, variance = self._posterior.predict_grid(self._new(z, 1.0), ats.log())
         rates = (_quadratic(z) @ self._rates).clamp(-30.0, 30.0).exp()
@@ -283,7 +282,7 @@ class CurveForecast:
         leaders = [c.number for c in self._order[:100]]
         seen = self._posterior.predict(self._points(leaders, [at] * len(leaders)))
         unit = self._candidates(rng, local=True)
-        new = self._posterior.predict(self._new(self.encoder(unit).z, at))
+        new = self._posterior.predict(self._new(self.encoder(unit), at))
         gain = _log_improvement(float(seen[0].min()), *new)
         return self._first_new(unit, torch.argsort(-gain - self._log_prior(unit)).tolist())
 
@@ -337,7 +336,7 @@ def _spaced(ats: Array, most: int) -> list[int]:
 
 def _log_improvement(best: float, mean: Tensor, variance: Tensor) -> Tensor:
     deviation = variance.sqrt()
-    return deviation.log() + log_h((best - mean) / deviation)
+    return torch.add(deviation.log(), _log_ei_helper((best - mean) / deviation))
 
 
 def _quadratic(z: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: the default suggester. `policy` lists its rules on one page."""
+"""Bayesian optimisation on GPyTorch and BoTorch: the default suggester. Begin with `suggester`."""
 
 from .suggester import BayesSuggester
 

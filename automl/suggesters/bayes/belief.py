@@ -15,15 +15,11 @@ from automl.suggesters.base import Array, Belief
 from search_spaces import Space
 from workers.protocol import Params
 
-from .acquisition.knowledge import joint
-from .model.data import TrialReader
-from .model.features import FeatureEncoder
-from .model.fit import GPFitter
-from .model.gp import Ensemble
-from .model.repeated import Repeated
-from .model.surrogates import Surrogates
-from .model.transforms import Transform
+from .data import TrialReader
+from .kernel import Encoder
+from .model import EnsembleGP, Fitter, Knee, Repeated
 from .suggester import one_thread
+from .surrogates import Surrogates
 
 MAX_VALUE = 1e150  # the square of a greater value overflows
 NUM_DRAWS = 120  # of each member of the ensemble
@@ -55,17 +51,19 @@ class BayesBelief(Belief):
         raw = {t.number: self._sign * (math.log(v) if self._log else v) for t, v in values}
         groups = list(runs(trial for trial, _ in values).values())
         each = [np.array([raw[trial.number] for trial in group]) for group in groups]
-        self._transform = Transform.fit(losses := np.array([one.mean() for one in each]))
+        self._transform = Knee(losses := np.array([one.mean() for one in each]))
         self._positive = min(v for _, v in values) >= 0  # an error or a time is never negative
-        fitter = GPFitter.of_aspects(space, goal.aspects, seed, goal=not self._log)
+        fitter = Fitter.of_aspects(space, goal.aspects, seed)
         with one_thread():
-            repeated = Repeated.of(each, self._transform)
+            repeated = Repeated.of(each, self._transform.transform)
             unit = space.encode([group[0].params for group in groups])
-            self._model, rows = fitter.fit(unit, self._transform(losses), repeated=repeated)
+            self._model, rows = fitter.fit(
+                unit, self._transform.transform(losses), repeated=repeated
+            )
             reader = TrialReader(space, goals, [one.metric for one in constraints])
             surrogates = Surrogates(space, goals, constraints, seed)
             self._failures = surrogates.failures(reader(reader.legal(history)))
-        self._encoder: FeatureEncoder = fitter.encoder
+        self._encoder: Encoder = fitter.encoder
         self._params = [groups[row][0].params for row in rows]
         self._repeated = repeated is not None
         self.trustworthy = _predicts(self._model)
@@ -90,7 +88,7 @@ class BayesBelief(Belief):
         """See `Belief.noise`."""
         with one_thread():
             mean = float(self._model.mean(self._encoder(self._space.encode([params])))[0])
-        half = float(self._model.hyper.noise.sqrt().median()) / 2
+        half = float(self._model.kernel.noise.detach().sqrt().median()) / 2
         return float(np.abs(np.diff(self._value(np.array([mean - half, mean + half]))))[0])
 
     def success(self, params: Sequence[Params]) -> Array:
@@ -99,10 +97,10 @@ class BayesBelief(Belief):
             log = self._failures.log_probability(self._space.encode(params))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
-    def _without(self, params: Params | None) -> Ensemble:
+    def _without(self, params: Params | None) -> EnsembleGP:
         keep = torch.tensor([i for i, one in enumerate(self._params) if one != params])
         model = self._model
-        return Ensemble.condition(model.features[keep], model.y[..., keep], model.prior, model.u)
+        return EnsembleGP(model.kernel, model.X[keep], model.y[:, keep], model.runs[keep])
 
     def _value(self, transformed: Array) -> Array:
         raw = self._sign * self._transform.inverse(transformed)
@@ -138,9 +136,9 @@ def _values(
     ]
 
 
-def _draws(model: Ensemble, unit: Array, encoder: FeatureEncoder, seed: int) -> Tensor:
+def _draws(model: EnsembleGP, unit: Array, encoder: Encoder, seed: int) -> Tensor:
     """Draws of the transformed loss, those of all members below each other."""
-    mean, covariance = joint(model, encoder(unit))
+    mean, covariance = model.joint(encoder(unit))
     values, vectors = torch.linalg.eigh(covariance)
     factor = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
     generator = torch.Generator().manual_seed(seed)
@@ -150,7 +148,7 @@ def _draws(model: Ensemble, unit: Array, encoder: FeatureEncoder, seed: int) -> 
     return found.transpose(1, 2).reshape(-1, mean.shape[1])
 
 
-def _predicts(model: Ensemble) -> bool:
+def _predicts(model: EnsembleGP) -> bool:
     """Whether it predicts each trial from the others: better than a constant, and in their order.
 
     With n trials and a rank correlation of r, t = r sqrt((n - 2) / (1 - r^2)) has a Student
@@ -160,7 +158,7 @@ def _predicts(model: Ensemble) -> bool:
     from scipy.stats import spearmanr, t
 
     mean, variance = model.leave_one_out()
-    y, n = model.y, len(model.y)
+    y, n = model.y[0], model.y.shape[1]
     if n < 3 or bool((mean.mean(0) == mean.mean(0)[0]).all()):
         return False
     r = min(float(spearmanr(mean.mean(0).numpy(), y.numpy()).statistic), 1 - 1e-12)

@@ -1,6 +1,13 @@
-"""Candidate configurations as unit-cube arrays: everywhere, near good ones, mixed."""
+"""Candidate configurations: everywhere, moves of good ones, the initial design, and the search.
 
-from collections.abc import Iterable
+Configurations are arrays in the unit cube of the whole space, NaN if a parameter is inactive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +19,25 @@ from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
 from workers.protocol import Params
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    Score = Callable[["Array"], Tensor]
 Array = NDArray[np.float64]
+NUM_DESIGN = 5  # trials of the initial design
+MARGIN = 0.2  # part of each number's range that the design leaves out at either end
+MIN_SUCCESSES = 2  # before which it goes on
+NUM_TRANSFERRED = 3  # trials of the design if there are earlier sweeps: their best ones
+POOL = 128  # points of the design to choose from
+CERTAINTY = 8.0  # weight of the log probability of success against coverage
+END = 0.33  # share of the moved numbers that go to an end of their range
+TWO = 0.4  # share of the moves that change two coordinates
+REFINEMENTS = ((0.01, 0.2), (0.003, 0.05), (0.001, 0.02))
+OPTION_EVERY = 6  # suggestions, one of which tries an option that has not succeeded
+HOPELESS = 3  # failed trials of an option without success, after which it is given up
+COPIES = 10  # of each good configuration, with other values of newly active parameters
+WORTHLESS = -300.0  # score below which nothing is gained, or failure is likely
+DECODED = 32  # candidates decoded at once
 MAX_SAMPLED = 128  # configurations drawn one by one
 MAX_CELLS = 4096  # integers with more values are continuous until they are decoded
 PRIOR_SHARE = 0.5  # of the points everywhere that are drawn from the user's prior
@@ -30,30 +55,23 @@ class CandidateSampler:
         prior: where good values probably are, if the user has said so.
     """
 
-    def __init__(
-        self, domain: Domain, prior: UserPrior | InformedPrior | None = None, *, ends: bool = False
-    ) -> None:
+    def __init__(self, domain: Domain, prior: UserPrior | InformedPrior | None = None) -> None:
         self.domain = domain
-        self.ends = ends
         self.prior = prior or UserPrior(domain.space, {})
         self.space = domain.space
         self.parameters = list(self.space.parameters.values())
         names = list(self.space.parameters)
         limited = [domain.inner.parameters.get(p.name, p) for p in self.parameters]
-        self.low = np.zeros(len(names))
-        self.high = np.ones(len(names))
-        self.cells: list[Array | None] = []
-        self.rules: list[list[tuple[int, Array]]] = []  # (column of a parent, admissible values)
-        for column, (whole, part) in enumerate(zip(self.parameters, limited, strict=True)):
-            self.cells.append(_cells(whole, part))
-            if part is not whole and not isinstance(part, Choice):
-                self.low[column], self.high[column] = _range(whole, part)
-            self.rules.append(
-                [
-                    (names.index(parent), _units(self.space.parameters[parent], values))
-                    for parent, values in part.when.items()
-                ]
-            )
+        both = list(zip(self.parameters, limited, strict=True))
+        self.cells = [_cells(whole, part) for whole, part in both]
+        self.low, self.high = np.array([_range(whole, part) for whole, part in both]).T.copy()
+        self.rules = [  # of each parameter: column of a parent, and its admissible values
+            [
+                (names.index(parent), _units(self.space.parameters[parent], values))
+                for parent, values in part.when.items()
+            ]
+            for part in limited
+        ]
         self.unordered = np.array(
             [isinstance(p, Choice) and not p.ordered for p in self.parameters], dtype=bool
         )
@@ -87,32 +105,55 @@ class CandidateSampler:
         """Uniform points, a share of them from the prior; fewer if constraints exclude most.
 
         Args:
-            margin: part of each number's range that is left out at either end.
+            margin: part of each number's range that is left out at either end. Without one, some
+                numbers of half of the points lie at an end.
         """
-        points = rng.random((count, len(self.parameters)))
-        if margin:
-            points = np.where(self.unordered, points, margin + (1 - 2 * margin) * points)
-        points = self.low + points * (self.high - self.low)
-        if self.ends and not margin:
+        shares = rng.random((count, len(self.low)))
+        shares = np.where(self.unordered, shares, margin + (1.0 - 2.0 * margin) * shares)
+        points = self.low + shares * (self.high - self.low)
+        if not margin:
             self._put_at_ends(rng, points[count // 2 :])
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
-        points = self._legal(self.snap(points))
+        points = self.legal(self.snap(points))
         if len(points) < count // 4:
             drawn = self.domain.inner.sample(rng, min(count - len(points), MAX_SAMPLED))
             points = np.concatenate([points, self.space.encode(drawn)])
-        return points
+        return np.asarray(points)
+
+    def moves(self, rng: np.random.Generator, base: Array, count: int) -> Array:
+        """One or two coordinates of a configuration redrawn over their whole range.
+
+        A third of the numbers goes to an end. Improvement is nearly flat far from the trials, so a
+        search over small steps stays beside the best.
+        """
+        points = np.repeat(base[None], count, 0)
+        points = np.where(np.isnan(points), rng.random(points.shape), points)
+        free = np.flatnonzero(~self.fixed)
+        if not len(free):
+            return self.legal(self.snap(points))
+        columns = free[rng.integers(len(free), size=(count, 2))]
+        for rows, column in (
+            (np.arange(count), columns[:, 0]),
+            (second := np.flatnonzero(rng.random(count) < TWO), columns[second, 1]),
+        ):
+            value = rng.random(len(rows))
+            end = (rng.random(len(rows)) < END) & ~self.unordered[column]
+            value = np.where(end, np.round(value), value)
+            span = self.high[column] - self.low[column]
+            points[rows, column] = self.low[column] + value * span
+        return self.legal(self.snap(points))
 
     def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
-        """Move some numbers of each point to an end of their range, in place."""
         d = points.shape[1]
         rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
         moved = (rng.random(points.shape) < rate) & ~self.unordered
         end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
         points[moved] = end[moved]
 
-    def _legal(self, points: Array) -> Array:
+    def legal(self, points: Array) -> Array:
+        """Those of the points that satisfy the constraints."""
         return points[self.domain.feasible(points)] if self.domain.constrained else points
 
     def near(
@@ -123,7 +164,7 @@ class CandidateSampler:
         Args:
             scales: smallest and largest step.
         """
-        points = self._legal(self._perturbed(rng, bases, count, scales))
+        points = self.legal(self._perturbed(rng, bases, count, scales))
         if len(points) < count // 8:
             each = max(count // 8 // len(bases), 1)
             for params in self.space.decode(self.snap(bases)):
@@ -151,46 +192,22 @@ class CandidateSampler:
                 least = np.maximum(np.abs(step[:, column]), 1.0 / len(centres))
                 step[:, column] = np.sign(step[:, column]) * least
         value = filled + step
-        if self.ends:  # half of the points stop at the ends, the others are reflected
-            stopped = rng.random((count, 1)) < 0.5
-            value = np.where(stopped, np.clip(value, 0.0, 1.0), value)
-        value = np.abs(value)
+        stopped = rng.random((count, 1)) < 0.5  # at the ends; the others are reflected
+        value = np.abs(np.where(stopped, np.clip(value, 0.0, 1.0), value))
         value = np.where(value > 1.0, 2.0 - value, value)
         resample = self.unordered & (rng.random((count, d)) < 0.7)
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
         return self.snap(np.where(moved, value, filled))
 
     def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
-        """The points with one parameter set, and newly active parameters drawn, if still legal.
-
-        Args:
-            points: `m x d`.
-            column: of the parameter.
-            value: its unit value.
-        """
+        """The points with one parameter set, and newly active parameters drawn, if still legal."""
         points = np.where(np.isnan(points), rng.random(points.shape), points)
         waiting = [(column, value)]
         while waiting:
             column, value = waiting.pop()
             points[:, column] = value
-            waiting += [
-                (parent, float(rng.choice(admissible))) for parent, admissible in self.rules[column]
-            ]
-        return self._legal(self.snap(points))
-
-    def options(self) -> list[tuple[int, float]]:
-        """Column and unit value of every option of the unordered choices with at least three.
-
-        Fewer options, or ordered ones, are explored well enough by the surrogate.
-        """
-        listed = [
-            (int(j), cells)
-            for j in np.flatnonzero(self.unordered)
-            if (cells := self.cells[j]) is not None
-            and len(cells) > 2
-            and self.parameters[j].name in self.domain.inner.parameters
-        ]
-        return [(column, float(value)) for column, cells in listed for value in cells]
+            waiting += [(parent, float(rng.choice(of))) for parent, of in self.rules[column]]
+        return self.legal(self.snap(points))
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """`count` points, each coordinate from one of two of the `bases`."""
@@ -198,7 +215,176 @@ class CandidateSampler:
         mixed = np.where(rng.random(first.shape) < 0.5, first, second)
         other = np.where(np.isnan(first), second, first)
         mixed = np.where(np.isnan(mixed), other, mixed)
-        return self._legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+        return self.legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+
+    def first_new(
+        self, pool: Array, taken: set[Hashable], rng: np.random.Generator
+    ) -> list[Params]:
+        """The first candidate that is legal and new, else a random one; none if none is left."""
+        parts = (pool[start : start + DECODED] for start in range(0, len(pool), DECODED))
+        decoded = chain.from_iterable(map(self.space.decode, parts))
+        found = self.domain.first_new(decoded, taken)
+        return self.domain.new_points(rng, taken, 1) if found is None else [found]
+
+
+class InitialDesign:
+    """The defaults, then a sequential Latin hypercube: values that the trials before left out.
+
+    Conditional parameters count only if they are active. A likely success counts as well, and so
+    does the user's prior. The ends of ranges are left out, where good values are rare. If there are
+    earlier sweeps, it is their best configurations (Feurer et al., "Initializing Bayesian
+    hyperparameter optimization via meta-learning", 2015).
+
+    Args:
+        sampler: of candidates.
+        earlier: `m x d`, configurations of earlier sweeps, the best first.
+    """
+
+    def __init__(self, sampler: CandidateSampler, earlier: Array) -> None:
+        self.sampler, self.earlier = sampler, earlier
+        self.size = NUM_TRANSFERRED if len(earlier) else NUM_DESIGN
+
+    def goes_on(self, failed: NDArray[np.bool_], num_pending: int) -> bool:
+        """Whether the next configuration belongs to the design, after `n` trials."""
+        return (~failed).sum() < MIN_SUCCESSES or len(failed) + num_pending < self.size
+
+    def pool(self, known: Array, success: Score | None, rng: np.random.Generator) -> Array:
+        """Candidates, the best first.
+
+        Args:
+            known: `n x d`, the configurations so far.
+            success: predicts the log probability of success; None if no trial has failed.
+        """
+        if len(known) < len(self.earlier[: self.size]):
+            return self.earlier[len(known) :]
+        points = self.sampler.everywhere(rng, POOL, prior_share=1.0, margin=MARGIN)
+        worth = self.sampler.prior.log_density(points) - self._overlap(points, known)
+        if success is not None:
+            worth += CERTAINTY * success(points).numpy()
+        return points[np.argsort(-worth, kind="stable")]
+
+    def _overlap(self, points: Array, known: Array) -> Array:
+        """How often the values of each point were tried, `m`, at most as in a whole design."""
+        total = np.zeros(len(points))
+        for column, unordered in enumerate(self.sampler.unordered):
+            apart = np.abs(points[:, None, column] - known[None, :, column])
+            same = apart < SAME if unordered else np.clip(1.0 - NUM_DESIGN * apart, 0.0, 1.0)
+            total += np.where(np.isnan(apart), 0.0, same).sum(1)
+        return total * min(1.0, NUM_DESIGN / max(len(known), 1))
+
+
+def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the trials after the initial design failed; empty as long as it goes on."""
+    succeeded = np.flatnonzero(~failed)
+    if len(succeeded) < MIN_SUCCESSES:
+        return failed[:0]
+    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
+
+
+def untried_option(
+    sampler: CandidateSampler, unit: Array, failed: NDArray[np.bool_], number: int
+) -> tuple[int, float] | None:
+    """The option to try now: of all that never succeeded, that with the fewest trials; mostly None.
+
+    Once trials fail, the demand for likely success would never try it. An option of an unordered
+    choice of three at least is tried up to three times: failures may have other reasons.
+
+    Args:
+        unit: `n x d`, the configurations so far; failed: which of them failed.
+        number: of suggestions; every sixth tries an option.
+
+    Returns:
+        The column of its choice, and its unit value.
+    """
+    if number % OPTION_EVERY or not failed.any():
+        return None
+    found: list[tuple[float, tuple[int, float]]] = []
+    for column in np.flatnonzero(sampler.unordered).tolist():
+        cells = sampler.cells[column]
+        if cells is None or len(cells) < 3:  # the surrogate explores fewer well enough
+            continue
+        for value in cells.tolist():
+            rows = np.abs(unit[:, column] - value) < SAME
+            tried = int(rows.sum())
+            if tried < HOPELESS and failed[rows].all() and len(cells) * tried * 3 < number:
+                found.append((len(cells) * tried, (column, value)))
+    return min(found, key=lambda one: one[0])[1] if found else None
+
+
+def with_option(
+    sampler: CandidateSampler,
+    score: Score,
+    best: Array,
+    option: tuple[int, float],
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> list[Params]:
+    """The most promising of the `best` with this option and nothing else changed, if any is.
+
+    So the trial tells about the option. Arguments as in `maximise`.
+    """
+    pool = sampler.forced(rng, np.repeat(best, COPIES, axis=0), *option)
+    values = score(pool).numpy() if len(pool) else np.empty(0)
+    order = np.argsort(-values, kind="stable")
+    promising = sampler.space.decode(pool[order[values[order] > WORTHLESS]])
+    found = sampler.domain.first_new(promising, taken)
+    return [] if found is None else [found]
+
+
+def maximise(
+    sampler: CandidateSampler,
+    score: Score,
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> list[Params]:
+    """The new configuration with the highest score found; [] if the space has none.
+
+    It scores candidates everywhere and around the best, then moves the best of them in rounds.
+
+    Args:
+        score: of candidates.
+        best: configurations to look around, the best first.
+        taken: keys of known configurations.
+    """
+    pool = np.concatenate(
+        [
+            sampler.everywhere(rng, 600),
+            *(sampler.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
+            sampler.near(rng, best[:1], 150, (0.003, 0.3)),
+            sampler.near(rng, best[:5], 150, (0.01, 0.3)),
+            sampler.crossed(rng, best, 80),
+        ]
+    )
+    values = score(pool).numpy()
+    for scales in REFINEMENTS:
+        top = pool[np.argsort(-values, kind="stable")[:4]]
+        more = [*(sampler.moves(rng, one, 60) for one in top), sampler.near(rng, top, 120, scales)]
+        pool = np.concatenate([pool, *more])
+        values = np.concatenate([values, score(np.concatenate(more)).numpy()])
+    return sampler.first_new(pool[np.argsort(-values, kind="stable")], taken, rng)
+
+
+def best_drawn(
+    sampler: CandidateSampler,
+    draws: Callable[[Array], Tensor],
+    best: Array,
+    taken: set[Hashable],
+    rng: np.random.Generator,
+) -> list[Params]:
+    """The best new configuration of each of some drawn functions, which differ from each other.
+
+    Args:
+        draws: values `s x m` of the functions at `m x d` candidates, of which few are affordable.
+        best, taken: see `maximise`.
+    """
+    moves = [sampler.moves(rng, one, 100) for one in best[:4]]
+    pool = np.concatenate([sampler.everywhere(rng, 200), *moves])
+    met, found = set(taken), list[Params]()
+    for values in draws(pool).numpy():
+        found += sampler.first_new(pool[np.argsort(-values, kind="stable")], met, rng)
+        met.update(map(sampler.space.key, found[-1:]))
+    return found
 
 
 def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
@@ -206,7 +392,6 @@ def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
 
 
 def _cells(whole: Parameter, part: Parameter) -> Array | None:
-    """Unit values of everything that a part of a parameter can be; None if it is continuous."""
     if isinstance(part, Choice):
         return _units(whole, part.choices)
     if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
@@ -215,9 +400,8 @@ def _cells(whole: Parameter, part: Parameter) -> Array | None:
 
 
 def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
-    """The unit interval of a number within limits."""
-    assert isinstance(whole, Float | Int)
-    assert isinstance(part, Float | Int)
+    if part is whole or not (isinstance(whole, Float | Int) and isinstance(part, Float | Int)):
+        return 0.0, 1.0
     inner = _units(whole, (part.low, part.high))
     if whole.step is not None:
         below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]

@@ -1,7 +1,27 @@
-"""The default suggester: Bayesian optimisation of mixed, conditional, noisy, failing searches.
+"""The search, in ten lines. `n` trials, `d` parameters, `g` goals, `K` hyperparameter vectors.
 
-What needs torch is imported in the functions that use it: torch takes longer to import than the
-first configuration to make, and the first trial does not wait for it.
+| symbol | shape | what it is |
+|---|---|---|
+| `history`, `pending` | | trials that have ended, and those that wait or run |
+| `data.unit` | `n x d` | configurations in the unit cube, NaN if inactive (data) |
+| `data.losses` | `n x g` | losses, NaN if the trial has none |
+| `X`, `y` | `n x c`, `n` | coordinates of the kernel, minus transformed losses (kernel, model) |
+| `kernel.raw` | `K x (2 + d)` | standardised hyperparameters: outputscale, noise, lengthscales |
+| `posterior` | | a Gaussian process for each metric and kind of failure (surrogates, quantities) |
+| `acquisition` | `m` | log value of `m` candidates, a sum of terms (acquisition) |
+| `best` | `b x d` | incumbents, beside which candidates lie (data) |
+| `pool` | `m x d` | candidates (candidates) |
+
+    1. data = reader(history)                          trials as arrays
+    2. design.pool(...) while design.goes_on(...)      the defaults, then four inner points
+    3. posterior = surrogates.fit(data)                K vectors of each surrogate
+    4. smoothed = posterior.smoothed()                 expected losses of the trials
+    5. best = best_rows(data, feasible, smoothed)      the ten best, or the front
+    6. acquisition = Acquisition(posterior, ...)       log improvement and what speaks against it
+    7. acquisition = acquisition.with_pending(...)     pending trials end as predicted
+    8. best_drawn(sampler, acquisition.drawn, ...)     some: the best of a function drawn from it
+    9. maximise(sampler, acquisition, best, ...)       the others: the most valuable candidate
+   10. sampler.first_new(pool, taken, rng)             legal, and never tried before
 """
 
 from __future__ import annotations
@@ -9,7 +29,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,30 +44,48 @@ from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
 
-from .candidates import CandidateSampler
-from .design import NUM_DESIGN, InitialDesign
-from .forced_exploration import (
-    STALLED_EVERY,
-    best_with_each_option,
-    forced_option,
-    rows_with,
+from .candidates import (
+    NUM_DESIGN,
+    CandidateSampler,
+    InitialDesign,
+    best_drawn,
+    maximise,
+    untried_option,
+    with_option,
 )
-from .model.data import Array, TrialData, TrialReader
-from .policy import ALL_RULES, Policy
-from .search import AcquisitionOptimizer
+from .data import Array, TrialData, TrialReader, best_rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .acquisition.acquisition import Acquisition, Term
-    from .acquisition.cost import CostModel
-    from .model.surrogates import Surrogates
+    from .acquisition import Acquisition, MakeAcquisition, Term
+    from .surrogates import MakeModel, Surrogates
 
-MANY = 8  # more suggestions at once are a batch
-MAX_PENDING = 200  # beside more pending trials, every suggestion is a batch
-STALLED = 6  # trials without progress
-ACCEPTED = 0.1  # probability of success demanded of an option of which all trials failed
-DIFFERENT = 4.0  # its weight, in log improvement, of values that differ from those failures
+DRAWN = 0.33  # share of the suggestions that are Thompson draws, until half of the trials are left
+USUAL_TRIALS = 50  # if no budget says how many there will be
+MANY = 8  # more suggestions at once are all drawn
+ACCEPTED = 0.1  # probability of success demanded of an option that has not succeeded
+MAX_PENDING = 200  # beside more pending trials too: to condition on each costs their cube
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Which rules are on; a benchmark flips one to measure its effect.
+
+    Args:
+        draws: some suggestions maximise a function drawn from the posterior (Thompson, 1933).
+        demand: a probability of success is demanded, which rises with each failure.
+        options: an option that has not succeeded is tried now and then, up to three times.
+        smoothed: the surrogate's mean, not the noisy loss, says which trials are best.
+    """
+
+    draws: bool = True
+    demand: bool = True
+    options: bool = True
+    smoothed: bool = True
+
+
+ALL_RULES = Policy()
 
 
 @contextmanager
@@ -65,16 +104,17 @@ def one_thread() -> Iterator[None]:
 class BayesSuggester(Suggester):
     """Maximises an acquisition under Gaussian processes with averaged hyperparameters.
 
-    It begins with a design that covers the domain. Then it fits a surrogate for each goal,
-    constraint and kind of failure, and maximises the sum of terms in `acquisition.acquisition`
-    over many candidates everywhere and near the best. `policy` lists what it does beside that.
-
     Args:
         space: what is tuned.
         goals: at least one.
         constraints: bounds on metrics.
         seed: of everything random.
         context: limits, user's prior and budget; by default there is none.
+        acquisition: makes one of BoTorch's acquisitions, whose values are logarithms, from a model,
+            the coordinates of the feasible trials `n x c`, and their predicted values `n x g`
+            (larger is better). By default it is ours.
+        model: fits one of BoTorch's models to coordinates `n x c` and values `n x 1` (minus the
+            transformed losses). By default it is ours.
         policy: which rules are on; by default all are.
     """
 
@@ -91,10 +131,13 @@ class BayesSuggester(Suggester):
         *,
         seed: int = 0,
         context: SearchContext | None = None,
+        acquisition: MakeAcquisition | None = None,
+        model: MakeModel | None = None,
         policy: Policy = ALL_RULES,
     ) -> None:
         super().__init__(space, goals, constraints, seed=seed)
         self._context = context or SearchContext(Domain(space))
+        self._make_acquisition, self._make_model = acquisition, model
         self._policy = policy
         metric = self.goals[0].metric
         self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
@@ -102,66 +145,93 @@ class BayesSuggester(Suggester):
         self._prior: UserPrior | InformedPrior = UserPrior(space, {**best, **self._context.prior})
         if self._context.knowledge:
             self._prior = InformedPrior(self._prior, self._context.knowledge)
-        self._sampler = CandidateSampler(self._context.domain, self._prior, ends=policy.ends)
-        self._optimizer = AcquisitionOptimizer(self._sampler)
+        self._sampler = CandidateSampler(self._context.domain, self._prior)
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
 
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`."""
-        legal = self._reader.legal(history)
-        waiting = self._reader.legal(pending)
-        data = self._reader(legal)
-        taken = self.trial_keys(legal, waiting)
-        configurations = [trial.params for trial in waiting]
-        seeds = [self.seed, len(history), len(pending)]
-        batch = count > MANY or len(waiting) > MAX_PENDING
-        designed = self._design.goes_on(data, len(waiting) + count - 1)
-        if designed and not batch and not data.failed.any():
-            return self._suggest_each(data, history, configurations, taken, count, seeds)
-        from .batch import suggest_batch
-
-        with one_thread():
-            if not batch:
-                return self._suggest_each(data, history, configurations, taken, count, seeds)
-            return suggest_batch(
-                self._sampler,
-                self._acquisition(data, len(waiting), history),
-                data.unit[self._surrogates.incumbents.best_rows(data)],
-                self.space.encode(configurations),
-                taken,
-                count,
-                np.random.default_rng(seeds),
-            )
-
-    def _suggest_each(
-        self,
-        data: TrialData,
-        history: Sequence[Trial],
-        pending: list[Params],
-        taken: set[Hashable],
-        count: int,
-        seeds: list[int],
-    ) -> list[Params]:
-        """One configuration after the other. A design without failures does not need torch."""
+        """See `Suggester.suggest`. A design without failures does not need torch."""
+        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
+        data, taken = self._reader(legal), self.trial_keys(legal, waiting)
+        ahead = [trial.params for trial in waiting]
+        many = count > MANY or len(ahead) > MAX_PENDING
         found: list[Params] = []
         acquisition = None
-        for i in range(count):
-            if acquisition is None:
-                acquisition = self._acquisition(data, len(pending) + i, history)
-            ahead = self.space.encode([*pending, *found])
-            rng = np.random.default_rng([*seeds, i])
-            params = self._suggest_one(data, acquisition, ahead, taken, rng)
-            if params is None:
+        while len(found) < count:
+            rng = np.random.default_rng([self.seed, len(history), len(pending), len(found)])
+            if self._designs(data, len(ahead)):
+                more = self._designed(data, ahead, taken, rng)
+            else:
+                with one_thread():
+                    acquisition = acquisition or self._acquisition(data, history)
+                    beside, size = ([], count - len(found)) if many else (ahead, 1)
+                    draws = many or self._draws(len(taken), rng)
+                    more = self._next(data, acquisition, beside, taken, rng, draws * size)
+            if not more:
                 break
-            found.append(params)
-            taken.add(self.space.key(params))
+            found += more
+            ahead += more
+            taken.update(map(self.space.key, more))
         return found
+
+    def _next(
+        self,
+        data: TrialData,
+        acquisition: Acquisition,
+        pending: Sequence[Params],
+        taken: set[Hashable],
+        rng: np.random.Generator,
+        count: int,
+    ) -> list[Params]:
+        """The next configurations after the initial design; none if no new one is left.
+
+        Args:
+            count: of Thompson draws; 0 for the maximum of the acquisition.
+        """
+        best = self._best(data, acquisition)
+        ahead = self.space.encode(pending)
+        acquisition = acquisition.with_pending(ahead)
+        if self._policy.options and len(pending) <= MAX_PENDING:
+            known = np.concatenate([data.unit, ahead])
+            failed = np.concatenate([data.failed, np.zeros(len(ahead), dtype=bool)])
+            option = untried_option(self._sampler, known, failed, len(taken))
+            score = replace(acquisition, demanded=min(acquisition.demanded, ACCEPTED))
+            found = with_option(self._sampler, score, best, option, taken, rng) if option else []
+            if found:
+                return found
+        if not count:
+            return maximise(self._sampler, acquisition, best, taken, rng)
+        import torch
+
+        generator = torch.Generator().manual_seed(int(rng.integers(1 << 31)))
+        draws = partial(acquisition.drawn, count=count, generator=generator)
+        return best_drawn(self._sampler, draws, best, taken, rng)
+
+    def _draws(self, number: int, rng: np.random.Generator) -> bool:
+        """Whether the next suggestion is a Thompson draw; fewer are as the budget ends."""
+        if len(self.goals) > 1 or self._make_acquisition or not self._policy.draws:
+            return False
+        left = 1.0 - number / (self._context.budget.trials or USUAL_TRIALS)
+        return bool(rng.random() < DRAWN * min(1.0, max(0.0, 2.0 * left)))
+
+    def recommended(self, history: Sequence[Trial]) -> Params | None:
+        """The tried configuration with the best expected value; None if the model cannot tell."""
+        with one_thread():
+            data = self._reader(self._reader.legal(history))
+            if len(self.goals) > 1 or not self._surrogates.possible(data):
+                return None
+            posterior = self._surrogates.fit(data)
+            rows = best_rows(data, posterior.feasible, posterior.smoothed())
+            return data.trials[int(rows[0])].params
+
+    def encode(self, configurations: Sequence[Params]) -> Tensor:
+        """Coordinates `m x c` of configurations, as models and acquisitions see them."""
+        return self._surrogates.goal_fitters[0].encoder(self.space.encode(configurations))
 
     def warm(self) -> None:
         """See `Suggester.warm`."""
-        from . import batch  # noqa: F401
+        from . import acquisition  # noqa: F401
 
     def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
         """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
@@ -190,17 +260,16 @@ class BayesSuggester(Suggester):
         least = 2 * NUM_DESIGN if params is not None else 2
         if len(self.goals) > 1 or len(history) < least:
             return None
-        from .acquisition.knowledge import prospect
+        from .acquisition import prospect
 
         with one_thread():
             data = self._reader(self._reader.legal(history))
             if len(data) < least or not self._surrogates.possible(data):
                 return None
-            cost = self._cost.term(history) if self._cost is not None else None
-            acquisition = self._fitted(data, **({"cost": cost} if cost else {}))
+            acquisition = self._acquisition(data, history)
             waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
             rng = np.random.default_rng([self.seed, len(history)])
-            best = data.unit[self._surrogates.incumbents.best_rows(data)]
+            best = self._best(data, acquisition)
             others = [
                 self._sampler.everywhere(rng, 200),
                 self._sampler.near(rng, best[:3], 100, (0.01, 0.3)),
@@ -214,9 +283,16 @@ class BayesSuggester(Suggester):
 
     @cached_property
     def _surrogates(self) -> Surrogates:
-        from .model.surrogates import Surrogates
+        from .surrogates import Surrogates
 
-        return Surrogates(self.space, self.goals, self.constraints, self.seed, self._policy)
+        return Surrogates(
+            self.space,
+            self.goals,
+            self.constraints,
+            self.seed,
+            self._make_model,
+            whole=bool(self._make_acquisition or self._make_model),
+        )
 
     @cached_property
     def _design(self) -> InitialDesign:
@@ -224,104 +300,43 @@ class BayesSuggester(Suggester):
         rng = np.random.default_rng(self.seed)
         fitted = [self._context.domain.repair(params, rng) for params in turns]
         earlier = self.space.encode([params for params in fitted if params])
-        return InitialDesign(self._sampler, earlier, inner=self._policy.inner_design)
+        return InitialDesign(self._sampler, earlier)
 
-    @cached_property
-    def _cost(self) -> CostModel | None:
-        from .acquisition.cost import CostModel
+    def _designs(self, data: TrialData, num_pending: int) -> bool:
+        goes_on = self._design.goes_on(data.failed, num_pending)
+        return goes_on or not self._surrogates.possible(data)
 
-        budget = self._context.budget
-        if not (budget.time or budget.worker_time):
-            return None
-        return CostModel(self.space, budget, self.seed, self._policy)
+    def _designed(
+        self, data: TrialData, ahead: list[Params], taken: set[Hashable], rng: np.random.Generator
+    ) -> list[Params]:
+        """A configuration of the initial design, first the defaults unless earlier ones exist."""
+        first = not taken and not any(self._best_earlier)
+        middle = self._sampler.middle(rng) if first else None
+        if middle is not None:
+            return [middle]
+        success = self._surrogates.failures(data).log_probability if data.failed.any() else None
+        known = np.concatenate([data.unit, self.space.encode(ahead)])
+        pool = self._design.pool(known, success, rng)
+        return self._sampler.first_new(pool, taken, rng)
 
-    def _acquisition(
-        self, data: TrialData, num_pending: int, history: Sequence[Trial]
-    ) -> Acquisition | None:
-        """The acquisition with all of its terms; None during the initial design."""
-        if self._design.goes_on(data, num_pending) or not self._surrogates.possible(data):
-            return None
-        from .acquisition.user_prior import prior_term
+    def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
+        from .acquisition import cost_term, prior_term
 
+        fitter = self._surrogates.cost_fitter
         terms = {
-            "cost": self._cost.term(history) if self._cost is not None else None,
+            "cost": cost_term(self.space, self._context.budget, fitter, history),
             "prior": prior_term(self._prior, len(history)),
         }
         return self._fitted(data, **{name: term for name, term in terms.items() if term})
 
     def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
-        from .acquisition.acquisition import Acquisition
-        from .acquisition.feasibility import Feasibility
+        from .acquisition import Acquisition, accepted_risk
 
         posterior = self._surrogates.fit(data)
-        feasibility = Feasibility.after(posterior.failures, data.failed, self._policy)
-        return Acquisition(posterior, feasibility, terms, self._policy)
+        demanded = 1.0 - accepted_risk(data.failed) if self._policy.demand else 0.0
+        return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
-    def _suggest_one(
-        self,
-        data: TrialData,
-        acquisition: Acquisition | None,
-        pending: Array,
-        taken: set[Hashable],
-        rng: np.random.Generator,
-    ) -> Params | None:
-        """The next configuration: the rules of the policy, in their order of precedence."""
-        policy = self._policy
-        if acquisition is None:
-            return self._designed(data, pending, taken, rng)
-        number = len(taken)
+    def _best(self, data: TrialData, acquisition: Acquisition) -> Array:
         posterior = acquisition.posterior
-        smoothed = posterior.smoothed(len(data)) if policy.smoothed_incumbents else None
-        best = data.unit[self._surrogates.incumbents.best_rows(data, smoothed)]
-        acquisition = acquisition.with_pending(pending)
-        stalled = len(data) - self._surrogates.incumbents.last_progress(data, smoothed) >= STALLED
-        option = None
-        if policy.retry_failed_options:
-            option = forced_option(self._sampler, data, pending, number, stalled=stalled)
-        if option is not None:
-            found = self._forced(option, data, acquisition, best, taken, rng)
-            if found is not None:
-                return found
-        local = policy.local_if_stalled and stalled and number % STALLED_EVERY == 1
-        return self._optimizer.maximise(
-            acquisition, best, taken, rng, sketch=acquisition.sketch(), local=local
-        )
-
-    def _forced(
-        self,
-        option: tuple[int, float],
-        data: TrialData,
-        acquisition: Acquisition,
-        best: Array,
-        taken: set[Hashable],
-        rng: np.random.Generator,
-    ) -> Params | None:
-        """A promising configuration with this option, and few other values of its failures."""
-        import torch
-
-        failures = data.unit[rows_with(data.unit, *option)]
-        accepting = acquisition.accepting(ACCEPTED)
-
-        def score(unit: Array) -> Tensor:
-            shared = torch.from_numpy(self._design.overlap(unit, failures))
-            return accepting(unit) - DIFFERENT * shared
-
-        others = best_with_each_option(self._sampler, data, option[0])
-        return self._optimizer.changed(score, np.concatenate([best, others]), taken, rng, option)
-
-    def _designed(
-        self, data: TrialData, pending: Array, taken: set[Hashable], rng: np.random.Generator
-    ) -> Params | None:
-        """A configuration of the initial design: it differs from all others, and may succeed."""
-        middle = None if taken else self._middle(rng)
-        if middle is not None:
-            return middle
-        failures = self._surrogates.failures(data) if data.failed.any() else None
-        pool = self._design.pool(data, pending, failures, rng)
-        return self._optimizer.first_new(pool, taken, rng)
-
-    def _middle(self, rng: np.random.Generator) -> Params | None:
-        """The first configuration, unless earlier sweeps have one or it is not legal."""
-        if not self._policy.middle_first or any(self._best_earlier):
-            return None
-        return self._sampler.middle(rng)
+        smoothed = posterior.smoothed() if self._policy.smoothed else None
+        return data.unit[best_rows(data, posterior.feasible, smoothed)]

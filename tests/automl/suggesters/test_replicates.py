@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from click.testing import CliRunner
 
 import automl
@@ -20,9 +19,8 @@ from automl.core.ranking import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Prospect
-from automl.suggesters.bayes.model.data import TrialReader
-from automl.suggesters.bayes.model.fit import GPFitter
-from automl.suggesters.bayes.model.repeated import Repeated
+from automl.suggesters.bayes.data import TrialReader
+from automl.suggesters.bayes.model import Fitter, Repeated
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
@@ -202,29 +200,11 @@ def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
     assert [len(runs) for runs in data.runs] == [3, 1]
     repeated = Repeated.of([runs[:, 0] for runs in data.runs], lambda y: y)
     assert repeated is not None
-    assert repeated.squares.tolist() == [2.0, 0.0]
-    fitter = GPFitter.of_aspects(SPACE, frozenset({"quality"}), 0)
-    prior = fitter.prior
-    loc, scale = repeated.known(prior).noise
-    assert prior.noise[0] < loc < np.log(2.0), "the runs differ more than was expected"
-    assert scale < prior.noise[1]
-
-
-def test_the_mean_of_runs_gives_the_posterior_of_all_runs() -> None:
-    from automl.suggesters.bayes.model.gp import Ensemble
-
-    fitter = GPFitter.of_aspects(SPACE, frozenset({"quality"}), 0)
-    each = np.array([[0.1, 0.5], [0.1, 0.5], [0.7, 0.2]])
-    features, once = fitter.encoder(each), fitter.encoder(each[1:])
-    u = torch.zeros((1, len(fitter.prior.loc)), dtype=torch.float64)
-    every = Ensemble.condition(features, torch.tensor([1.0, 2.0, 0.5]), fitter.prior, u)
-    from dataclasses import replace
-
-    once = replace(once, runs=torch.tensor([2.0, 1.0]))
-    mean = Ensemble.condition(once, torch.tensor([1.5, 0.5]), fitter.prior, u)
-    at = fitter.encoder(np.array([[0.3, 0.4]]))
-    for ours, others in zip(mean.predict(at), every.predict(at), strict=True):
-        assert float(ours) == pytest.approx(float(others), rel=1e-5)
+    assert repeated.squares == 2.0
+    prior = Fitter.of_aspects(SPACE, frozenset({"quality"}), 0).noise
+    loc, scale = repeated.noise(prior)
+    assert prior[0] < loc < np.log(2.0), "the runs differ more than was expected"
+    assert scale < prior[1]
 
 
 def test_a_sweep_ends_if_its_recommendation_is_settled(tmp_path: Path) -> None:

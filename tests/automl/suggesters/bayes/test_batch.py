@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters.base import SearchContext
-from automl.suggesters.bayes import BayesSuggester, batch
+from automl.suggesters.bayes import BayesSuggester
 from automl.suggesters.bayes.suggester import MAX_PENDING
 from automl.suggesters.domain import Domain
 from search_spaces import Choice, Float, Int, Space
@@ -76,15 +75,3 @@ def test_the_users_prior_counts_in_a_batch(known: int) -> None:
         return float(np.mean([abs(params["x"] - 0.8) for params in found]))
 
     assert distance({"x": {"at": 0.8, "spread": 0.05}}) < 0.7 * distance({})
-
-
-def test_the_penalty_keeps_a_batch_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    def closest() -> float:
-        suggester = BayesSuggester(SPACE, [Goal("loss")])
-        unit = SPACE.encode(suggester.suggest(trials(60, 0), [], 30))[:, :2]
-        return float(np.median((np.abs(unit[:, None] - unit[None]).max(-1) + np.eye(30)).min(1)))
-
-    apart = closest()
-    none = torch.zeros(2000, dtype=torch.float64)
-    monkeypatch.setattr(batch, "log_part_left", lambda z, _: none[: len(z)])
-    assert apart > closest()

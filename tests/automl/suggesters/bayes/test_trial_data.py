@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
 from automl.core.trial import Trial, TrialState
-from automl.suggesters.bayes.model.data import TrialReader
+from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows, front
 from search_spaces import Float, Space
 
 
@@ -60,3 +63,33 @@ def test_a_trial_that_has_changed_is_read_again():
     failed = replace(ended, state=TrialState.FAILED, failure="crashed")
     assert reader([failed]).kinds.tolist() == ["crashed"]
     assert reader.legal([ended, replace(ended, params={"x": 2.0})]) == [ended]
+
+
+@pytest.mark.parametrize("goals", [2, 3])
+def test_no_other_row_dominates_the_front(goals):
+    losses = np.random.default_rng(goals).integers(0, 6, (60, goals)).astype(float)
+    expected = [
+        i
+        for i, row in enumerate(losses)
+        if not any(
+            (other <= row).all() and ((other < row).any() or j < i)
+            for j, other in enumerate(losses)
+            if j != i
+        )
+    ]
+    assert front(losses).tolist() == expected
+    assert front(losses[:0]).tolist() == []
+
+
+def test_each_trial_of_a_front_takes_its_turn():
+    space, goals = Space(Float("x", 0.0, 1.0)), [Goal("first"), Goal("second")]
+    rows = [(0.2, 0.0), (0.8, 0.0), (0.5, 0.0), (0.55, 0.5), (0.1, 0.5)]
+    trials = [
+        Trial(i, {"x": x}, TrialState.COMPLETED, {"first": x + more, "second": 1 - x + more})
+        for i, (x, more) in enumerate(rows)
+    ]
+    leaders = []
+    for n in (3, 4, 5):
+        data = TrialReader(space, goals, [])(trials[:n])
+        leaders.append(best_rows(data, feasible_rows(data, ()))[0])
+    assert sorted(leaders) == [0, 1, 2]

@@ -1,6 +1,5 @@
 """The history of trials as arrays."""
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from automl.core import Goal, Trial, TrialState
+from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.ranking import observed, original
 from automl.core.reports import WIDTH, CurvePoint
 from search_spaces import Space
 
 Array = NDArray[np.float64]
+ESTIMATE = "estimated_memory_bytes"
+NUM_BEST = 10
 PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
 
 
@@ -52,18 +53,9 @@ class TrialData:
         return len(self.unit)
 
 
-@dataclass(frozen=True)
-class TrialRow:
-    """A row of `TrialData`.
-
-    Args:
-        numbers: losses, further metrics, measured and estimated peak bytes; NaN if unknown.
-    """
-
-    numbers: list[float]
-    kind: str
-    node: str
-    curve: Array
+# Of one trial: losses, further metrics, measured and estimated peak bytes (NaN if unknown); the
+# kind of failure, the kind of node, the curve.
+TrialRow = tuple[list[float], str, str, Array]
 
 
 class TrialReader:
@@ -93,10 +85,10 @@ class TrialReader:
         known = [(trial, self._lookup(trial)[1]) for trial in history]
         groups = _by_configuration([(trial, row) for trial, row in known if row is not None])
         firsts = [group[0] for group in groups]
-        rows = [[row.numbers for _, row in group] for group in groups]
+        rows = [[numbers for _, (numbers, *_) in group] for group in groups]
         g, c = len(self.goals), len(self.others)
         means = np.array([np.mean(runs, axis=0) for runs in rows]).reshape(-1, g + c + 2)
-        kinds = np.array([row.kind for _, row in firsts], dtype=np.str_)
+        kinds = np.array([kind for _, (_, kind, _, _) in firsts], dtype=np.str_)
         return TrialData(
             unit=self.space.encode([trial.params for trial, _ in firsts]),
             losses=means[:, :g],
@@ -104,14 +96,13 @@ class TrialReader:
             failed=kinds != "",
             kinds=kinds,
             memory=_completed(means[:, -2:]),
-            nodes=np.array([row.node for _, row in firsts], dtype=np.str_),
-            curves=[row.curve for _, row in firsts],
+            nodes=np.array([node for _, (_, _, node, _) in firsts], dtype=np.str_),
+            curves=[curve for _, (*_, curve) in firsts],
             runs=[np.array(runs)[:, :g] for runs in rows],
             trials=[trial for trial, _ in firsts],
         )
 
     def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
-        """Whether the trial is legal in the space, and its row if it has a result."""
         known, legal, row = self._known.get(trial.number, (None, False, None))
         if known is not trial:
             if known is None or known.params is not trial.params:
@@ -121,7 +112,6 @@ class TrialReader:
         return legal, row
 
     def _read(self, trial: Trial) -> TrialRow | None:
-        """The trial as a row; None if it has no result (yet)."""
         kind = trial.failure or ""
         if trial.state in PENDING or kind == "preempted":  # which no configuration causes
             return None
@@ -132,23 +122,23 @@ class TrialReader:
                 failed, kind = True, "missing_metric"
             elif not trial.reports:
                 return None
-        values = losses + [_finite(trial.metrics.get(name)) for name in self.others]
-        return TrialRow(
-            [math.nan if failed else value for value in values]
-            + [_memory(trial), _estimated(trial)],
-            (kind or "crashed") if failed else "",
-            trial.node_kind,
-            curve_of(trial, self.goals[0]),
-        )
+        others = [trial.metrics.get(name, math.nan) for name in self.others]
+        values = losses + [x if math.isfinite(x) else math.nan for x in others]
+        peaks = [
+            _measured(trial),
+            _positive(trial.metrics.get(ESTIMATE, trial.estimated_memory_bytes)),
+        ]
+        values = [math.nan if failed else value for value in values]
+        kind = (kind or "crashed") if failed else ""
+        return values + peaks, kind, trial.node_kind, curve_of(trial, self.goals[0])
 
 
 def _by_configuration(
     found: Sequence[tuple[Trial, TrialRow]],
 ) -> list[list[tuple[Trial, TrialRow]]]:
-    """The trials by configuration, in the order of its first one; one that failed is alone."""
     groups: dict[int | tuple[int, str], list[tuple[Trial, TrialRow]]] = {}
     for trial, row in found:
-        key = (trial.number, row.kind) if row.kind else original(trial)
+        key = (trial.number, row[1]) if row[1] else original(trial)
         groups.setdefault(key, []).append((trial, row))
     return list(groups.values())
 
@@ -167,19 +157,15 @@ def _completed(peaks: Array) -> Array:
     return np.where(np.isfinite(memory), memory, ratio * estimates)
 
 
-def _estimated(trial: Trial) -> float:
-    """The peak that the controller expected before it dispatched the trial."""
-    found = trial.metrics.get("estimated_memory_bytes", trial.estimated_memory_bytes)
-    return float(found) if isinstance(found, int | float) and 0 < found < math.inf else math.nan
-
-
-def _memory(trial: Trial) -> float:
-    """The measured peak; NaN for a trial that ran out of memory, which needed more."""
+def _measured(trial: Trial) -> float:
     if trial.failure == "out_of_memory":
         return math.nan
-    found = _finite(trial.metrics.get("peak_memory_bytes"))
-    peak = float(trial.peak_memory_bytes or 0.0) if math.isnan(found) else found
-    return peak if peak > 0 else math.nan
+    found = _positive(trial.metrics.get("peak_memory_bytes"))
+    return _positive(trial.peak_memory_bytes) if math.isnan(found) else found
+
+
+def _positive(number: object) -> float:
+    return float(number) if isinstance(number, int | float) and 0 < number < math.inf else math.nan
 
 
 def curve_of(trial: Trial, goal: Goal) -> Array:
@@ -199,19 +185,50 @@ def curve_of(trial: Trial, goal: Goal) -> Array:
     return with_value
 
 
-def _finite(number: float | None) -> float:
-    return number if number is not None and math.isfinite(number) else math.nan
-
-
 def loss_of(trial: Trial, goal: Goal) -> float:
     """The goal's loss in a trial, also in one that pruned itself; NaN if it has none."""
     worth = observed(trial, goal)
     return math.nan if worth is None else goal.loss(worth)
 
 
-def digest(*arrays: Array) -> bytes:
-    """A hash of some arrays, as a key of results that were computed from them."""
-    state = hashlib.blake2b(digest_size=16)
-    for array in arrays:
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.digest()
+def feasible_rows(data: TrialData, constraints: Sequence[Constraint]) -> NDArray[np.bool_]:
+    """`n`, which trials have every goal and satisfy every constraint on `TrialData.others`."""
+    good = np.isfinite(data.losses).all(1)
+    for i, constraint in enumerate(constraints):
+        good &= violations(data.others[:, i], constraint) <= 0  # false for NaN
+    return np.asarray(good, dtype=bool)
+
+
+def best_rows(
+    data: TrialData, feasible: NDArray[np.bool_], smoothed: Array | None = None
+) -> NDArray[np.intp]:
+    """The ten best feasible trials, the best first; of several goals part of the front.
+
+    The front begins with another trial each time. If no trial is feasible, all with a value of the
+    first goal count.
+
+    Args:
+        smoothed: `n`, losses to use instead of the observed ones, which noise can flatter.
+    """
+    rows = np.flatnonzero(feasible if feasible.any() else np.isfinite(data.losses[:, 0]))
+    if data.losses.shape[1] > 1:
+        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
+    losses = data.losses[:, 0] if smoothed is None else smoothed
+    return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
+
+
+def front(losses: Array) -> NDArray[np.intp]:
+    """Rows of `n x g` losses that no other row dominates, the first of equal ones, ascending.
+
+    O(n k) for a front of k.
+    """
+    kept: list[int] = []
+    for row in np.lexsort(losses.T[::-1]).tolist():  # a row that dominates another precedes it
+        if not (losses[kept] <= losses[row]).all(1).any():
+            kept.append(row)
+    return np.sort(np.array(kept, dtype=np.intp))
+
+
+def violations(values: Array, constraint: Constraint) -> Array:
+    """How far each value exceeds the bound, `n`; NaN for NaN."""
+    return np.array([constraint.excess(value) for value in values.tolist()], dtype=np.float64)

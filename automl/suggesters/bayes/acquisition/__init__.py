@@ -1,1 +1,0 @@
-"""The acquisition: terms that add up in log space. `acquisition` composes them."""

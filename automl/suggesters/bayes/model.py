@@ -1,0 +1,439 @@
+"""One surrogate: a Gaussian process with an ensemble of hyperparameters, as a BoTorch model.
+
+With a single most likely vector, a search can get stuck if it takes a relevant parameter for an
+irrelevant one. Each vector of the ensemble is a draw of the prior that climbs towards the likeliest
+one, while a prior around the draw holds it back (Pearce et al., "Uncertainty in neural networks:
+approximately Bayesian ensembling", 2020): the vectors differ in what the trials leave open. With
+a common prior all of them end in the same vector; that is left to models of success, seconds and
+bytes, which have effects and few vectors.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from botorch.models.model import Model
+from botorch.models.transforms.outcome import OutcomeTransform
+from botorch.posteriors.fully_bayesian import GaussianMixturePosterior
+from gpytorch.distributions import MultivariateNormal
+from numpy.typing import NDArray
+from torch import Tensor
+
+from search_spaces import Space
+
+from .kernel import NEARLY_EXACT, NOISE, Array, Encoder, EnsembleMatern, affecting
+
+JITTER = 1e-7  # added to the noise variance
+CHUNK = 128  # candidates at once: their covariances stay in the processor's cache
+STEPS = 50  # of gradient ascent
+MAX_CONDITIONED = 300
+MAX_FITTED = 128
+MEMBERS = ((80, 8), (160, 6), (math.inf, 4))  # by trials: with more, vectors differ less
+EVERY = 40  # trials up to which a goal's hyperparameters are learned anew from each
+SELDOM = 10  # the same of other models
+MAX_KEPT = 8  # answers that a fitter remembers
+KNEE = 2.0  # distance above the median, in that of the best below it
+LIMIT = 1e100  # squares of larger values overflow
+
+
+class EnsembleGP(Model):  # type: ignore[misc]
+    """The posterior given `n` trials under K hyperparameter vectors.
+
+    Args:
+        kernel: of K vectors.
+        X: `n x c` coordinates of the trials.
+        y: their targets, `n` (or `K x n`).
+        runs: `n`, how many runs a target is the mean of; by default 1.
+    """
+
+    _is_ensemble = True
+
+    def __init__(
+        self, kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.kernel, self.X = kernel, X
+        self.runs = torch.ones(len(X), dtype=X.dtype) if runs is None else runs
+        self.y = y.expand(len(kernel.raw), -1)
+        with torch.no_grad():
+            covariance = kernel.forward(X, X)
+            factor, info, jitter = *self._factor(covariance, JITTER), JITTER
+            while bool((info != 0).any()) and jitter < 1.0:
+                jitter *= 10
+                factor, info = self._factor(covariance, jitter)
+            identity = torch.eye(len(X), dtype=X.dtype).expand_as(factor)
+            self.whiten = torch.linalg.solve_triangular(factor, identity, upper=False)
+            self.alpha = self.whiten.mT @ (self.whiten @ self.y[:, :, None])
+
+    def _factor(self, covariance: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
+        noise = torch.diag_embed(self.kernel.noise / self.runs + jitter)
+        factor, info = torch.linalg.cholesky_ex(covariance + noise)
+        return factor, info
+
+    @property
+    def num_outputs(self) -> int:
+        """One metric."""
+        return 1
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        """The ensemble, as in BoTorch's other ensembles."""
+        return torch.Size([len(self.y)])
+
+    @torch.no_grad()
+    def joint(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Means `... x K x m` and covariances `... x K x m x m` at `... x m x c` coordinates."""
+        Z = Z[..., None, :, :]
+        k = self.kernel.forward(Z, self.X)
+        white = k @ self.whiten.mT
+        return (k @ self.alpha)[..., 0], self.kernel.forward(Z, Z) - white @ white.mT
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: Any = None,
+    ) -> GaussianMixturePosterior:
+        """BoTorch's posterior at `b x q x c` coordinates."""
+        mean, covariance = self.joint(X)
+        noise = self.kernel.noise.detach() if observation_noise is True else 0.0
+        jitter = torch.zeros_like(mean) + JITTER + noise
+        found = GaussianMixturePosterior(
+            MultivariateNormal(mean, covariance + torch.diag_embed(jitter))
+        )
+        return found if posterior_transform is None else posterior_transform(found)
+
+    def condition_on_observations(self, X: Tensor, Y: Tensor, **_: Any) -> EnsembleGP:
+        """Condition on `w x c` further coordinates with targets `K x w` (or `w`) too."""
+        y = torch.cat([self.y, Y.expand(len(self.y), -1)], 1)
+        runs = torch.cat([self.runs, torch.ones(len(X), dtype=X.dtype)])
+        return EnsembleGP(self.kernel, torch.cat([self.X, X]), y, runs)
+
+    def moments(self, Z: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and variances of the noise-free function at `m x c` coordinates, `K x m` each."""
+        parts = [self._moments(part)[:2] for part in torch.split(Z, CHUNK)]
+        return torch.cat([p[0] for p in parts], 1), torch.cat([p[1] for p in parts], 1)
+
+    @torch.no_grad()
+    def mean(self, Z: Tensor) -> Tensor:
+        """Mean of the ensemble's means, `m`; cheaper than `moments`."""
+        return torch.mean((self.kernel.forward(Z, self.X) @ self.alpha)[..., 0], 0)
+
+    def improvement(self, Z: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f(Z) - f(X[index]), `K x m` each: both values are uncertain.
+
+        Args:
+            index: `K`, the trial that each hyperparameter vector compares with.
+        """
+        members = torch.arange(len(index))
+        mean_at, variance_at, _, white_at = (part[members] for part in self._moments(self.X))
+        mean_at, variance_at = mean_at[members, index], variance_at[members, index]
+        white_at = white_at[members, index]
+        means, variances = [], []
+        for part in torch.split(Z, CHUNK):
+            mean, variance, k, white = self._moments(part)
+            both = k[members, :, index] - (white @ white_at[:, :, None])[:, :, 0]
+            means.append(mean - mean_at[:, None])
+            variances.append(variance + variance_at[:, None] - 2.0 * both)
+        return torch.cat(means, 1), torch.cat(variances, 1).clamp(min=1e-12)
+
+    def draw(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Functions drawn from the posterior, at `m x c` coordinates, `count x m`."""
+        chosen = torch.randint(len(self.y), (count,), generator=generator)
+        found = torch.empty((count, len(Z)), dtype=Z.dtype)
+        for one in sorted(set(chosen.tolist())):
+            single = EnsembleGP(self.kernel.only(one), self.X, self.y[one], self.runs)
+            mean, covariance = single.joint(Z)
+            factor, _ = torch.linalg.cholesky_ex(covariance[0] + 1e-6 * torch.eye(len(Z)))
+            rows = torch.nonzero(chosen == one)[:, 0]
+            noise = torch.randn((len(rows), len(Z)), generator=generator, dtype=Z.dtype)
+            found[rows] = mean + noise @ factor.T
+        return found
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Means and variances (with noise) of each target given all others, `K x n`.
+
+        Closed form of Sundararajan and Keerthi (2001).
+        """
+        precision = (self.whiten * self.whiten).sum(1)
+        return self.y - self.alpha[..., 0] / precision, 1.0 / precision
+
+    @torch.no_grad()
+    def _moments(self, Z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        k = self.kernel.forward(Z, self.X)
+        white = k @ self.whiten.mT
+        variance = self.kernel.forward(Z, Z, diag=True) - white.square().sum(-1)
+        return (k @ self.alpha)[..., 0], variance.clamp(min=1e-12), k, white
+
+
+def most_likely(
+    kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor, steps: int = STEPS
+) -> Tensor:
+    """The likeliest vectors that gradient ascent from those of the kernel meets, `K x p`.
+
+    It is Adam (Kingma and Ba, 2015) with a falling rate, all vectors at once.
+    """
+    raw: Tensor = kernel.raw
+    best, best_value = raw.detach().clone(), torch.full((len(raw),), -math.inf, dtype=X.dtype)
+    first, second = torch.zeros_like(raw), torch.zeros_like(raw)
+    for i in range(1, steps + 1):
+        value = log_posterior(kernel, X, y, runs)
+        (gradient,) = torch.autograd.grad(value.sum(), [raw])
+        gradient = torch.nan_to_num(gradient)
+        with torch.no_grad():
+            better = value > best_value
+            best = torch.where(better[:, None], raw, best)
+            best_value = torch.where(better, value, best_value)
+            first = 0.8 * first + 0.2 * gradient
+            second = 0.95 * second + 0.05 * gradient * gradient
+            slope = (first / (1 - 0.8**i)) / ((second / (1 - 0.95**i)).sqrt() + 1e-6)
+            raw += 0.3 * (1 - 0.7 * i / steps) * slope
+    return best
+
+
+def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor) -> Tensor:
+    """Log density of each hyperparameter vector given targets `y` (`n`), `K`, up to a constant."""
+    covariance = kernel.forward(X, X) + torch.diag_embed(kernel.noise / runs + JITTER)
+    factor, info = torch.linalg.cholesky_ex(covariance)
+    right = y[:, None].expand(len(factor), -1, -1)
+    white = torch.linalg.solve_triangular(factor, right, upper=False)
+    value: Tensor = -0.5 * white.square().sum((1, 2))
+    value = value - factor.diagonal(dim1=1, dim2=2).log().sum(1)
+    for _, module, prior, closure, _ in kernel.named_priors():
+        value = value + prior.log_prob(closure(module)).sum(1)
+    return value.masked_fill(info != 0, -1e6)
+
+
+class Knee(OutcomeTransform):  # type: ignore[misc]
+    """Standardises z = (y - median) / (median - best), with a logarithm above `knee`.
+
+    Very bad losses then matter less. Near the best the scale is linear, so that expected
+    improvement keeps its meaning.
+
+    Args:
+        values: `n` finite losses, n >= 1, from which the centre and the scales are learned.
+    """
+
+    def __init__(self, values: Array) -> None:
+        super().__init__()
+        values = np.clip(values, -LIMIT, LIMIT)
+        self.median, best = float(np.median(values)), float(values.min())
+        spread = self.median - best
+        if not spread > 1e-12 * max(abs(self.median), abs(best), 1e-300):
+            spread = float(np.ptp(values)) or 1.0
+        self.spread, self.mean, self.scale = spread, 0.0, 1.0
+        raw = self.transform(values)
+        self.mean, deviation = float(raw.mean()), float(raw.std())
+        self.scale = deviation if deviation > 1e-9 else 1.0
+
+    def forward(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The transformed losses; noise is learned after the transform."""
+        return torch.from_numpy(self.transform(Y.numpy())), Yvar
+
+    def untransform(
+        self, Y: Tensor, Yvar: Tensor | None = None, X: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """The losses before the transform."""
+        return torch.from_numpy(self.inverse(Y.numpy())), Yvar
+
+    def transform(self, values: Array) -> Array:
+        """The transformed losses."""
+        with np.errstate(over="ignore"):
+            z = np.clip((np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread, -LIMIT, LIMIT)
+        z = np.where(z > KNEE, KNEE + np.log1p(np.maximum(z - KNEE, 0.0)), z)
+        return np.asarray((z - self.mean) / self.scale, dtype=np.float64)
+
+    def inverse(self, transformed: Array) -> Array:
+        """The losses before the transform."""
+        z = np.asarray(transformed) * self.scale + self.mean
+        tail = np.expm1(np.minimum(np.maximum(z - KNEE, 0.0), 600.0))
+        z = np.where(z > KNEE, KNEE + tail, z)
+        return np.asarray(z * self.spread + self.median, dtype=np.float64)
+
+
+def excess_scores(excess: Array, known: Array) -> Array:
+    """How far a bound is exceeded, linear near the bound and logarithmic far from it; 0 stays 0.
+
+    Args:
+        excess: `n`, metric less bound.
+        known: the excesses from which the scale is learned.
+    """
+    excess, known = np.clip(excess, -LIMIT, LIMIT), np.clip(known, -LIMIT, LIMIT)
+    scale = float(np.median(np.abs(known))) or float(np.abs(known).max()) or 1.0
+    spread = max(float(np.sqrt(np.mean(np.arcsinh(known / scale) ** 2))), 1e-9)
+    return np.asarray(np.arcsinh(excess / scale) / spread, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """How often each of `n` configurations has run.
+
+    The mean of k runs has the noise variance s / k, and the posterior is the same as that of all
+    runs (Binois et al., "Replication or exploration?", 2019). What the mean loses is how much the
+    runs of a configuration differ: a chi-squared observation of s, which narrows its prior.
+
+    Args:
+        runs: `n`, number of runs.
+        squares: sum of the squared distances of runs from their means, in the scale of the fit.
+    """
+
+    runs: Array
+    squares: float = 0.0
+
+    @classmethod
+    def of(cls, losses: Sequence[Array], transform: Callable[[Array], Array]) -> Repeated | None:
+        """From the losses of the runs of each configuration; None if each has run once."""
+        if all(len(each) == 1 for each in losses):
+            return None
+        squares = sum(float(np.square((y := transform(x)) - y.mean()).sum()) for x in losses)
+        return cls(np.array([float(len(each)) for each in losses]), squares)
+
+    def noise(self, prior: tuple[float, float]) -> tuple[float, float]:
+        """Location and scale of the log noise variance, given how much the runs differ.
+
+        The log variance within configurations, of k degrees of freedom, is about normal around that
+        of the noise; its mean and variance are those of log chi-squared.
+        """
+        from scipy.special import digamma, polygamma
+
+        degrees = float((self.runs - 1).sum())
+        seen = math.log(max(self.squares / degrees, 1e-8))
+        seen -= float(digamma(degrees / 2)) - math.log(degrees / 2)
+        certain, before = 1 / float(polygamma(1, degrees / 2)), 1 / prior[1] ** 2
+        mean = (certain * seen + before * prior[0]) / (certain + before)
+        return mean, 1 / math.sqrt(certain + before)
+
+
+def milestone(count: int, every: int = EVERY) -> int:
+    """How many of `count` trials hyperparameters are learned from; grows by steps.
+
+    Args:
+        every: trials up to which they are learned anew from each.
+    """
+    step = max(1, 1 << int(math.log2(max(count, every) / every)))
+    return count - count % step
+
+
+def settled(values: Array) -> Array:
+    """The values up to the milestone. Scales are learned from them, so that they stay as well."""
+    return values[: milestone(len(values))]
+
+
+def best_and_random(values: Array, size: int, seed: int) -> NDArray[np.intp]:
+    """At most `size` rows in order: one half the best, the other half random."""
+    if len(values) <= size:
+        return np.arange(len(values))
+    order = np.argsort(values, kind="stable")
+    rest = np.random.default_rng([seed, 1]).permutation(order[size // 2 :])[: size - size // 2]
+    return np.sort(np.concatenate([order[: size // 2], rest]))
+
+
+@dataclass
+class Fitter:
+    """Fits one surrogate: hyperparameters from part of the data, conditioned on part of it.
+
+    Both parts are bounded. The first grows in steps, so that hyperparameters stay for some trials.
+    The answer depends only on the data and the seed, never on earlier calls.
+
+    Args:
+        encoder: of configurations.
+        seed: of the vectors from which the ascent begins.
+        noise: location and scale of the log noise variance.
+        members: most hyperparameter vectors.
+    """
+
+    encoder: Encoder
+    seed: int
+    noise: tuple[float, float] = NOISE
+    members: int = MEMBERS[0][1]
+    memory: OrderedDict[bytes, Tensor] = field(default_factory=OrderedDict)
+
+    @classmethod
+    def of_aspects(
+        cls,
+        space: Space,
+        aspects: frozenset[str],
+        seed: int,
+        *,
+        noise: tuple[float, float] | None = None,
+        members: int = MEMBERS[0][1],
+    ) -> Fitter:
+        """The fitter of a metric with these aspects, over the parameters that affect it.
+
+        Args:
+            noise: by default that of the aspects. Unless it is that of quality, the model has main
+                effects.
+        """
+        usual = NOISE if "quality" in aspects else NEARLY_EXACT
+        effects = noise is not None or "quality" not in aspects
+        encoder = Encoder(space, affecting(space, aspects), effects=effects)
+        return cls(encoder, seed, noise or usual, members)
+
+    def with_extra(self, count: int) -> Fitter:
+        """The same for configurations with this many further columns of numbers."""
+        return replace(self, encoder=self.encoder.with_extra(count))
+
+    def fit(
+        self,
+        unit: Array,
+        y: Array,
+        order: Array | None = None,
+        repeated: Repeated | None = None,
+    ) -> tuple[EnsembleGP, NDArray[np.intp]]:
+        """Condition on at most `MAX_CONDITIONED` of the standardised targets `y`.
+
+        Args:
+            unit: `n x d` configurations.
+            order: the smallest are kept first, by default those of `y`.
+            repeated: how many runs each target is the mean of; None for one each.
+
+        Returns:
+            The ensemble, and the rows that it is conditioned on, ascending.
+        """
+        order = y if order is None else order
+        rows = best_and_random(order, MAX_CONDITIONED, self.seed)
+        runs = np.ones(len(y)) if repeated is None else repeated.runs
+        noise = self.noise if repeated is None else repeated.noise(self.noise)
+        every = SELDOM if self.encoder.effects else EVERY
+        some = slice(0, milestone(len(y), every))
+        kernel = self.kernel(unit[some], y[some], order[some], runs[some], noise)
+        X, targets, known = self.encoder(unit[rows]), torch.from_numpy(y[rows]), runs[rows]
+        return EnsembleGP(kernel, X, targets, torch.from_numpy(known)), rows
+
+    def kernel(
+        self,
+        unit: Array,
+        y: Array,
+        order: Array,
+        runs: Array | None = None,
+        noise: tuple[float, float] | None = None,
+    ) -> EnsembleMatern:
+        """The kernel with the likeliest hyperparameters; see `fit`."""
+        rows = best_and_random(order, MAX_FITTED, self.seed)
+        runs, noise = np.ones(len(y)) if runs is None else runs, noise or self.noise
+        parts = unit[rows], y[rows], runs[rows], np.array(noise)
+        key = hashlib.sha256(b"".join(np.ascontiguousarray(p).tobytes() for p in parts)).digest()
+        if key not in self.memory:
+            most = next(size for trials, size in MEMBERS if len(y) <= trials)
+            generator = torch.Generator().manual_seed(1000 * self.seed + len(y))
+            d = len(self.encoder.sizes)
+            shape = (min(most, self.members), 3 + 2 * d if self.encoder.effects else 2 + d)
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            anchors = None if self.encoder.effects else drawn
+            raw = (0.5 if self.encoder.effects else 1.0) * drawn
+            X, targets, known = self.encoder(parts[0]), *map(torch.from_numpy, parts[1:3])
+            kernel = EnsembleMatern(self.encoder, raw, noise, anchors)
+            self.memory[key] = most_likely(kernel, X, targets, known)
+            while len(self.memory) > MAX_KEPT:
+                self.memory.popitem(last=False)
+        return EnsembleMatern(self.encoder, self.memory[key], noise)

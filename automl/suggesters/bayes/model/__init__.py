@@ -1,1 +1,0 @@
-"""The surrogates: Gaussian processes, their features, transforms and fits."""

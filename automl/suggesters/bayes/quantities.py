@@ -1,0 +1,262 @@
+"""Seconds and bytes, and what follows from them: memory thresholds and goals within a deadline.
+
+Each is a Gaussian process of the logarithm of a positive quantity, over the parameters that affect
+it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from automl.core import Goal
+from search_spaces import Space
+
+from .data import Array, TrialData
+from .kernel import QUALITY, SPEED, Encoder, affecting
+from .model import (
+    MAX_CONDITIONED,
+    EnsembleGP,
+    Fitter,
+    Knee,
+    best_and_random,
+    milestone,
+    settled,
+)
+
+MIN_MEASURED = 6  # values that a reliable model learns from
+MAX_UNEXPLAINED = 0.5  # of the variance, for a model that counts as reliable
+NUM_THRESHOLDS = 64
+MIN_DEVIATION = 0.03  # standard deviation of a prediction, in those of the logarithm
+MIN_EXCESS = 0.1  # excess of a failure over the expected threshold, in standard deviations
+MAX_FAILED = 100  # failures to learn from
+BEYOND = 2.0  # standard deviations by which the threshold may exceed the failures
+EARLIER = 3.0  # the second point of a curve has this many times fewer steps than the last
+MARGIN = 0.1  # of the range of steps: how far the model extrapolates
+
+
+@dataclass(frozen=True)
+class LogGP:
+    """A surrogate of the standardised logarithm of a quantity.
+
+    Args:
+        encoder, model: of configurations, and of their standardised logarithms.
+        centre, scale: of the logarithm.
+        shares: of the trials so far, by kind of node: an unknown node is like those. Its columns
+            follow the parameters; there are none if all nodes are alike.
+    """
+
+    encoder: Encoder
+    model: EnsembleGP
+    centre: float
+    scale: float
+    shares: Array
+
+    @staticmethod
+    def fitter(space: Space, aspects: frozenset[str], seed: int) -> Fitter:
+        """The fitter of a quantity; few vectors, as such quantities hardly vary between runs."""
+        return Fitter.of_aspects(space, aspects, seed, members=4)
+
+    @classmethod
+    def reliable(cls, fitter: Fitter, unit: Array, values: Array) -> LogGP | None:
+        """The model of `n` values, NaN if unknown; None if these are too few or it is unreliable.
+
+        It is reliable if leave-one-out predictions explain half of the variance.
+        """
+        known = np.isfinite(values)
+        if int(known.sum()) < MIN_MEASURED:
+            return None
+        found = cls.fit(fitter, unit[known], values[known])
+        y, mean = found.model.y[0], found.model.leave_one_out()[0].mean(0)
+        return found if bool((y - mean).square().mean() < MAX_UNEXPLAINED * y.var()) else None
+
+    @classmethod
+    def fit(
+        cls,
+        fitter: Fitter,
+        unit: Array,
+        values: Array,
+        nodes: NDArray[np.str_] | None = None,
+    ) -> LogGP:
+        """Learn from configurations (`n x d`) and their positive values (`n`).
+
+        Args:
+            nodes: `n`, the kind of node of each, if the values depend on it.
+        """
+        y = np.log(values)
+        known = settled(y)
+        centre, scale = float(known.mean()), max(float(known.std()), 1e-3)
+        names = np.unique([] if nodes is None else nodes)
+        shares = np.empty(0)
+        if nodes is not None and len(names) > 1:
+            kinds = (nodes[:, None] == names).astype(np.float64)
+            fitter, shares = fitter.with_extra(len(names)), kinds.mean(0)
+            unit = np.column_stack([unit, kinds])
+        model, _ = fitter.fit(unit, (y - centre) / scale)
+        return cls(fitter.encoder, model, centre, scale, shares)
+
+    def encode(self, unit: Array) -> Tensor:
+        """Coordinates of `m x d` configurations."""
+        return self.encoder(np.column_stack([unit, np.tile(self.shares, (len(unit), 1))]))
+
+    def __call__(self, unit: Array) -> Array:
+        """Expected logarithm of `m` configurations."""
+        return np.asarray(self.mean(unit).numpy() * self.scale + self.centre)
+
+    def mean(self, unit: Array) -> Tensor:
+        """Mean of the standardised logarithm of `m` configurations."""
+        return self.model.mean(self.encode(unit))
+
+    def moments(self, unit: Array) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of the standardised logarithm of `m` configurations."""
+        mean, variance = self.model.moments(self.encode(unit))
+        return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
+
+    def optimistic(self, unit: Array) -> Array:
+        """The expected logarithm less one standard deviation, for `m` configurations."""
+        mean, deviation = self.moments(unit)
+        return np.asarray((mean - deviation).numpy() * self.scale + self.centre)
+
+
+class LatentThreshold:
+    """Failures above an unknown threshold of a measured quantity, such as peak memory.
+
+    The threshold lies above the largest success. Each failure makes thresholds above its own
+    expected quantity unlikely. If kinds of nodes have thresholds of their own, this is the one of
+    a node like those of the trials so far.
+
+    Args:
+        quantity: its surrogate.
+        groups: of each kind of node, its share of the trials, and the configurations that
+            succeeded and failed there, `n x d` each; one at least has failures.
+    """
+
+    def __init__(self, quantity: LogGP, groups: Sequence[tuple[float, Array, Array]]) -> None:
+        self.quantity = quantity
+        thresholds, weights, failures, exceeded = [], [], [], []
+        for share, succeeded, failed in groups:
+            if not len(failed):  # no limit is known
+                thresholds.append(torch.full((1,), math.inf, dtype=torch.float64))
+                weights.append(torch.full((1,), math.log(share), dtype=torch.float64))
+                continue
+            known = quantity.mean(succeeded) if len(succeeded) else quantity.model.y.min()
+            least = float(known.max())
+            if len(failed) > MAX_FAILED:  # the failures with the smallest quantity say most
+                failed = failed[quantity.mean(failed).argsort()[:MAX_FAILED].numpy()]
+            mean, deviation = quantity.moments(failed)
+            deviation = deviation.clamp(min=MIN_DEVIATION)
+            most = max(least + MIN_DEVIATION, float((mean + BEYOND * deviation).max()))
+            possible = torch.linspace(least, most, NUM_THRESHOLDS, dtype=torch.float64)
+            log = torch.special.log_ndtr((mean - possible[:, None]) / deviation).sum(1)
+            log = log - torch.logsumexp(log, 0)
+            thresholds.append(possible)
+            weights.append(log + math.log(share))
+            failures.append(failed)
+            exceeded.append(mean.clamp(min=float((log.exp() * possible).sum()) + MIN_EXCESS))
+        self.thresholds, self.log_weights = torch.cat(thresholds), torch.cat(weights)
+        X = quantity.encode(np.concatenate(failures))
+        self.model = quantity.model.condition_on_observations(X, torch.cat(exceeded))
+
+    def log_probability(self, unit: Array) -> Tensor:
+        """Log probability of `m` configurations to stay below the threshold."""
+        mean, variance = self.model.moments(self.quantity.encode(unit))
+        deviation = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
+        z = (self.thresholds[:, None] - mean.mean(0)) / deviation.clamp(min=MIN_DEVIATION)
+        weighted = self.log_weights[:, None] + torch.special.log_ndtr(z)
+        return torch.logsumexp(weighted, 0).clamp(max=0.0)
+
+
+@dataclass(frozen=True)
+class DeadlineEncoder:
+    """Encodes configurations and their expected progress at the deadline.
+
+    Args:
+        encoder: of configurations with progress as a last column.
+        pace: predicts seconds per step. It is assumed one standard deviation better than
+            predicted, so that a configuration is tried unless it is known to be slow.
+        seconds: the deadline.
+        low, high: logarithms of the smallest and the largest number of steps seen.
+    """
+
+    encoder: Encoder
+    pace: LogGP
+    seconds: float
+    low: float
+    high: float
+
+    def __call__(self, unit: Array) -> Tensor:
+        """Coordinates of `m x d` configurations at the deadline."""
+        return self.encoder(self.after(unit, math.log(self.seconds) - self.pace.optimistic(unit)))
+
+    def after(self, unit: Array, log_steps: Array) -> Array:
+        """Configurations with their progress as a last column, `m x (d + 1)`."""
+        progress = (log_steps - self.low) / max(self.high - self.low, 1e-9)
+        return np.column_stack([unit, np.clip(progress, -MARGIN, 1.0 + MARGIN)])
+
+
+class DeadlineModel:
+    """Fits a goal `within` a deadline, composed of quality by step and seconds by step.
+
+    Each part is modelled over the parameters that affect it. A setting that changes only the speed
+    then moves a configuration along known learning curves, and every report is an observation.
+    """
+
+    def __init__(self, space: Space, goal: Goal, seed: int) -> None:
+        self.goal, self.seed = goal, seed
+        self.quality = Fitter(Encoder(space, affecting(space, QUALITY), extra=1), seed)
+        self.speed = LogGP.fitter(space, SPEED, seed)
+
+    def possible(self, data: TrialData) -> bool:
+        """Whether there is a deadline, and every trial with a result has a learning curve."""
+        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        curves = [data.curves[row] for row in rows.tolist()]
+        whole = all(len(c) > 0 and math.isfinite(c[-1, 2]) for c in curves)
+        return self.goal.within is not None and len(rows) >= 2 and whole
+
+    def fit(self, data: TrialData) -> tuple[DeadlineEncoder, EnsembleGP, Knee, NDArray[np.intp]]:
+        """Encoder, model of minus the transformed loss, transform, and the rows of its trials."""
+        rows = np.flatnonzero(np.isfinite(data.losses[:, 0]))
+        transform = Knee(settled(data.losses[rows, 0]))
+        points, last = _points([data.curves[row] for row in rows.tolist()])
+        trial, log_steps = points[:, 0].astype(np.intp), np.log(points[:, 1])
+        y = -transform.transform(points[:, 2])
+        count = int((trial < milestone(len(rows))).sum())
+        timed = np.array([len(curve) > 0 for curve in data.curves])
+        ends = np.array([curve[-1] for curve in data.curves if len(curve)])
+        pace = LogGP.fit(self.speed, data.unit[timed], ends[:, 1] / ends[:, 0], data.nodes[timed])
+        encoder = DeadlineEncoder(
+            self.quality.encoder,
+            pace,
+            float(self.goal.within or 1.0),
+            float(log_steps[:count].min()),
+            float(log_steps[:count].max()),
+        )
+        x = encoder.after(data.unit[rows[trial]], log_steps)
+        kept = best_and_random(data.losses[rows, 0], MAX_CONDITIONED // 2, self.seed)
+        rest = np.flatnonzero(np.isin(trial, kept) & ~np.isin(np.arange(len(y)), last))
+        order = np.concatenate([last[kept], rest])
+        kernel = self.quality.kernel(x[:count], y[:count], -y[:count])
+        model = EnsembleGP(kernel, self.quality.encoder(x[order]), torch.from_numpy(y[order]))
+        return encoder, model, transform, rows[kept]
+
+
+def _points(curves: Sequence[Array]) -> tuple[Array, NDArray[np.intp]]:
+    """Points of each curve, and the rows of the curves' last points.
+
+    Returns:
+        Trial, steps and loss of one or two points of each curve, `p x 3`; one row a curve, `t`.
+    """
+    points: list[tuple[float, float, float]] = []
+    last = []
+    for trial, curve in enumerate(curves):
+        early = int(np.argmin(np.abs(np.log(curve[:, 0] * EARLIER / curve[-1, 0]))))
+        for i in sorted({early, len(curve) - 1}):
+            points.append((trial, curve[i, 0], curve[i, 2]))
+        last.append(len(points) - 1)
+    return np.array(points, dtype=np.float64), np.array(last, dtype=np.intp)

@@ -1,0 +1,173 @@
+"""The surrogate: closed forms, and what it learns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from botorch.models.transforms.outcome import OutcomeTransform
+
+from automl.suggesters.bayes.kernel import ALL, MEMORY, QUALITY, SPEED, Encoder, affecting
+from automl.suggesters.bayes.model import (
+    EnsembleGP,
+    EnsembleMatern,
+    Fitter,
+    Knee,
+    best_and_random,
+    log_posterior,
+    milestone,
+)
+from search_spaces import Choice, Float, Int, Space
+
+SPACE = Space(
+    Float("x", 0.0, 1.0),
+    Int("n", 1, 9),
+    Choice("c", ["a", "b", "c"]),
+    Choice("o", [1, 2, 4], ordered=True),
+    Float("w", 0.0, 1.0, when={"c": ["a", "b"]}),
+)
+
+
+def conditioned(count: int, effects: bool = False, seed: int = 0) -> tuple[EnsembleGP, Encoder]:
+    rng, encoder = np.random.default_rng(seed), Encoder(SPACE, effects=effects)
+    raw = torch.randn(
+        (4, 13 if effects else 7),
+        generator=torch.Generator().manual_seed(1),
+        dtype=torch.float64,
+    )
+    X = encoder(SPACE.encode(SPACE.sample(rng, count)))
+    y = torch.from_numpy(rng.standard_normal(count))
+    return EnsembleGP(EnsembleMatern(encoder, raw), X, y), encoder
+
+
+def candidates(encoder: Encoder, count: int) -> torch.Tensor:
+    return encoder(SPACE.encode(SPACE.sample(np.random.default_rng(3), count)))
+
+
+@pytest.mark.parametrize("effects", [False, True])
+def test_every_prediction_is_that_of_the_joint_posterior(effects: bool) -> None:
+    model, encoder = conditioned(12, effects)
+    Z = candidates(encoder, 150)
+    mean, covariance = model.joint(Z)
+    for found, expected in zip(
+        model.moments(Z), (mean, covariance.diagonal(dim1=1, dim2=2)), strict=True
+    ):
+        torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-6)
+    torch.testing.assert_close(model.mean(Z), mean.mean(0))
+    both = torch.cat([model.X, Z])
+    mean, covariance = model.joint(both)
+    index = torch.tensor([0, 3, 7, 11])
+    gain, variance = model.improvement(Z, index)
+    for s, i in enumerate(index.tolist()):
+        c = covariance[s]
+        expected = c.diagonal()[12:] + c[i, i] - 2 * c[i, 12:]
+        torch.testing.assert_close(variance[s], expected, atol=1e-8, rtol=1e-5)
+        torch.testing.assert_close(gain[s], mean[s, 12:] - mean[s, i])
+    posterior = model.posterior(Z[:5, None])
+    assert posterior.mean.shape == (5, 4, 1, 1)
+    torch.testing.assert_close(posterior.mean[:, :, 0, 0].T, model.moments(Z[:5])[0])
+
+
+def test_the_covariance_is_that_of_its_lazy_form() -> None:
+    model, encoder = conditioned(9)
+    Z = candidates(encoder, 5)
+    torch.testing.assert_close(
+        model.kernel(Z, model.X).to_dense(), model.kernel.forward(Z, model.X)
+    )
+
+
+def test_leave_one_out_equals_refitting() -> None:
+    model, _ = conditioned(9)
+    mean, variance = model.leave_one_out()
+    for i in range(9):
+        rest = torch.tensor([j for j in range(9) if j != i])
+        without = EnsembleGP(model.kernel, model.X[rest], model.y[:, rest])
+        m, v = without.moments(model.X[i : i + 1])
+        torch.testing.assert_close(mean[:, i], m[:, 0], atol=1e-6, rtol=1e-6)
+        noise = model.kernel.noise.detach()
+        torch.testing.assert_close(variance[:, i : i + 1], v + noise + 1e-7, atol=1e-6, rtol=1e-6)
+
+
+def test_a_mean_of_runs_counts_as_all_of_them() -> None:
+    model, encoder = conditioned(6)
+    y = model.y[0]
+    twice = EnsembleGP(model.kernel, model.X[[0, 0, 1, 2, 3]], torch.cat([y[:1] + 1, y[:4]]))
+    means = torch.cat([y[:1] + 0.5, y[1:4]])
+    runs = torch.tensor([2.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+    once = EnsembleGP(model.kernel, model.X[:4], means, runs)
+    Z = candidates(encoder, 5)
+    for a, b in zip(twice.moments(Z), once.moments(Z), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_draws_have_the_moments_of_the_posterior() -> None:
+    model, encoder = conditioned(12)
+    Z = candidates(encoder, 4)
+    drawn = model.draw(Z, 4000, torch.Generator().manual_seed(0))
+    mean, variance = model.moments(Z)
+    torch.testing.assert_close(drawn.mean(0), mean.mean(0), atol=0.06, rtol=0.0)
+    spread = variance.mean(0) + mean.var(0, correction=0)
+    torch.testing.assert_close(drawn.var(0), spread, atol=0.05, rtol=0.15)
+
+
+def test_the_likeliest_vectors_find_noise_and_irrelevant_parameters() -> None:
+    rng = np.random.default_rng(0)
+    space = Space(Float("a", 0.0, 1.0), Float("b", 0.0, 1.0))
+    fitter, unit = Fitter(Encoder(space), 0), rng.random((40, 2))
+    exact = np.sin(6 * unit[:, 0])
+    kernel = fitter.fit(unit, exact)[0].kernel
+    assert (kernel.values[:, 3] > 2 * kernel.values[:, 2]).double().mean() > 0.7
+    assert kernel.noise.median() < 0.01
+    noisy = fitter.fit(unit, 0.5 * exact + rng.standard_normal(40))[0]
+    assert 0.3 < noisy.kernel.noise.median() < 3.0
+    value = log_posterior(noisy.kernel, noisy.X, noisy.y[0], noisy.runs)
+    assert (value.max() - value).median() <= 4
+    again = Fitter(Encoder(space), 0).fit(unit, exact)[0]
+    torch.testing.assert_close(again.kernel.raw, kernel.raw, rtol=0.0, atol=0.0)
+
+
+def test_duplicated_rows_with_tiny_noise_are_conditioned_on() -> None:
+    model, encoder = conditioned(6)
+    raw = model.kernel.raw.detach().clone()
+    raw[:, 1] = -6.0
+    X = model.X[[0, 0, 0, 1, 1, 2, 3]]
+    twice = EnsembleGP(EnsembleMatern(encoder, raw), X, model.y[0, :1].expand(7))
+    mean, variance = twice.moments(model.X)
+    assert mean.isfinite().all()
+    assert (variance > 0).all()
+
+
+def test_data_are_bounded_and_settle() -> None:
+    counts = [milestone(n) for n in range(400)]
+    assert counts == sorted(counts)
+    assert all(n - n // 8 <= counts[n] <= n for n in range(400))
+    assert len(set(counts[200:])) < 60
+    rows = best_and_random(np.arange(1000.0)[::-1], 300, 0)
+    assert len(rows) == 300
+    assert set(range(850, 1000)) <= set(rows.tolist())
+
+
+def test_the_knee_keeps_order_and_comes_back() -> None:
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e30])
+    knee = Knee(values)
+    assert isinstance(knee, OutcomeTransform)
+    z = knee.transform(values)
+    assert (np.diff(z) > 0).all()
+    assert z[-1] < 4
+    np.testing.assert_allclose(knee.inverse(z), values, rtol=1e-6)
+    back, _ = knee.untransform(knee(torch.from_numpy(values))[0])
+    np.testing.assert_allclose(back.numpy(), values, rtol=1e-6)
+
+
+def test_a_metric_is_affected_by_parameters_and_their_parents() -> None:
+    space = Space(
+        Choice("kind", ["a", "b"], affects={"speed"}),
+        Float("rate", 0.0, 1.0, affects={"quality"}, when={"kind": "a"}),
+        Float("width", 0.0, 1.0, affects={"memory", "speed"}),
+    )
+    assert affecting(space, QUALITY) == ("kind", "rate")
+    assert affecting(space, SPEED) == ("kind", "width")
+    assert affecting(space, MEMORY) == ("width",)
+    assert affecting(space, ALL) == ("kind", "rate", "width")
+    only = Space(Float("rate", 0.0, 1.0, affects={"quality"}))
+    assert affecting(only, MEMORY) == ("rate",)

@@ -1,0 +1,164 @@
+"""Seconds, bytes, memory thresholds and deadlines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from automl.core.goals import Goal
+from automl.core.reports import ReportPoint
+from automl.core.trial import Trial, TrialState
+from automl.suggesters.bayes.data import TrialReader
+from automl.suggesters.bayes.kernel import SPEED
+from automl.suggesters.bayes.quantities import LatentThreshold, LogGP
+from automl.suggesters.bayes.surrogates import FailurePosterior, Surrogates
+from search_spaces import Choice, Float, Space
+
+SPACE = Space(Float("size", 0.0, 1.0), Float("other", 0.0, 1.0))
+SLOWER = 8.0
+LIMITS = {"A10": 2.4e10, "H100": 8e10}
+
+
+def drawn(count: int, seed: int) -> tuple[list[dict[str, float]], np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return SPACE.sample(rng, count), rng.choice(sorted(LIMITS), count)
+
+
+def test_seconds_are_told_apart_by_the_kind_of_node() -> None:
+    params, kinds = drawn(24, 0)
+    seconds = np.array([10 ** p["size"] for p in params]) * np.where(kinds == "A10", SLOWER, 1.0)
+    unit = SPACE.encode(params)
+    fitter = LogGP.fitter(SPACE, SPEED, 0)
+    without = LogGP.fit(fitter, unit, seconds)
+    aware = LogGP.fit(fitter, unit, seconds, kinds)
+
+    def error(model: LogGP) -> float:
+        mean, _ = model.model.leave_one_out()
+        return float((model.model.y[0] - mean.mean(0)).square().mean())
+
+    assert error(aware) < 0.02 < 0.2 < error(without)
+    slow = float((kinds == "A10").mean())
+    expected = SPACE.encode([{"size": x, "other": 0.5} for x in (0.2, 0.8)])
+    found = aware(expected)
+    assert found[1] - found[0] == pytest.approx(0.6 * np.log(10), abs=0.2)
+    assert found[0] == pytest.approx(0.2 * np.log(10) + slow * np.log(SLOWER), abs=0.5)
+
+
+def test_one_kind_changes_nothing() -> None:
+    params, _ = drawn(12, 1)
+    unit = SPACE.encode(params)
+    seconds = np.array([10 ** p["size"] for p in params])
+    fitter = LogGP.fitter(SPACE, SPEED, 0)
+    alike = LogGP.fit(fitter, unit, seconds, np.array(["H100"] * 12))
+    assert alike(unit).tolist() == LogGP.fit(fitter, unit, seconds)(unit).tolist()
+
+
+def test_each_kind_of_node_has_a_limit_of_its_own() -> None:
+    params, kinds = drawn(40, 2)
+    history = []
+    for i, (config, kind) in enumerate(zip(params, kinds, strict=True)):
+        peak = 1e10 * 10 ** config["size"]
+        fits = peak < LIMITS[kind]
+        history.append(
+            Trial(
+                i,
+                config,
+                TrialState.COMPLETED if fits else TrialState.FAILED,
+                {"loss": 1.0} if fits else {},
+                None if fits else "out_of_memory",
+                peak_memory_bytes=int(peak) if fits else None,
+                node_kind=str(kind),
+            )
+        )
+    goals = [Goal("loss")]
+    failures = Surrogates(SPACE, goals, (), 0).failures(TrialReader(SPACE, goals, [])(history))
+    assert isinstance(failures.parts[0], LatentThreshold)
+    some = SPACE.encode([{"size": x, "other": 0.5} for x in (0.2, 0.65, 0.98)])
+    both, large_only, none = failures.log_probability(some).exp().tolist()
+    share = float((kinds == "H100").mean())
+    assert both > 0.95
+    assert large_only == pytest.approx(share, abs=0.1)
+    assert none < 0.3
+
+
+def failures_of(space: Space, history: list[Trial]) -> FailurePosterior:
+    goals = [Goal("loss")]
+    data = TrialReader(space, goals, [])(history)
+    return Surrogates(space, goals, (), 0).failures(data)
+
+
+def needs(params: dict[str, float]) -> int:
+    """Bytes; a trial that needs 2e8 runs out of memory."""
+    return int(1e6 * 2 ** params["size"] * (1 + params["other"]))
+
+
+def test_measured_memory_predicts_failures():
+    space = Space(Float("size", 0.0, 10.0), Float("other", 0.0, 1.0), Float("third", 0.0, 1.0))
+    test = space.sample(np.random.default_rng(100), 200)
+    fits = np.array([needs(params) < 2e8 for params in test])
+    right = []
+    for seed in range(6):
+        history = []
+        for i, params in enumerate(space.sample(np.random.default_rng(seed), 24)):
+            peak = needs(params)
+            if peak < 2e8:
+                done, loss = TrialState.COMPLETED, {"loss": -params["size"]}
+                history.append(Trial(i, params, done, loss, peak_memory_bytes=peak))
+            else:
+                history.append(Trial(i, params, TrialState.FAILED, {}, "out_of_memory"))
+        failures = failures_of(space, history)
+        assert isinstance(failures.parts[0], LatentThreshold)
+        likely = failures.log_probability(space.encode(test)).exp().numpy() > 0.5
+        right.append((likely == fits).mean())
+    assert np.mean(right) > 0.95
+
+
+def test_a_failure_needs_more_than_the_threshold():
+    space = Space(Float("size", 0.0, 1.0), Choice("kind", ["plain", "greedy"]))
+    rows = [
+        ({"size": x, "kind": "plain"}, 10.0 ** (6 + x)) for x in np.linspace(0.0, 0.8, 9).tolist()
+    ]
+    history = [
+        Trial(i, params, TrialState.COMPLETED, {"loss": 1.0}, peak_memory_bytes=int(peak))
+        for i, (params, peak) in enumerate(rows)
+    ]
+    greedy = {"size": 0.2, "kind": "greedy"}
+    history += [Trial(9, greedy, TrialState.FAILED, {}, "out_of_memory")]
+    failures = failures_of(space, history)
+    unit = space.encode([{"size": 0.22, "kind": "greedy"}, {"size": 0.22, "kind": "plain"}])
+    greedy_fits, plain_fits = failures.log_probability(unit).exp().tolist()
+    assert greedy_fits < 0.5 < 0.9 < plain_fits
+
+
+TIMED = Space(
+    Float("rate", 0.0, 1.0, affects={"quality"}),
+    Choice("layout", ["slow", "fast"], affects={"speed"}),
+    Choice("kind", ["a", "b", "c"], affects={"speed"}),
+)
+
+
+def timed(number: int, params: dict) -> Trial:
+    """Ten seconds of training; the layout decides how many steps fit."""
+    pace = (0.1 if params["layout"] == "slow" else 0.02) * (1.5 if params["kind"] == "a" else 1.0)
+    steps = [max(1, int(10 * share / pace)) for share in (0.2, 0.5, 1.0)]
+    reports = tuple(
+        ReportPoint(
+            step, {"loss": 5 / (1 + 0.02 * step) + (params["rate"] - 0.4) ** 2}, step * pace
+        )
+        for step in steps
+    )
+    return Trial(number, params, TrialState.COMPLETED, dict(reports[-1].metrics), reports=reports)
+
+
+def test_a_goal_within_a_deadline_is_composed():
+    history = [timed(i, p) for i, p in enumerate(TIMED.sample(np.random.default_rng(0), 15))]
+    goals = [Goal("loss", within=10.0)]
+    data = TrialReader(TIMED, goals, [])(history)
+    (posterior,) = Surrogates(TIMED, goals, (), 0).fit(data).goals
+    assert len(posterior.y) > len(history), "earlier reports are observations too"
+    base = {"rate": 0.4, "kind": "b"}
+    unit = TIMED.encode([{**base, "layout": "slow"}, {**base, "layout": "fast"}])
+    mean = posterior.moments(posterior.encode(unit))[0].mean(0)
+    truth = [timed(0, {**base, "layout": layout}).metrics["loss"] for layout in ("slow", "fast")]
+    assert mean[1] > mean[0]
+    np.testing.assert_allclose(posterior.transform.inverse(-mean.numpy()), truth, rtol=0.2)
