@@ -10,8 +10,9 @@ from search_spaces.errors import SpaceError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
+from search_spaces.validation import check
 
-from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option, present
+from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option
 
 PARALLELISM = Option(
     "parallelism",
@@ -70,18 +71,16 @@ class StrategyNeeds:
             SpaceError: `data` is neither, or has an unknown field.
         """
         plain = asdict(data) if is_dataclass(data) and not isinstance(data, type) else data
-        if not isinstance(plain, Mapping):
+        try:
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in plain.items()
+            }
+            return cls(**fields)
+        except (AttributeError, TypeError) as error:
             raise SpaceError(
-                f"strategy {name!r} is declared by a mapping or a data class, got {plain!r}"
-            )
-        for key in plain:
-            if key not in cls.__dataclass_fields__:
-                known = ", ".join(cls.__dataclass_fields__)
-                raise SpaceError(f"strategy {name!r} declares {key!r}; known: {known}")
-        fields: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()
-        }
-        return cls(**fields)
+                f"strategy {name!r} is declared by a mapping or a data class: {error}"
+            ) from None
 
 
 class ParallelismKnob(Knob):
@@ -105,7 +104,6 @@ class ParallelismKnob(Knob):
     keys = ("strategies", "plan", "values", "slots")
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
         strategies = {
             name: StrategyNeeds.of(name, data)
             for name, data in adjustments.get("strategies", BUILT_IN).items()
@@ -195,8 +193,7 @@ class _Machine:
 def _wanted(adjustments: Mapping[str, Any], strategies: Mapping[str, StrategyNeeds]) -> list[str]:
     wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
     for name in wanted:
-        if name not in strategies:
-            raise SpaceError(f"parallelism is one of {', '.join(strategies)}; got {name!r}")
+        check(name in strategies, f"parallelism is one of {', '.join(strategies)}; got {name!r}")
     return sorted(wanted, key=lambda name: name != "single")
 
 
@@ -230,7 +227,8 @@ def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Para
     if not counts:
         return []
     when = {PARALLELISM.name: [strategy.name for strategy in usable if strategy.ranks]}
-    return present([RANKS.build(adjustments, counts, default=counts[0], when=when)])
+    built = RANKS.build(adjustments, counts, default=counts[0], when=when)
+    return [built] if built else []
 
 
 def _own(usable: list[_Strategy]) -> list[Parameter]:
@@ -243,11 +241,11 @@ def _own(usable: list[_Strategy]) -> list[Parameter]:
             seen = declared.setdefault(
                 entry["name"], {**entry, "when": {**when, PARALLELISM.name: []}}
             )
-            if {key: value for key, value in seen.items() if key != "when"} != entry:
-                raise SpaceError(
-                    f"strategies declare {entry['name']!r} differently; "
-                    f"{strategy.name!r} says {data!r}"
-                )
+            check(
+                {key: value for key, value in seen.items() if key != "when"} == entry,
+                f"strategies declare {entry['name']!r} differently; "
+                f"{strategy.name!r} says {data!r}",
+            )
             seen["when"][PARALLELISM.name].append(strategy.name)
     return [parameter_from_dict(data) for data in declared.values()]
 

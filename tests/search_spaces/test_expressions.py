@@ -65,7 +65,7 @@ def some_number(rng: random.Random, depth: int) -> str:
     if depth == 0:
         return rng.choice(NUMBERS)
     a, b = some_number(rng, depth - 1), some_number(rng, rng.randrange(depth))
-    operation = rng.choice("+ - * / // %".split())
+    operation = rng.choice(["+", "-", "*", "/", "//", "%"])
     forms = (f"({a} {operation} {b})", f"-{a}", f"min({a}, {b})", f"max({a}, {b}, 1)", f"abs({a})")
     return rng.choice((*forms, f"abs({a}) ** 2", f"((i > 1 or not t) + {a})"))
 
