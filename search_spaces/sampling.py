@@ -10,18 +10,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from .conditions import with_ancestors
+from .definition import Config, SpaceDefinition
 from .errors import SpaceError
 from .expressions import Expression
 from .parameter_base import reflected
 from .parameters import Choice, FloatArray, RawArray
-
-if TYPE_CHECKING:
-    from .space import Config, Space
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 16  # of a batch; with fewer, rejection is too slow
@@ -35,7 +33,7 @@ MAX_ENUMERATED: Final = 20_000
 MAX_ROWS: Final = 1_000_000  # while configurations are enumerated
 
 
-def enumerate_legal(space: Space) -> tuple[FloatArray, FloatArray] | None:
+def enumerate_legal(space: SpaceDefinition) -> tuple[FloatArray, FloatArray] | None:
     """Every legal configuration of a discrete space, as coordinates, and its volume in the cube.
 
     Built parameter by parameter; rows are dropped as soon as a constraint fails. An inactive
@@ -66,7 +64,7 @@ def enumerate_legal(space: Space) -> tuple[FloatArray, FloatArray] | None:
     return units, volumes
 
 
-def connected_parts(space: Space) -> list[Space]:
+def connected_parts(space: SpaceDefinition) -> list[SpaceDefinition]:
     """The smallest sub-spaces, closed under parents, such that no constraint spans two of them."""
     groups: list[tuple[set[str], list[Expression]]] = []
     for constraint in space.constraints:
@@ -78,9 +76,11 @@ def connected_parts(space: Space) -> list[Space]:
     return [_part(space, names, rules) for names, rules in groups]
 
 
-def _part(space: Space, names: set[str], constraints: Sequence[Expression]) -> Space:
+def _part(
+    space: SpaceDefinition, names: set[str], constraints: Sequence[Expression]
+) -> SpaceDefinition:
     parameters = (p for name, p in space.parameters.items() if name in names)
-    return type(space)(*parameters, constraints=constraints)
+    return SpaceDefinition(*parameters, constraints=constraints)
 
 
 class Sampler:
@@ -94,7 +94,7 @@ class Sampler:
         columns: of the part among the coordinates of the space.
     """
 
-    def __init__(self, space: Space, part: Space) -> None:
+    def __init__(self, space: SpaceDefinition, part: SpaceDefinition) -> None:
         self.part = part
         order = list(space.parameters)
         self.columns = np.array([order.index(name) for name in part.parameters])
@@ -233,7 +233,7 @@ class Sampler:
 
 
 def neighbours(
-    space: Space,
+    space: SpaceDefinition,
     samplers: Sequence[Sampler],
     params: Config,
     rng: np.random.Generator,
@@ -263,7 +263,9 @@ def _nearest_first(points: FloatArray, centre: FloatArray, rng: np.random.Genera
     return np.lexsort((rng.random(len(points)), apart.sum(axis=1), (apart > 1e-12).sum(axis=1)))
 
 
-def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
+def _decoded(
+    space: SpaceDefinition, units: FloatArray, base: FloatArray, params: Config
+) -> list[Config]:
     """Decode coordinates; an unchanged coordinate keeps the value of `params`, unrounded."""
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
@@ -272,7 +274,9 @@ def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) 
     return found
 
 
-def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
+def _perturbed(
+    space: SpaceDefinition, base: FloatArray, rng: np.random.Generator, count: int
+) -> FloatArray:
     """Coordinates (count, d): one or two active ones of `base` changed, inactive ones random."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
     parameters = list(space.parameters.values())
@@ -288,7 +292,7 @@ def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: 
 
 
 def repaired(
-    space: Space, samplers: Sequence[Sampler], params: Config, rng: np.random.Generator
+    space: SpaceDefinition, samplers: Sequence[Sampler], params: Config, rng: np.random.Generator
 ) -> Config | None:
     """A legal configuration near one that breaks constraints; None if none was found.
 

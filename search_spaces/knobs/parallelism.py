@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Final, cast
 
@@ -109,7 +109,11 @@ class ParallelismKnob(Knob):
             for name, data in adjustments.get("strategies", BUILT_IN).items()
         }
         machine, too_many = _machine(hardware, adjustments)
-        wanted = _wanted(adjustments, strategies)
+        wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
+        wanted.sort(key=lambda name: name != "single")
+        known = ", ".join(strategies)
+        for name in wanted:
+            check(name in strategies, f"parallelism is one of {known}; got {name!r}")
         assessed = {name: machine.assess(name, strategies[name]) for name in wanted}
         reasons = {name: one.lacks for name, one in assessed.items() if one.lacks}
         kept, dropped = PARALLELISM.split(wanted, reasons)
@@ -134,8 +138,8 @@ class _Strategy:
 
     name: str
     needs: StrategyNeeds
-    constraints: tuple[Expression, ...] = ()
-    ranks: tuple[int, ...] = ()
+    constraints: Sequence[Expression] = ()
+    ranks: Sequence[int] = ()
     lacks: str = ""
 
 
@@ -151,23 +155,18 @@ class _Machine:
 
     def assess(self, name: str, needs: StrategyNeeds) -> _Strategy:
         """Whether the strategy can run here, and on how many ranks."""
-        bound = tuple(Expression(text).bind(self.values) for text in needs.constraints)
         lacks = self._lacks(needs)
-        if lacks:
-            return _Strategy(name, needs, lacks=lacks)
-        if needs.max_ranks == 1 or needs.min_ranks <= 1:
-            return _Strategy(name, needs, bound)
+        bound = [Expression(text).bind(self.values) for text in needs.constraints]
+        if lacks or needs.max_ranks == 1 or needs.min_ranks <= 1:
+            return _Strategy(name, needs, bound, lacks=lacks)
         counts = [n for n in self.ranks if needs.min_ranks <= n <= (needs.max_ranks or n)]
-        for constraint in bound:
-            if set(constraint.names) <= {"ranks"}:
-                counts = [n for n in counts if constraint.evaluate({"ranks": n})]
-                if not counts:
-                    lacks = f"needs {constraint}, which no number of ranks here satisfies"
-                    return _Strategy(name, needs, lacks=lacks)
-        if not counts:
-            return _Strategy(name, needs, lacks=self._too_few_slots(needs))
-        unbound = tuple(c for c in bound if not set(c.names) <= {"ranks"})
-        return _Strategy(name, needs, unbound, tuple(counts))
+        lacks = "" if counts else self._too_few_slots(needs)
+        for constraint in [c for c in bound if set(c.names) <= {"ranks"}]:
+            bound.remove(constraint)
+            counts = [n for n in counts if constraint.evaluate({"ranks": n})]
+            if not counts:
+                lacks = lacks or f"needs {constraint}, which no number of ranks here satisfies"
+        return _Strategy(name, needs, bound, counts, lacks)
 
     def _lacks(self, needs: StrategyNeeds) -> str:
         hardware = self.hardware
@@ -190,28 +189,18 @@ class _Machine:
         return f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots"
 
 
-def _wanted(adjustments: Mapping[str, Any], strategies: Mapping[str, StrategyNeeds]) -> list[str]:
-    wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
-    for name in wanted:
-        check(name in strategies, f"parallelism is one of {', '.join(strategies)}; got {name!r}")
-    return sorted(wanted, key=lambda name: name != "single")
-
-
 def _machine(
     hardware: Hardware, adjustments: Mapping[str, Any]
 ) -> tuple[_Machine, list[DroppedValue]]:
     slots = int(adjustments.get("slots") or hardware.num_slots)
-    counts: list[Any] = RANKS.wanted(adjustments, _powers_of_two(slots))
-    reasons = {n: f"there are {slots} slots" for n in counts if n > slots}
-    ranks, dropped = RANKS.split(counts, reasons)
-    plan = _declared(adjustments.get("plan", ()))
-    values = adjustments.get("values", {})
-    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
-
-
-def _powers_of_two(slots: int) -> list[int]:
     powers = {2**i for i in range(1, slots.bit_length())}
-    return sorted(powers | {slots} if slots > 1 else powers)
+    usual = sorted(powers | {slots}) if slots > 1 else []
+    counts: list[Any] = RANKS.wanted(adjustments, usual)
+    ranks, dropped = RANKS.split(
+        counts, {n: f"there are {slots} slots" for n in counts if n > slots}
+    )
+    plan, values = _declared(adjustments.get("plan", ())), adjustments.get("values", {})
+    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
 
 
 def _declared(plan: Any) -> frozenset[str]:
