@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .errors import SpaceError
 from .parameters import Choice, Float, Int, Parameter, Params, Value, parameter_from_dict
 from .space import Space
-from .validation import show
+from .validation import check, show
 
 _NEW_SWEEP = "begin a new sweep that learns from this one (--prior sweep:NAME)"
 
@@ -26,17 +25,17 @@ def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:
             configuration that was tried, and has no default.
     """
     for name, parameter in before.parameters.items():
-        found = after.parameters.get(name)
-        if found is None:
-            raise SpaceError(
-                f"{name} is gone from the space, and earlier trials have it; keep it and fix its "
-                f"value (automl set SWEEP space.{name}=VALUE), or {_NEW_SWEEP}"
-            )
-        if found.kind != parameter.kind:
-            raise SpaceError(
-                f"{name} was of type {parameter.kind} and is now of type {found.kind}; "
-                f"keep its type, or {_NEW_SWEEP}"
-            )
+        check(
+            name in after.parameters,
+            f"{name} is gone from the space, and earlier trials have it; keep it and fix its "
+            f"value (automl set SWEEP space.{name}=VALUE), or {_NEW_SWEEP}",
+        )
+        kind = after.parameters[name].kind
+        check(
+            kind == parameter.kind,
+            f"{name} was of type {parameter.kind} and is now of type {kind}; "
+            f"keep its type, or {_NEW_SWEEP}",
+        )
     known = before.parameters
     parameters = [
         _joined(known[name], parameter, after) if name in known else parameter
@@ -46,11 +45,11 @@ def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:
     space = Space(*parameters, constraints=[c for c in after.constraints if str(c) in kept])
     for params in tried:
         for name in space.complete(params):
-            if name not in params and not space.parameters[name].has_default:
-                raise SpaceError(
-                    f"{name} is new, and earlier trials had none: give it a default, "
-                    "which is the value that they count with"
-                )
+            check(
+                name in params or space.parameters[name].has_default,
+                f"{name} is new, and earlier trials had none: give it a default, "
+                "which is the value that they count with",
+            )
     return space
 
 
@@ -106,11 +105,11 @@ def _merged(before: Choice, after: Choice) -> list[Value]:
 def joined_range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
     """The bounds and the step of a range with the values of both."""
     low, high = min(before.low, after.low), max(before.high, after.high)
-    if after.log and low <= 0:
-        raise SpaceError(
-            f"{after.name} cannot have a log scale, since earlier trials may lie at {low!r}; "
-            "keep its linear scale"
-        )
+    check(
+        low > 0 or not after.log,
+        f"{after.name} cannot have a log scale, since earlier trials may lie at {low!r}; "
+        "keep its linear scale",
+    )
     found: dict[str, Any] = {"low": low, "high": high}
     step = after.step if after.step == before.step else None
     if step is not None and not isinstance(after, Int):

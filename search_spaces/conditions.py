@@ -1,17 +1,16 @@
 """The graph of conditions between parameters: order, validation, number of configurations."""
 
 import json
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
+from typing import Final
 
 from .errors import SpaceError
 from .parameters import Choice, Float, Parameter, Value, parameter_from_dict
 from .plugins import nearest
-from .validation import identity
+from .validation import check, identity
 
-MAX_STEPS = 20_000
-MAX_ENTANGLED = 100
-
-Parts = dict[str, frozenset[str]]
+MAX_STATES: Final = 5_000
 
 
 def parents_first(parameters: Mapping[str, Parameter]) -> dict[str, Parameter]:
@@ -81,11 +80,11 @@ def with_own_conditions(parameters: Mapping[str, Parameter]) -> dict[str, Parame
 
 
 def _own(name: str, parent: Parameter, value: Value) -> Value:
-    if isinstance(parent, Float):
-        raise SpaceError(
-            f"when of {name!r} must name a Choice or an Int, {parent.name!r} is a Float: "
-            "a single real value is never drawn"
-        )
+    check(
+        not isinstance(parent, Float),
+        f"when of {name!r} must name a Choice or an Int, {parent.name!r} is a Float: "
+        "a single real value is never drawn",
+    )
     try:
         return parent.accept(value)
     except SpaceError as error:
@@ -97,118 +96,40 @@ def _own(name: str, parent: Parameter, value: Value) -> Value:
         ) from None
 
 
-class _Counter:
-    """Counts configurations by fixing one parent at a time; independent parts are multiplied.
-
-    Attributes:
-        weights: for each parent and each of its values that a condition uses, the number of
-            configurations of the parameters folded into it.
-        rest: for each parameter, the number of values that no condition uses.
-    """
-
-    def __init__(self, parameters: Mapping[str, Parameter]) -> None:
-        self.parameters = parameters
-        self.weights: dict[str, dict[Hashable, int]] = {name: {} for name in parameters}
-        for parameter in parameters.values():
-            for parent, values in parameter.when.items():
-                self.weights[parent].update(dict.fromkeys(map(identity, values), 1))
-        self.rest = {
-            name: (p.size or 0) - len(self.weights[name]) for name, p in parameters.items()
-        }
-        self.steps = 0
-
-    def total(self, name: str) -> int:
-        """Number of configurations of a parameter and of the parameters folded into it."""
-        return sum(self.weights[name].values()) + self.rest[name]
-
-    def fold(self) -> Parts:
-        """Fold each leaf with one parent into that parent, leaves first; returns the rest."""
-        left = {name: frozenset(parameter.when) for name, parameter in self.parameters.items()}
-        for name in reversed(list(self.parameters)):
-            if len(left[name]) == 1 and not any(name in parents for parents in left.values()):
-                (parent,) = left.pop(name)
-                for value in map(identity, self.parameters[name].when[parent]):
-                    self.weights[parent][value] *= self.total(name)
-        return left
-
-    def count(self, left: Parts) -> int | None:
-        """Number of configurations of the given parameters; None if counting takes too long.
-
-        Args:
-            left: for each parameter, its parents that are not fixed yet.
-        """
-        total = 1
-        for part in _components(left):
-            self.steps += 1
-            found = self.total(next(iter(part))) if len(part) == 1 else self._split(part)
-            if found is None or self.steps > MAX_STEPS:
-                return None
-            total *= found
-        return total
-
-    def _split(self, part: Parts) -> int | None:
-        if len(part) > MAX_ENTANGLED:
-            return None
-        children: dict[str, list[str]] = {}
-        for name, parents in part.items():
-            for parent in parents:
-                children.setdefault(parent, []).append(name)
-        roots = [name for name in part if not part[name] and name in children]
-        root = max(roots, key=lambda name: len(children[name]))
-        total = 0
-        for on, weight in self._classes(root, children[root]).items():
-            found = self.count(
-                _without(part, root, [child for child in children[root] if child not in on])
-            )
-            if found is None:
-                return None
-            total += weight * found
-        return total
-
-    def _classes(self, root: str, children: list[str]) -> dict[frozenset[str], int]:
-        """Sets of children that `root` can activate, with their numbers of configurations."""
-        classes: dict[frozenset[str], int] = {frozenset(): self.rest[root]}
-        for value, weight in self.weights[root].items():
-            on = frozenset(
-                child
-                for child in children
-                if value in map(identity, self.parameters[child].when[root])
-            )
-            classes[on] = classes.get(on, 0) + weight
-        return classes
-
-
-def _without(part: Parts, root: str, off: list[str]) -> Parts:
-    """The graph after fixing `root` and removing the children `off` with all their descendants."""
-    gone = set(off)
-    while True:
-        more = {name for name, parents in part.items() if name not in gone and parents & gone}
-        if not more:
-            break
-        gone |= more
-    return {
-        name: parents - {root}
-        for name, parents in part.items()
-        if name != root and name not in gone
-    }
-
-
-def _components(open_parents: Parts) -> list[Parts]:
-    """The connected parts of the graph."""
-    groups: list[set[str]] = []
-    for name, parents in open_parents.items():
-        linked = [group for group in groups if name in group or parents & group]
-        groups = [group for group in groups if group not in linked]
-        groups.append({name, *parents}.union(*linked))
-    return [{name: open_parents[name] for name in open_parents if name in g} for g in groups]
-
-
 def count_configurations(parameters: Mapping[str, Parameter]) -> int | None:
     """Number of configurations, ignoring constraints.
 
-    None if a parameter is continuous, or if counting would take too long.
+    Goes through the parameters, parents first, and keeps for each set of later parameters that
+    can no longer be active the number of configurations so far. Children come soon after their
+    parents, so that few such sets are open.
+
+    Returns:
+        None if a parameter is continuous, or if there are more than `MAX_STATES` such sets.
     """
-    if any(parameter.size is None for parameter in parameters.values()):
-        return None
-    counter = _Counter(parameters)
-    return counter.count(counter.fold())
+    states = {frozenset[str](): 1}
+    conditional = {name: p for name, p in parameters.items() if p.when}
+    for name, parameter in parents_first({**conditional, **parameters}).items():
+        if parameter.size is None:
+            return None
+        wanted = {
+            child: set(map(identity, p.when[name]))
+            for child, p in parameters.items()
+            if name in p.when
+        }
+        used = set[Hashable]().union(*wanted.values())
+        children = frozenset(wanted)
+        classes = Counter({children: parameter.size - len(used)})
+        for value in used:
+            off = frozenset(child for child in children if value not in wanted[child])
+            classes[off] += 1
+        after = Counter[frozenset[str]]()
+        for off, number in states.items():
+            if name in off:
+                after[off - {name} | children] += number
+                continue
+            for more, values in classes.items():
+                after[off | more] += number * values
+        states = +after
+        if len(states) > MAX_STATES:
+            return None
+    return sum(states.values())

@@ -9,16 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .conditions import count_configurations, parents_first, with_own_conditions
-from .constraints import Rules, check_types
 from .errors import SpaceError
-from .expressions import BoolArray, Expression, quoted
-from .parameters import FloatArray, Parameter, Params, Value, parameter_from_dict
+from .expressions import BoolArray, Expression, column, quoted
+from .parameters import Choice, FloatArray, Parameter, Params, Value, parameter_from_dict
 from .plugins import nearest
-from .validation import identity, show
+from .validation import check, identity, show
 
 Config = dict[str, Value]
-
-_MISSING = object()  # a parameter without a value, as None may be one
 
 
 class SpaceDefinition:
@@ -33,48 +30,33 @@ class SpaceDefinition:
             parents_first(_by_name(parameters))
         )
         given: Any = [constraints] if isinstance(constraints, str | Expression) else constraints
-        if not isinstance(given, Iterable) or isinstance(given, bytes):
-            raise SpaceError(
-                f"constraints are texts such as 'batch * width <= 4096', got {show(given)}"
-            )
         self.constraints = tuple(
             c if isinstance(c, Expression) else Expression(quoted(c, self.parameters))
             for c in given
         )
         for constraint in self.constraints:
-            self._check_names(constraint)
+            _check_names(constraint, self.parameters)
+            constraint.check_types(self.parameters)
         self._names = tuple(self.parameters)
         self.names = frozenset(self._names)
-        self._conditional = {
-            name: tuple(
-                (parent, frozenset(map(identity, values)))
+        self._conditions = {
+            name: [
+                (parent, frozenset(map(identity, values)), _raw(self.parameters[parent], values))
                 for parent, values in parameter.when.items()
-            )
+            ]
             for name, parameter in self.parameters.items()
             if parameter.when
         }
 
-    def _check_names(self, constraint: Expression) -> None:
-        if not constraint.names:
-            raise SpaceError(f"constraint {show(str(constraint))} must name at least one parameter")
-        for name in constraint.names:
-            if name not in self.parameters:
-                hint = nearest(name, list(self.parameters))
-                raise SpaceError(
-                    f"constraint {show(str(constraint))} names the unknown parameter {name!r}: "
-                    f"{hint}"
-                )
-        check_types(constraint, self.parameters)
-
     def active(self, params: Params) -> tuple[str, ...]:
         """Names of the active parameters, given the values of their parents; parents first."""
-        if not self._conditional:
+        if not self._conditions:
             return self._names
         off: set[str] = set()
-        for name, conditions in self._conditional.items():
+        for name, conditions in self._conditions.items():
             if any(
                 parent in off or parent not in params or identity(params[parent]) not in allowed
-                for parent, allowed in conditions
+                for parent, allowed, _ in conditions
             ):
                 off.add(name)
         return tuple(name for name in self._names if name not in off)
@@ -172,12 +154,10 @@ class SpaceDefinition:
 
     def default(self) -> Config | None:
         """The configuration of defaults; None if it is incomplete or not legal."""
-        found = {name: p.default for name, p in self.parameters.items() if p.has_default}
-        active = self.active(found)
-        if any(name not in found for name in active):
-            return None
-        found = {name: found[name] for name in active}
-        return found if self.satisfied(found) else None
+        known = {name: p.default for name, p in self.parameters.items() if p.has_default}
+        found = self.strip(known)
+        whole = len(found) == len(self.active(known))
+        return found if whole and self.satisfied(found) else None
 
     @cached_property
     def size(self) -> int | None:
@@ -192,14 +172,11 @@ class SpaceDefinition:
         """
         units = np.full((len(configurations), len(self._names)), np.nan)
         for j, (name, parameter) in enumerate(self.parameters.items()):
-            missing = _MISSING if parameter.takes_none else None
-            column = [params.get(name, missing) for params in configurations]
-            if missing in column:
-                rows = [i for i, value in enumerate(column) if value is not missing]
-                if rows:
-                    units[rows, j] = parameter.to_units([column[i] for i in rows])  # type: ignore[misc]
-            elif column:
-                units[:, j] = parameter.to_units(column)  # type: ignore[arg-type]
+            given = [params[name] for params in configurations if name in params]
+            if len(given) == len(configurations):
+                units[:, j] = parameter.to_units(given)
+            elif given:
+                units[[name in params for params in configurations], j] = parameter.to_units(given)
         return units
 
     def decode(self, units: npt.ArrayLike) -> list[Config]:
@@ -210,64 +187,71 @@ class SpaceDefinition:
         Raises:
             SpaceError: the array has the wrong shape.
         """
-        array = np.asarray(units, dtype=np.float64)
-        if array.ndim != 2 or array.shape[1] != len(self._names):
-            raise SpaceError(
-                f"coordinates must have shape (n, {len(self._names)}), got {array.shape}"
-            )
-        columns = {
-            name: self._column(p, array[:, j])
-            for j, (name, p) in enumerate(self.parameters.items())
-        }
-        return self._assembled(columns, len(array))
-
-    @staticmethod
-    def _column(parameter: Parameter, units: FloatArray) -> list[Value]:
-        absent = np.isnan(units)
-        if not absent.any():
-            return parameter.from_units(units)
-        values = parameter.from_units(np.where(absent, 0.5, units))
-        return [
-            parameter.middle() if gone else value
-            for value, gone in zip(values, absent.tolist(), strict=True)
-        ]
-
-    def _assembled(self, columns: Mapping[str, list[Value]], count: int) -> list[Config]:
-        """Configurations from a column of values per parameter, without inactive parameters."""
-        rows = zip(*columns.values(), strict=True)
-        if not self._conditional:
+        array = np.array(units, dtype=np.float64)
+        check(
+            array.ndim == 2 and array.shape[1] == len(self._names),
+            f"coordinates must have shape (n, {len(self._names)}), got {array.shape}",
+        )
+        columns = []
+        for j, parameter in enumerate(self.parameters.values()):
+            absent = np.isnan(array[:, j])
+            values = parameter.from_units(array[:, j])
+            if absent.any():
+                middle = parameter.middle()
+                array[absent, j] = parameter.to_unit(middle)
+                values = [middle if gone else v for v, gone in zip(values, absent, strict=True)]
+            columns.append(values)
+        rows = zip(*columns, strict=True)
+        if not self._conditions:
             return [dict(zip(self._names, row, strict=True)) for row in rows]
-        masks = zip(*self._masks(columns, count), strict=True)
+        masks = np.stack(list(self.where_active(array).values()), axis=1).tolist()
         return [
             {name: value for name, value, on in zip(self._names, row, mask, strict=True) if on}
             for row, mask in zip(rows, masks, strict=True)
         ]
 
-    def _masks(self, columns: Mapping[str, list[Value]], count: int) -> list[list[bool]]:
-        masks: dict[str, list[bool]] = {}
+    def where_active(self, units: FloatArray) -> dict[str, BoolArray]:
+        """By name, whether a parameter is active in each row of coordinates."""
+        columns = dict(zip(self._names, units.T, strict=True))
+        found: dict[str, BoolArray] = {}
         for name in self._names:
-            mask = [True] * count
-            for parent, allowed in self._conditional.get(name, ()):
-                above = zip(mask, masks[parent], columns[parent], strict=True)
-                mask = [m and a and identity(v) in allowed for m, a, v in above]
-            masks[name] = mask
-        return list(masks.values())
+            found[name] = np.ones(len(units), dtype=np.bool_)
+            for parent, _, allowed in self._conditions.get(name, ()):
+                raw = self.parameters[parent].raw(columns[parent])
+                found[name] &= found[parent] & (raw[:, None] == allowed).any(axis=1)
+        return found
 
-    @cached_property
-    def rules(self) -> Rules:
-        """The constraints, for many coordinates at once."""
-        return Rules(self.parameters, self.constraints)
-
-    def feasible(self, units: FloatArray) -> BoolArray:
+    def feasible(
+        self, units: FloatArray, constraints: Sequence[Expression] | None = None
+    ) -> BoolArray:
         """Whether rows of coordinates decode to configurations that satisfy the constraints.
 
         Args:
             units: of shape (n, d); NaN marks inactive parameters.
+            constraints: some of the space's; None for all.
 
         Returns:
             An array of shape (n,).
         """
-        return self.rules.hold(units)
+        wanted = self.constraints if constraints is None else constraints
+        found = np.ones(len(units), dtype=np.bool_)
+        if not wanted:
+            return found
+        active = self.where_active(units)
+        columns = {
+            name: self._values(name, units[:, self._names.index(name)])
+            for name in {name for constraint in wanted for name in constraint.names}
+        }
+        for constraint in wanted:
+            applies = np.logical_and.reduce([active[name] for name in constraint.names])
+            found &= constraint.hold(columns, len(units)) | ~applies
+        return found
+
+    def _values(self, name: str, units: FloatArray) -> npt.NDArray[Any]:
+        """The column of a parameter's values for `Expression.hold`."""
+        parameter = self.parameters[name]
+        raw = parameter.raw(units)
+        return column(parameter.choices)[raw] if isinstance(parameter, Choice) else raw
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
@@ -279,8 +263,10 @@ class SpaceDefinition:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The inverse of `to_dict`; raises SpaceError if the data do not describe a space."""
-        if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), list):
-            raise SpaceError(f"a space is an object with a list of parameters, got {show(data)}")
+        check(
+            isinstance(data, Mapping) and isinstance(data.get("parameters"), list),
+            f"a space is an object with a list of parameters, got {show(data)}",
+        )
         parameters = [parameter_from_dict(item) for item in data["parameters"]]
         return cls(*parameters, constraints=data.get("constraints", ()))
 
@@ -303,22 +289,33 @@ class SpaceDefinition:
     def __repr__(self) -> str:
         lines = [f"    {parameter!r}," for parameter in self.parameters.values()]
         if self.constraints:
-            lines.append(
-                f"    constraints={[str(constraint) for constraint in self.constraints]!r},"
-            )
+            lines.append(f"    constraints={[*map(str, self.constraints)]!r},")
         return "\n".join(["Space(", *lines, ")"])
 
 
 def _by_name(parameters: Iterable[Parameter]) -> dict[str, Parameter]:
     found: dict[str, Parameter] = {}
     for parameter in parameters:
-        if not isinstance(parameter, Parameter):
-            raise SpaceError(
-                f"a space is made of Float, Int and Choice parameters, got {show(parameter)}"
-            )
-        if parameter.name in found:
-            raise SpaceError(
-                f"names of parameters must differ, {parameter.name!r} is given twice; rename one"
-            )
+        check(
+            isinstance(parameter, Parameter),
+            f"a space is made of Float, Int and Choice parameters, got {show(parameter)}",
+        )
+        check(
+            parameter.name not in found,
+            f"names of parameters must differ, {parameter.name!r} is given twice; rename one",
+        )
         found[parameter.name] = parameter
     return found
+
+
+def _raw(parameter: Parameter, values: Sequence[Value]) -> npt.NDArray[Any]:
+    return parameter.raw(parameter.to_units(values))
+
+
+def _check_names(constraint: Expression, parameters: Mapping[str, Parameter]) -> None:
+    text = show(str(constraint))
+    check(constraint.names, f"constraint {text} must name at least one parameter")
+    for name in constraint.names:
+        if name not in parameters:
+            hint = nearest(name, list(parameters))
+            raise SpaceError(f"constraint {text} names the unknown parameter {name!r}: {hint}")

@@ -1,14 +1,17 @@
 """Constraints between parameters as text, such as `batch_size * accumulation <= 512`.
 
 Python's parser reads the text, and a whitelist of node types is compiled to one function of NumPy
-columns; nothing is passed to `eval`. Arithmetic is in float64, so whole numbers are exact up to
-2**53. Length and depth are limited, so that hostile text is refused quickly.
+columns, for one configuration or many; nothing is passed to `eval`. Every node gives a column: of
+numbers, of truths (1 and 0), or of objects if a value is no number. NaN stands for no result, and
+three-valued logic (Kleene 1952) carries it to the top. Arithmetic is in float64, so whole numbers
+are exact up to 2**53. Length and depth are limited, so that hostile text is refused quickly.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import math
 import operator
 import re
@@ -20,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
+from .parameters import Choice, Parameter
 from .validation import Value, show
 
 MAX_LENGTH: Final = 4000
@@ -35,6 +39,25 @@ GRAMMAR: Final = (
     "use + - * / // % **, comparisons, and, or, not, in (a, b), min, max, abs, names, "
     "numbers and strings"
 )
+_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+}
+_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"min": np.minimum, "max": np.maximum}
+_NUMBER: Final = frozenset({"number"})
 
 
 def quoted(text: str, names: Iterable[str]) -> str:
@@ -70,8 +93,8 @@ def _as_float(value: Any) -> float:
 class Expression:
     """A condition on the values of parameters.
 
-    A comparison is false if its arithmetic has no result (division by zero, overflow), or if it
-    orders a number and a text; so is its negation.
+    A comparison has no result if its arithmetic has none (division by zero, overflow), or if it
+    orders a number and a text. The condition does not hold then, and neither does its negation.
 
     Args:
         text: such as `width % num_heads == 0 and dropout < 0.5`. A name with a hyphen, which would
@@ -86,12 +109,14 @@ class Expression:
     """
 
     def __init__(self, text: str) -> None:
-        self.text = _checked_text(text)
+        if not isinstance(text, str) or not text.strip() or len(text) > MAX_LENGTH:
+            raise SpaceError(
+                "a constraint is a text such as 'batch_size * accumulation <= 512', of at most "
+                f"{MAX_LENGTH} characters, got {show(text)}"
+            )
+        self.text = text.strip()
         self.tree = _parse(self.text)
-        compiler = _Compiler(self.text)
-        compiler.compile(self.tree)
-        _check_condition(self.tree, self.text)
-        self._hold = compiler.condition(self.tree)
+        self._values = self._truth(self.tree)
         called = {id(n.func) for n in ast.walk(self.tree) if isinstance(n, ast.Call)}
         found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
         found.sort(key=lambda n: (n.lineno, n.col_offset))
@@ -104,7 +129,7 @@ class Expression:
             columns: by name what `column` returns, shape (count,).
         """
         with np.errstate(all="ignore"):
-            return np.broadcast_to(np.asarray(self._hold(columns), dtype=np.bool_), (count,))
+            return np.broadcast_to(self._values(columns) == 1, (count,))
 
     def evaluate(self, params: Mapping[str, Value]) -> bool:
         """Whether the condition holds.
@@ -112,11 +137,11 @@ class Expression:
         Raises:
             SpaceError: a parameter of the condition has no value.
         """
-        for name in self.names:
-            if name not in params:
-                raise SpaceError(
-                    f"constraint {show(self.text)} needs a value of {name!r}, got none"
-                )
+        missing = [name for name in self.names if name not in params]
+        if missing:
+            raise SpaceError(
+                f"constraint {show(self.text)} needs a value of {missing[0]!r}, got none"
+            )
         return bool(self.hold({name: column([params[name]]) for name in self.names}, 1)[0])
 
     def bind(self, values: Mapping[str, Value]) -> Expression:
@@ -124,6 +149,98 @@ class Expression:
         if not set(values) & set(self.names):
             return self
         return Expression(ast.unparse(_Bind(values).visit(_parse(self.text))))
+
+    def check_types(self, parameters: Mapping[str, Parameter]) -> None:
+        """Raise SpaceError if a part of the condition can never have a result.
+
+        Args:
+            parameters: must contain every name of the condition.
+        """
+        kinds = functools.partial(_kinds, parameters)
+        numbers = [self.tree]
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.BinOp(left, _, right):
+                    numbers += [left, right]
+                case ast.Call(_, parts) | ast.BoolOp(_, parts):
+                    numbers += parts
+                case ast.UnaryOp(_, operand):
+                    numbers.append(operand)
+                case ast.Compare(left, _, others):
+                    for one, other in itertools.pairwise([left, *others]):
+                        first, second = kinds(one), kinds(other)
+                        if first and second and not first & second:
+                            raise self._error(
+                                f"compares a {' or '.join(first)} with a {' or '.join(second)}: "
+                                f"{show(ast.unparse(one))} with {show(ast.unparse(other))}"
+                            )
+        for node in numbers:
+            if not kinds(node) & _NUMBER:
+                raise self._error(f"needs a number at {show(ast.unparse(node))}, which is none")
+
+    def _error(self, said: str) -> SpaceError:
+        return SpaceError(f"constraint {show(self.text)} {said}")
+
+    def _refuse(self, node: ast.AST) -> SpaceError:
+        part = ast.get_source_segment(self.text, node) or type(node).__name__
+        return self._error(f"must not contain {show(part)} ({type(node).__name__}); {GRAMMAR}")
+
+    def _truth(self, node: ast.expr) -> Evaluate:
+        """The truths of a condition, which is one by its form, or a name or a constant."""
+        values = self._compiled(node)
+        match node:
+            case ast.BoolOp() | ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                return values
+            case ast.Name() | ast.Constant(value=True | False):
+                return lambda columns: _compared(operator.ne, _numbers(values(columns)), 0.0)
+        part = ast.get_source_segment(self.text, node) or self.text
+        raise self._error(
+            f"needs a condition that is true or false, such as a comparison, at {show(part)}"
+        )
+
+    def _compiled(self, node: ast.expr) -> Evaluate:
+        """The values of a node as a function of the columns; refuses what is not whitelisted."""
+        match node:
+            case ast.Name(name):
+                return operator.itemgetter(name)
+            case ast.Constant(bool() | int() | float() | str() | None as value):
+                constant = column([value])
+                if constant.dtype == object or np.isfinite(constant[0]):
+                    return lambda columns: constant
+            case ast.BoolOp(op, parts):
+                return _joined([self._truth(part) for part in parts], isinstance(op, ast.And))
+            case ast.UnaryOp(ast.Not(), operand):
+                truth = self._truth(operand)
+                return lambda columns: 1.0 - truth(columns)
+            case ast.UnaryOp(ast.USub() | ast.UAdd() as op, operand):
+                sign, values = -1.0 if isinstance(op, ast.USub) else 1.0, self._compiled(operand)
+                return lambda columns: sign * _numbers(values(columns))
+            case ast.BinOp(left, op, right) if type(op) in _BINARY:
+                return _folded(_BINARY[type(op)], [self._compiled(left), self._compiled(right)])
+            case ast.Call(ast.Name("abs"), [operand], []):
+                values = self._compiled(operand)
+                return lambda columns: np.abs(_numbers(values(columns)))
+            case ast.Call(ast.Name(name), [_, _, *_] as parts, []) if name in _FUNCTIONS:
+                return _folded(_FUNCTIONS[name], [self._compiled(part) for part in parts])
+            case ast.Compare():
+                return self._comparison(node)
+        raise self._refuse(node)
+
+    def _comparison(self, node: ast.Compare) -> Evaluate:
+        sides = list(zip([node.left, *node.comparators], node.ops, node.comparators))  # noqa: B905
+        op, right = node.ops[0], node.comparators[0]
+        among = isinstance(op, ast.In | ast.NotIn) and len(sides) == 1
+        if among and isinstance(right, ast.Tuple | ast.List | ast.Set):
+            pairs = [self._pair(node.left, ast.Eq(), item) for item in right.elts]
+            truth = _joined(pairs, all_needed=False)
+            return truth if isinstance(op, ast.In) else lambda columns: 1.0 - truth(columns)
+        if not {*map(type, node.ops)} <= _COMPARISONS.keys():
+            raise self._refuse(node)
+        return _joined([self._pair(*side) for side in sides], all_needed=True)
+
+    def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Evaluate:
+        compare, first, second = _COMPARISONS[type(op)], self._compiled(left), self._compiled(right)
+        return lambda columns: _compared(compare, first(columns), second(columns))
 
     def __str__(self) -> str:
         return self.text
@@ -141,7 +258,73 @@ class Expression:
         return (type(self), (self.text,))
 
 
+def _numbers(values: Any) -> Any:
+    """The values as numbers; NaN for what is none."""
+    if values.dtype != object:
+        return values
+    return np.array([v if isinstance(v, float) else math.nan for v in values], dtype=np.float64)
+
+
+def _folded(apply: Callable[[Any, Any], Any], parts: list[Evaluate]) -> Evaluate:
+    """Arithmetic on all parts; NaN if there is no finite result, or if an operand had none."""
+
+    def one(first: Any, second: Any) -> Any:
+        found = apply(first, second)
+        return np.where(np.isfinite(found) & ~np.isnan(first + second), found, math.nan)
+
+    return lambda columns: functools.reduce(one, [_numbers(part(columns)) for part in parts])
+
+
+def _compared(compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    """The truth of each comparison; NaN if a side has no result or they have no order."""
+    if np.object_ not in (left.dtype, getattr(right, "dtype", None)):
+        return np.where(np.isnan(left + right), math.nan, compare(left, right))
+
+    def one(first: Any, second: Any) -> float:
+        try:
+            return (
+                float(compare(first, second)) if first == first and second == second else math.nan
+            )
+        except TypeError:  # a text and a number have no order
+            return math.nan
+
+    return np.frompyfunc(one, 2, 1)(left, right).astype(np.float64)
+
+
+def _joined(parts: list[Evaluate], all_needed: bool) -> Evaluate:
+    """The truth of all parts, or of any of them."""
+    decisive = 0.0 if all_needed else 1.0
+
+    def one(first: Any, second: Any) -> Any:
+        return np.where((first == decisive) | (second == decisive), decisive, first * second)
+
+    if not parts:
+        return lambda columns: np.full(1, 1.0 - decisive)
+    return lambda columns: functools.reduce(one, [part(columns) for part in parts])
+
+
+def _kinds(parameters: Mapping[str, Parameter], node: ast.expr) -> frozenset[str]:
+    """What the values of a node can be: "number", "string", "list", "None"."""
+    match node:
+        case ast.Name(name):
+            parameter = parameters[name]
+            choices = parameter.choices if isinstance(parameter, Choice) else ()
+            return frozenset(map(_kind, choices)) or _NUMBER
+        case ast.Constant(value):
+            return frozenset({_kind(value)})
+        case ast.Tuple(items) | ast.List(items) | ast.Set(items):
+            return frozenset().union(*(_kinds(parameters, item) for item in items))
+    return _NUMBER
+
+
+def _kind(value: object) -> str:
+    kinds = {"NoneType": "None", "str": "string", "tuple": "list"}
+    return kinds.get(type(value).__name__, "number")
+
+
 class _Bind(ast.NodeTransformer):
+    """Puts values in the place of names."""
+
     def __init__(self, values: Mapping[str, Value]) -> None:
         self.values = values
 
@@ -158,62 +341,11 @@ class _Bind(ast.NodeTransformer):
         return ast.Constant(value)  # type: ignore[arg-type]
 
 
-def _checked_text(text: object) -> str:
-    if not isinstance(text, str) or not text.strip():
-        raise SpaceError(
-            f"a constraint is a text such as 'batch_size * accumulation <= 512', got {show(text)}"
-        )
-    if len(text) > MAX_LENGTH:
-        raise SpaceError(
-            f"a constraint has at most {MAX_LENGTH} characters, got {len(text)}: {show(text)}"
-        )
-    return text.strip()
-
-
-def _parse(text: str) -> ast.expr:
-    names: dict[str, str] = {}  # those in backticks, by what stands for them
-
-    def stand_in(found: re.Match[str]) -> str:
-        names[f"_quoted_{len(names)}"] = found[1]
-        return f"_quoted_{len(names) - 1}"
-
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(_QUOTED.sub(stand_in, text), mode="eval").body
-    except SyntaxError as error:
-        raise SpaceError(
-            f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}"
-        ) from None
-    except (ValueError, MemoryError, RecursionError):
-        raise SpaceError(
-            f"constraint {show(text)} is not well formed or nested too deeply"
-        ) from None
-    level = [tree]
-    depth = 0
-    count = 0
-    while level:
-        depth = depth + 1
-        count = count + len(level)
-        if depth > MAX_DEPTH or count > MAX_NODES:
-            raise SpaceError(
-                f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} "
-                f"parts, got more in {show(text)}"
-            )
-        level = [
-            child
-            for node in level
-            for child in ast.iter_child_nodes(node)
-            if isinstance(child, ast.expr)
-        ]
-    return cast(ast.expr, _Names(names).visit(tree))
-
-
 class _Names(ast.NodeTransformer):
     """Makes one name of `model.lr`, and puts the names that were in backticks back."""
 
-    def __init__(self, quoted_names: Mapping[str, str]) -> None:
-        self._quoted = quoted_names
+    def __init__(self, quoted_names: list[str]) -> None:
+        self._quoted = {f"_quoted_{i}": name for i, name in enumerate(quoted_names)}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.copy_location(ast.Name(self._quoted.get(node.id, node.id), node.ctx), node)
@@ -225,197 +357,31 @@ class _Names(ast.NodeTransformer):
         return ast.copy_location(ast.Name(f"{base.id}.{node.attr}", ast.Load()), node)
 
 
-def _check_condition(node: ast.expr, text: str) -> None:
-    """Operands of and, or, not, and the whole, must be boolean: `x == 1 or 2` is an error."""
-    match node:
-        case ast.BoolOp():
-            for value in node.values:
-                _check_condition(value, text)
-        case ast.UnaryOp(op=ast.Not()):
-            _check_condition(node.operand, text)
-        case ast.Constant(value=True | False):
-            return
-        case ast.BinOp() | ast.Call() | ast.UnaryOp() | ast.Constant():
-            part = ast.get_source_segment(text, node) or text
-            raise SpaceError(
-                f"constraint {show(text)} needs a condition that is true or false, "
-                f"such as a comparison, at {show(part)}"
-            )
-
-
-_BINARY: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.divide,
-    ast.FloorDiv: np.floor_divide,
-    ast.Mod: np.mod,
-    ast.Pow: np.power,
-}
-_COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.In: operator.eq,
-    ast.NotIn: operator.ne,
-}
-_NEGATED: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {
-    ast.Lt: ast.GtE,
-    ast.LtE: ast.Gt,
-    ast.Gt: ast.LtE,
-    ast.GtE: ast.Lt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
-_FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
-    "min": lambda *items: functools.reduce(np.minimum, items),
-    "max": lambda *items: functools.reduce(np.maximum, items),
-    "abs": np.abs,
-}
-
-
-def _numbers(values: Any) -> Any:
-    """The values as numbers; NaN for what is none."""
-    if values.dtype != object:
-        return values
-    flat = [value if isinstance(value, float) else math.nan for value in values.ravel()]
-    return np.array(flat, dtype=np.float64).reshape(values.shape)
-
-
-def _result(values: Any, *operands: Any) -> Any:
-    """The results of arithmetic; NaN if there is none, or if an operand had none."""
-    fine = np.isfinite(values)
-    for operand in operands:
-        fine = fine & ~np.isnan(operand)
-    return np.where(fine, values, math.nan)
-
-
-def _compared(op: type[ast.cmpop], left: Any, right: Any) -> Any:
-    """Whether each comparison is true; false if a side has no result or they have no order."""
-    compare = _COMPARISONS[op]
-    if left.dtype != object and right.dtype != object:
-        return compare(left, right) & ~np.isnan(left) & ~np.isnan(right)
-
-    def one(first: Any, second: Any) -> bool:
-        try:
-            return first == first and second == second and bool(compare(first, second))
-        except TypeError:  # a text and a number have no order
-            return False
-
-    return np.frompyfunc(one, 2, 1)(left, right).astype(np.bool_)
-
-
-class _Compiler:
-    """Compiles a syntax tree to functions of columns; refuses nodes that are not whitelisted."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def compile(self, node: ast.AST) -> Evaluate:
-        """The values of a node; raises SpaceError if it is forbidden."""
-        method = getattr(self, f"_{type(node).__name__.lower()}", None)
-        if method is None:
-            raise self._refuse(node)
-        return cast(Evaluate, method(node))
-
-    def condition(self, node: ast.AST, negated: bool = False) -> Evaluate:
-        """Whether a node is true, or false if `negated`; neither without a result."""
-        match node:
-            case ast.BoolOp():
-                parts = [self.condition(value, negated) for value in node.values]
-                return _joined(parts, isinstance(node.op, ast.And) is not negated)
-            case ast.UnaryOp(op=ast.Not()):
-                return self.condition(node.operand, not negated)
-            case ast.Compare():
-                sides = zip([node.left, *node.comparators], node.ops, node.comparators)  # noqa: B905
-                pairs = [self._pair(left, op, right, node, negated) for left, op, right in sides]
-                return _joined(pairs, not negated)
-        values = self.compile(node)
-        op: type[ast.cmpop] = ast.Eq if negated else ast.NotEq
-        return lambda columns: _compared(op, _numbers(values(columns)), np.float64(0))
-
-    def _pair(
-        self, left: ast.expr, op: ast.cmpop, right: ast.expr, node: ast.Compare, negated: bool
-    ) -> Evaluate:
-        if type(op) not in _COMPARISONS:
-            raise self._refuse(node)
-        kind = _NEGATED[type(op)] if negated else type(op)
-        first = self.compile(left)
-        if not isinstance(op, ast.In | ast.NotIn):
-            second = self.compile(right)
-            return lambda columns: _compared(kind, first(columns), second(columns))
-        if not isinstance(right, ast.Tuple | ast.List | ast.Set) or len(node.ops) > 1:
-            raise self._refuse(node)
-        items = [self.compile(item) for item in right.elts]
-
-        def among(item: Evaluate) -> Evaluate:
-            return lambda columns: _compared(kind, first(columns), item(columns))
-
-        pairs = list(map(among, items))
-        return _joined(pairs, kind is ast.NotIn)
-
-    def _refuse(self, node: ast.AST) -> SpaceError:
-        part = ast.get_source_segment(self.text, node) or type(node).__name__
-        return SpaceError(
-            f"constraint {show(self.text)} must not contain {show(part)} "
-            f"({type(node).__name__}); {GRAMMAR}"
+def _parse(text: str) -> ast.expr:
+    names: list[str] = _QUOTED.findall(text)
+    number = itertools.count()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            plain = _QUOTED.sub(lambda _: f"_quoted_{next(number)}", text)
+            tree = ast.parse(plain, mode="eval").body
+        deep = _depth(tree) > MAX_DEPTH
+    except SyntaxError as error:
+        raise SpaceError(
+            f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}"
+        ) from None
+    except (ValueError, MemoryError, RecursionError):
+        raise SpaceError(
+            f"constraint {show(text)} is not well formed or nested too deeply"
+        ) from None
+    if deep or sum(isinstance(node, ast.expr) for node in ast.walk(tree)) > MAX_NODES:
+        raise SpaceError(
+            f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} "
+            f"parts, got more in {show(text)}"
         )
-
-    def _truth(self, node: ast.expr) -> Evaluate:
-        truth = self.condition(node)
-        return lambda columns: np.asarray(truth(columns), dtype=np.float64)
-
-    _boolop = _compare = _truth
-
-    def _name(self, node: ast.Name) -> Evaluate:
-        return operator.itemgetter(node.id)
-
-    def _constant(self, node: ast.Constant) -> Evaluate:
-        value = node.value
-        if not isinstance(value, bool | int | float | str | None) or (
-            isinstance(value, int | float) and not math.isfinite(_as_float(value))
-        ):
-            raise self._refuse(node)
-        constant = column([value])[0:1]
-        return lambda columns: constant
-
-    def _binop(self, node: ast.BinOp) -> Evaluate:
-        apply = _BINARY.get(type(node.op))
-        if apply is None:
-            raise self._refuse(node)
-        left, right = map(self.compile, (node.left, node.right))
-
-        def result(columns: Columns) -> Any:
-            first, second = _numbers(left(columns)), _numbers(right(columns))
-            return _result(apply(first, second), first, second)
-
-        return result
-
-    def _unaryop(self, node: ast.UnaryOp) -> Evaluate:
-        if isinstance(node.op, ast.Not):
-            return self._truth(node)
-        if not isinstance(node.op, ast.USub | ast.UAdd):
-            raise self._refuse(node)
-        sign = -1.0 if isinstance(node.op, ast.USub) else 1.0
-        operand = self.compile(node.operand)
-        return lambda columns: sign * _numbers(operand(columns))
-
-    def _call(self, node: ast.Call) -> Evaluate:
-        name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name not in _FUNCTIONS or node.keywords or not node.args:
-            raise self._refuse(node)
-        if (name == "abs") is not (len(node.args) == 1):
-            raise self._refuse(node)
-        function, arguments = _FUNCTIONS[name], [self.compile(one) for one in node.args]
-        return lambda columns: function(*[_numbers(one(columns)) for one in arguments])
+    return cast(ast.expr, _Names(names).visit(tree))
 
 
-def _joined(parts: list[Evaluate], all_needed: bool) -> Evaluate:
-    join = operator.and_ if all_needed else operator.or_
-    start = np.full(1, all_needed)
-    return lambda columns: functools.reduce(join, [part(columns) for part in parts], start)
+def _depth(node: ast.AST) -> int:
+    below = (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+    return 1 + max(map(_depth, below), default=0)

@@ -129,8 +129,8 @@ class Parameter(ABC):
 
         A discrete parameter always moves to a different value, if it has more than one.
         """
-        moved = np.abs(units + rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units))))
-        moved = np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
+        steps = rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units)))
+        moved = reflected(units + steps)
         if self.size in (None, 1):
             return moved
         before, after = map(self.raw, (units, moved))
@@ -247,7 +247,6 @@ class NumberParameter(Parameter):
         )
 
     def key(self, value: Value) -> Hashable:
-        """See `Parameter.key`."""
         return self.nearest(cast(float, value))
 
     @abstractmethod
@@ -273,6 +272,12 @@ def clipped(units: FloatArray) -> FloatArray:
     """Coordinates clipped to [0, 1]; NaN becomes 0.5."""
     inside: FloatArray = np.minimum(np.maximum(units, 0.0), 1.0)
     return np.where(np.isnan(inside), 0.5, inside)
+
+
+def reflected(units: FloatArray) -> FloatArray:
+    """Coordinates reflected at 0 and 1."""
+    above = np.abs(units)
+    return np.clip(np.where(above > 1.0, 2.0 - above, above), 0.0, 1.0)
 
 
 def _short(number: float) -> str:

@@ -28,6 +28,7 @@ from .validation import (
     Params,
     Value,
     When,
+    check,
     check_bounds,
     checked_bound,
     checked_choices,
@@ -43,6 +44,7 @@ from .validation import (
 )
 
 MAX_EXPONENT: Final = 307  # of the number of steps, and of the width of a range in steps
+EXACT: Final = 2**53  # whole numbers beyond are rounded in float64
 MAX_DIGITS: Final = 15  # decimals to which values in steps are rounded, so that 0.1 * 3 is 0.3
 
 
@@ -87,11 +89,11 @@ class Float(NumberParameter):
             start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
             with localcontext(prec=2 * MAX_EXPONENT, Emax=MAX_EMAX, Emin=MIN_EMIN):
                 self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
-                if not max(end - start, self._count) < 10**MAX_EXPONENT:
-                    raise SpaceError(
-                        f"{show(name)} has too many steps of {step!r} between {start} and {end}: "
-                        "make them larger, or drop the step"
-                    )
+                check(
+                    max(end - start, self._count) < 10**MAX_EXPONENT,
+                    f"{show(name)} has too many steps of {step!r} between {start} and {end}: "
+                    "make them larger, or drop the step",
+                )
                 self.high = float(start + (self._count - 1) * gap)
             self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
             if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
@@ -107,18 +109,15 @@ class Float(NumberParameter):
         return 1 if self.low == self.high else self._count or None
 
     def nearest(self, value: float) -> float:
-        """See `NumberParameter.nearest`."""
         if self.step is None:
             return min(max(float(value), self.low), self.high)
         inside = min(max(value, self.low), self.high)
         return float(self._stepped(np.rint((inside - self.low) / self.step)))
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        """See `Parameter.to_units`."""
         return self.centres(np.asarray(values, dtype=np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
-        """See `Parameter.centres`."""
         if self._begin == self._end:
             return np.full(raw.shape, 0.5)
         if self.step is not None:
@@ -127,7 +126,6 @@ class Float(NumberParameter):
         return clipped((scaled - self._begin) / (self._end - self._begin))
 
     def raw(self, units: FloatArray) -> FloatArray:
-        """See `Parameter.raw`."""
         u = clipped(units)
         if self.step is not None:
             return self._stepped(np.minimum(np.floor(u * self._count), self._count - 1))
@@ -140,13 +138,11 @@ class Float(NumberParameter):
         return np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
 
     def from_units(self, units: FloatArray) -> list[float]:
-        """See `Parameter.from_units`."""
         return cast(list[float], self.raw(units).tolist())
 
     def values(self) -> list[float]:
         """Every value in steps; raises SpaceError if there are infinitely many."""
-        if self.size is None:
-            raise SpaceError(f"{self.name} has infinitely many values")
+        check(self.size, f"{self.name} has infinitely many values")
         if self.step is None:
             return [self.low]
         return cast(list[float], self._stepped(np.arange(self._count, dtype=np.float64)).tolist())
@@ -209,21 +205,18 @@ class Int(NumberParameter):
         return (self.high - self.low) // self.step + 1
 
     def nearest(self, value: float) -> int:
-        """See `NumberParameter.nearest`."""
         inside = min(max(value, self.low), self.high)
         whole = inside if isinstance(inside, int) else round(inside)
         cells = (2 * (whole - self.low) + self.step) // (2 * self.step)
         return min(self.low + cells * self.step, self.high)
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        """See `Parameter.to_units`."""
         if self._curved:
             return self.centres(np.asarray(values, dtype=np.float64))
         cells = np.array([value - self.low for value in values], dtype=np.float64)  # type: ignore[operator]
         return clipped((cells / self.step + 0.5) / self._end)
 
     def centres(self, raw: RawArray) -> FloatArray:
-        """See `Parameter.centres`."""
         if not self._curved:
             return clipped(((raw - self.low) / self.step + 0.5) / self._end)
         v = np.maximum(raw, self.low)
@@ -231,7 +224,8 @@ class Int(NumberParameter):
         return clipped((scaled - self._begin) / (self._end - self._begin))
 
     def raw(self, units: FloatArray) -> FloatArray:
-        """See `Parameter.raw`."""
+        if max(-self.low, self.high) > EXACT:
+            return np.array(self.from_units(units), dtype=np.float64)
         cells = np.floor(self._cells(units))
         values = cells if self._curved else cells * self.step + float(self.low)
         return cast(FloatArray, np.minimum(np.maximum(values, self.low), self.high))
@@ -242,7 +236,6 @@ class Int(NumberParameter):
         return np.exp(scaled) + 0.5 if self._curved else scaled
 
     def from_units(self, units: FloatArray) -> list[int]:
-        """See `Parameter.from_units`."""
         offset = 0 if self._curved else self.low
         cells = self._cells(units).tolist()
         return [min(max(int(cell) * self.step + offset, self.low), self.high) for cell in cells]
@@ -363,17 +356,14 @@ class Choice(Parameter):
         return found
 
     def accept(self, value: Any, *, text: bool = False) -> Value:
-        """See `Parameter.accept`."""
         return self.choices[self.index(value, text=text)]
 
     def text(self, value: Value) -> str:
-        """See `Parameter.text`."""
         index = self.index(value)
         plainly = str(self.choices[index])
         return plainly if self._by_text[plainly] == index else json.dumps(self.choices[index])
 
     def key(self, value: Value) -> Hashable:
-        """See `Parameter.key`."""
         return self.index(value)
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
@@ -385,16 +375,13 @@ class Choice(Parameter):
         return self.centres(np.array(indices, dtype=np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
-        """See `Parameter.centres`."""
         return (raw + 0.5) / len(self.choices)
 
     def raw(self, units: FloatArray) -> npt.NDArray[np.int64]:
-        """See `Parameter.raw`."""
         num_choices = len(self.choices)
         return np.minimum((clipped(units) * num_choices).astype(np.int64), num_choices - 1)
 
     def from_units(self, units: FloatArray) -> list[Value]:
-        """See `Parameter.from_units`."""
         return [self.choices[i] for i in self.raw(units).tolist()]
 
     def values(self) -> list[Value]:
@@ -443,10 +430,10 @@ def parameter_from_dict(data: Any) -> Parameter:
     Raises:
         SpaceError: the data do not describe a parameter.
     """
-    if not isinstance(data, Mapping) or data.get("type") not in list(KINDS):
-        raise SpaceError(
-            f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}"
-        )
+    check(
+        isinstance(data, Mapping) and data.get("type") in list(KINDS),
+        f"a parameter is an object whose type is one of {', '.join(KINDS)}; got {show(data)}",
+    )
     arguments = {key: value for key, value in data.items() if key != "type"}
     known = list(inspect.signature(KINDS[data["type"]]).parameters)
     if unknown := [key for key in arguments if key not in known]:

@@ -9,7 +9,7 @@ from .errors import SpaceError
 from .other_tools import WORDS
 from .parameters import KINDS, Choice, Float, Int, Parameter, parameter_from_dict
 from .space import Space
-from .validation import plain, show
+from .validation import check, plain, show
 
 TAIL: Final = 0.005  # of a distribution without an end, on each side
 _KEYS: Final = {key for kind in KINDS.values() for key in signature(kind).parameters}
@@ -36,8 +36,7 @@ def read_space(given: Any) -> Space:
     elif isinstance(given, Iterable) and not isinstance(given, str | bytes | Space):
         given = Space(*given)
     if isinstance(given, Space):
-        if not given.parameters:
-            raise SpaceError("a space needs at least one parameter, got none")
+        check(given.parameters, "a space needs at least one parameter, got none")
         return given
     raise SpaceError(
         "a space is a Space or a mapping of names to ranges, such as "
@@ -95,8 +94,7 @@ def _range_of_scipy(distribution: Any) -> dict[str, Any]:
 def _parameter(name: Any, entry: Any) -> Parameter:
     entry = _of_another_kind(entry)
     if isinstance(entry, Parameter):
-        if entry.name != name:
-            raise SpaceError(f"{show(name)} is a parameter with another name, {entry.name!r}")
+        check(entry.name == name, f"{show(name)} is a parameter with another name, {entry.name!r}")
         return entry
     if isinstance(entry, list):
         return Choice(name, entry)

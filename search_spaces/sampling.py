@@ -5,6 +5,8 @@ pairs are as easy as one. The method for each connected part is chosen once, wit
 the result depends only on the caller's generator and not on earlier samples.
 """
 
+from __future__ import annotations
+
 import ast
 from collections.abc import Sequence
 from functools import cached_property
@@ -13,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from .conditions import with_ancestors
-from .constraints import Rules
 from .definition import Config, SpaceDefinition
 from .errors import SpaceError
-from .expressions import BoolArray, Expression
-from .parameters import FloatArray, Parameter, RawArray
+from .expressions import Expression
+from .parameter_base import reflected
+from .parameters import Choice, FloatArray, RawArray
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 16  # of a batch; with fewer, rejection is too slow
@@ -29,7 +31,6 @@ SHRINKS: Final = 50
 HALVINGS: Final = 60
 MAX_ENUMERATED: Final = 20_000
 MAX_ROWS: Final = 1_000_000  # while configurations are enumerated
-EXACT: Final = 2**53  # beyond, a coordinate may stand for several whole numbers
 
 
 def enumerate_legal(space: SpaceDefinition) -> tuple[FloatArray, FloatArray] | None:
@@ -44,29 +45,22 @@ def enumerate_legal(space: SpaceDefinition) -> tuple[FloatArray, FloatArray] | N
     """
     order = list(space.parameters)
     units, volumes = np.full((1, len(order)), 0.5), np.ones(1)
-    raw: dict[str, RawArray] = {}
-    active: dict[str, BoolArray] = {}
     for j, (name, parameter) in enumerate(space.parameters.items()):
         size = parameter.size
         if size is None or size > MAX_ENUMERATED or size * len(units) > MAX_ROWS:
             return None
-        values = parameter.values()
-        on = space.rules.active(name, raw, active, len(units))
-        each = np.where(on, size, 1)
-        rows = np.repeat(np.arange(len(units)), each)
-        place = np.arange(len(rows)) - np.repeat(np.cumsum(each) - each, each)
+        values, on = parameter.values(), space.where_active(units)[name]
+        rows = np.repeat(np.arange(len(units)), np.where(on, size, 1))
+        place = np.arange(len(rows)) - np.searchsorted(rows, rows)
         units, volumes, on = units[rows], volumes[rows], on[rows]
         units[on, j] = parameter.to_units(values)[place[on]]
         volumes[on] *= parameter.weights(values)[place[on]]
-        decided = [c for c in space.constraints if max(map(order.index, c.names)) == j]
-        kept = space.rules.hold(units, decided)
+        kept = space.feasible(
+            units, [c for c in space.constraints if max(map(order.index, c.names)) == j]
+        )
         units, volumes = units[kept], volumes[kept]
         if len(units) > MAX_ENUMERATED:
             return None
-        raw = {n: p.raw(units[:, i]) for i, (n, p) in enumerate(space.parameters.items()) if i <= j}
-        active = {}
-        for known in raw:
-            active[known] = space.rules.active(known, raw, active, len(units))
     return units, volumes
 
 
@@ -102,7 +96,8 @@ class Sampler:
 
     def __init__(self, space: SpaceDefinition, part: SpaceDefinition) -> None:
         self.part = part
-        self.columns = [list(space.parameters).index(name) for name in part.parameters]
+        order = list(space.parameters)
+        self.columns = np.array([order.index(name) for name in part.parameters])
 
     def draw(self, rng: np.random.Generator, count: int) -> FloatArray:
         """`count` legal points of the part; raises SpaceError if none is found."""
@@ -111,28 +106,28 @@ class Sampler:
             return units[rng.choice(len(units), size=count, p=volumes / volumes.sum())]
         if self._seeds is not None:
             points = self._seeds[rng.integers(len(self._seeds), size=count)]
-            for _ in range(SWEEPS):
-                points = self.slide(rng, points)
-            return points
+            return self._slid(rng, points, SWEEPS)
         found = np.empty((0, len(self.part)))
-        size = count
+        size = max(count, 16)
         while len(found) < count:
-            size = min(max(size, 16), 8 * BATCH)
-            accepted = self.legal(self.proposed(rng, rng.random((size, len(self.part)))))
+            accepted = self._legal(rng, rng.random((size, len(self.part))))
             found = np.concatenate([found, accepted])
-            size = int(1.1 * (count - len(found)) * size / max(len(accepted), 0.5)) + 1
+            size = min(4 * size, 8 * BATCH)
         return found[:count]
 
-    def legal(self, units: FloatArray) -> FloatArray:
-        """The points that satisfy the constraints."""
-        units = units[self.part.feasible(units)]
-        if any(p.kind == "int" and max(-p.low, p.high) > EXACT for p in self._numbers):  # type: ignore[attr-defined]
-            fine = [self.part.satisfied(params) for params in self.part.decode(units)]
-            units = units[np.array(fine, dtype=np.bool_)]
-        return units
+    def near(self, rng: np.random.Generator, centre: FloatArray, count: int) -> FloatArray:
+        """Up to `count` legal points near one, which has NaN for what is inactive there."""
+        if self.listed is not None:
+            order = _nearest_first(self.listed[0], np.nan_to_num(centre, nan=0.5), rng)
+            picked: RawArray = order[rng.integers(min(len(order), 4 * count), size=count)]
+            return self.listed[0][picked]
+        rows = np.where(np.isnan(centre), rng.random((4 * count, len(centre))), centre)
+        sizes = 10.0 ** rng.uniform(-4, 0, size=(len(rows), 1))
+        moved = rows + rng.normal(size=rows.shape) * sizes * (rng.random(rows.shape) < 0.5)
+        return self._legal(rng, reflected(moved))[:count]
 
-    def proposed(self, rng: np.random.Generator, units: FloatArray) -> FloatArray:
-        """The points with a legal discrete part, and with equations solved for one number each."""
+    def _legal(self, rng: np.random.Generator, units: FloatArray) -> FloatArray:
+        """The legal ones of the points, after a legal discrete part and solved equations."""
         if self._discrete is not None:
             part, (listed, volumes) = self._discrete
             picked = rng.choice(len(listed), size=len(units), p=volumes / volumes.sum())
@@ -140,30 +135,22 @@ class Sampler:
             units[:, part.columns] = listed[picked]
         for equation, columns in self._equations:
             units = self._solved(equation, int(rng.choice(columns)), units)
-        return units
+        return units[self.part.feasible(units)]
 
-    def slide(self, rng: np.random.Generator, units: FloatArray) -> FloatArray:
+    def _slid(self, rng: np.random.Generator, units: FloatArray, sweeps: int) -> FloatArray:
         """Move each parameter of legal points in turn, by slice sampling with shrinkage.
 
         The target is uniform on the legal part of the cube: the first legal coordinate is accepted,
         and the interval, at first [0, 1], shrinks towards the present coordinate at each rejection
-        (Neal 2003, Annals of Statistics 31). Where equations hold, a new point is proposed instead.
+        (Neal 2003, Annals of Statistics 31). Points that solve equations stay where they are.
         """
-        units = units.copy()
-        if self._equations:
-            moved = self.proposed(rng, _near(rng, units))
-            fine = self.part.feasible(moved)
-            units[fine] = moved[fine]
-            return units
-        for j in rng.permutation(units.shape[1]).tolist():
+        for j in [] if self._equations else sweeps * rng.permutation(units.shape[1]).tolist():
             start, low, high = units[:, j].copy(), np.zeros(len(units)), np.ones(len(units))
             waiting = np.arange(len(units))
             for _ in range(SHRINKS):
                 width = (high - low)[waiting]
                 units[waiting, j] = low[waiting] + rng.random(len(waiting)) * width
                 waiting = waiting[~self.part.feasible(units[waiting])]
-                if not len(waiting):
-                    break
                 below = units[waiting, j] < start[waiting]
                 low[waiting[below]] = units[waiting[below], j]
                 high[waiting[~below]] = units[waiting[~below], j]
@@ -175,97 +162,74 @@ class Sampler:
         """Every legal point of a small discrete part, with its volume; else None."""
         found = enumerate_legal(self.part)
         if found is not None and not len(found[0]):
-            raise SpaceError(
-                f"no configuration satisfies the constraints ({self._texts}), all were tried; "
-                "relax one"
-            )
+            raise self._none_found("all were tried")
         return found
 
     @cached_property
-    def _numbers(self) -> list[Parameter]:
-        return [p for p in self.part.parameters.values() if p.kind != "choice"]
-
-    @cached_property
-    def _discrete(self) -> "tuple[Sampler, tuple[FloatArray, FloatArray]] | None":
+    def _discrete(self) -> tuple[Sampler, tuple[FloatArray, FloatArray]] | None:
         """The parameters that can be enumerated, if constraints bind them among each other."""
-        few = {n for n, p in self.part.parameters.items() if (p.size or EXACT) <= MAX_ENUMERATED}
-        few = {n for n in few if with_ancestors(self.part.parameters, [n]) <= few}
+        known = self.part.parameters
+        few = {name for name, p in known.items() if p.size and p.size <= MAX_ENUMERATED}
+        few = {name for name in few if with_ancestors(known, [name]) <= few}
         rules = [c for c in self.part.constraints if few.issuperset(c.names)]
-        if not rules or len(few) == len(self.part):
+        if not rules or len(few) == len(known):
             return None
-        names = with_ancestors(self.part.parameters, [name for c in rules for name in c.names])
+        names = with_ancestors(known, [name for c in rules for name in c.names])
         inner = Sampler(self.part, _part(self.part, names, rules))
         return (inner, inner.listed) if inner.listed is not None else None
 
     @cached_property
     def _equations(self) -> list[tuple[Expression, list[int]]]:
         """Constraints `LEFT == RIGHT`, and the columns of the numbers that can solve each."""
-        order, known = list(self.part.parameters), self._discrete
-        taken = known[0].columns if known is not None else []
+        taken = [] if self._discrete is None else self._discrete[0].columns.tolist()
+        free = {
+            name: j
+            for j, (name, p) in enumerate(self.part.parameters.items())
+            if j not in taken and not isinstance(p, Choice)
+        }
         found = []
         for constraint in self.part.constraints:
-            tree = constraint.tree
-            if isinstance(tree, ast.Compare) and [*map(type, tree.ops)] == [ast.Eq]:
-                columns = [order.index(p.name) for p in self._numbers if p.name in constraint.names]
-                if free := [j for j in columns if j not in taken]:
-                    found.append((constraint, free))
+            columns = [free[name] for name in constraint.names if name in free]
+            match constraint.tree:
+                case ast.Compare(ops=[ast.Eq()]) if columns:
+                    found.append((constraint, columns))
         return found
 
     def _solved(self, equation: Expression, column: int, units: FloatArray) -> FloatArray:
         """The points with one coordinate moved by bisection to where both sides are equal."""
-        above = _rules_for(self.part, equation.text.replace("==", ">="))
+        above = [Expression(equation.text.replace("==", ">="))]
         low, high = units.copy(), units.copy()
         low[:, column], high[:, column] = 0.0, 1.0
-        begins = above.hold(low)
+        begins = self.part.feasible(low, above)
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            same = above.hold(middle) == begins
+            same = self.part.feasible(middle, above) == begins
             low[same], high[~same] = middle[same], middle[~same]
-        holds = self.part.rules.hold(low, [equation])
-        return np.where(holds[:, None], low, high)
+        return np.where(self.part.feasible(low, [equation])[:, None], low, high)
 
     @cached_property
     def _seeds(self) -> FloatArray | None:
-        """Legal points, spread over a legal part that rejection misses; None if it does not."""
+        """Legal points of a part that rejection misses, found near corners; None if it does not."""
         rng = np.random.default_rng(0)
         shape = (BATCH, len(self.part))
-        if len(self.legal(self.proposed(rng, rng.random(shape)))) >= MIN_ACCEPTED:
+        if len(self._legal(rng, rng.random(shape))) >= MIN_ACCEPTED:
             return None
-        found = np.empty((0, len(self.part)))
+        found = []
         for _ in range(MAX_BATCHES):
             corners = rng.integers(2, size=shape).astype(np.float64)
             corners[::2] = corners[::2, :1]  # half of them all low or all high
             shares = 10.0 ** rng.uniform(-6, 0, size=(BATCH, 1))
-            points = corners + shares * (rng.random(shape) - corners)
-            points = self.legal(self.proposed(rng, points))
-            found = np.concatenate([found, points])
-            if len(found) >= NUM_SEEDS:
-                break
-        if not len(found):
-            raise SpaceError(
-                f"no configuration was found that satisfies the constraints ({self._texts}); "
-                "relax one"
-            )
-        points = found[rng.integers(len(found), size=NUM_SEEDS)]
-        for _ in range(BURN_IN):
-            points = self.slide(rng, points)
-        return points
+            found += [*self._legal(rng, corners + shares * (rng.random(shape) - corners))]
+        if not found:
+            raise self._none_found("many were tried")
+        picked = rng.integers(len(found), size=NUM_SEEDS)
+        return self._slid(rng, np.array(found)[picked], BURN_IN)
 
-    @property
-    def _texts(self) -> str:
-        return "; ".join(map(str, self.part.constraints))
-
-
-def _rules_for(part: SpaceDefinition, text: str) -> Rules:
-    return Rules(part.parameters, [Expression(text)])
-
-
-def _near(rng: np.random.Generator, units: FloatArray) -> FloatArray:
-    """Some coordinates of each point moved by steps of any size, and reflected at the ends."""
-    sizes = 10.0 ** rng.uniform(-4, 0, size=(len(units), 1))
-    moved = units + rng.normal(size=units.shape) * sizes * (rng.random(units.shape) < 0.5)
-    moved = np.abs(moved)
-    return np.clip(np.where(moved > 1.0, 2.0 - moved, moved), 0.0, 1.0)
+    def _none_found(self, tried: str) -> SpaceError:
+        texts = "; ".join(map(str, self.part.constraints))
+        return SpaceError(
+            f"no configuration satisfies the constraints ({texts}), {tried}; relax one"
+        )
 
 
 def neighbours(
@@ -277,44 +241,20 @@ def neighbours(
 ) -> list[Config]:
     """See `Space.neighbours`."""
     base = space.encode([params])[0]
-    known = {space.key(params)}
-    found: list[Config] = []
+    found = {space.key(params): params}
     for attempt in range(8):
-        units = _perturbed(space, base, rng, 2 * (count - len(found)) + 4)
-        if attempt:
-            for sampler in samplers:
-                units[:, sampler.columns] = _moved(sampler, units[:, sampler.columns], base, rng)
-        units = units[space.feasible(units)] if space.constraints else units
+        units = _perturbed(space, base, rng, 2 * (count + 1 - len(found)) + 4)
+        for sampler in samplers if attempt else ():
+            bad = np.flatnonzero(~sampler.part.feasible(units[:, sampler.columns]))
+            points = sampler.near(rng, base[sampler.columns], len(bad))
+            units[bad[: len(points), None], sampler.columns] = points
+        units = units[space.feasible(units)]
         for candidate in _decoded(space, units, base, params):
-            key = space.key(candidate)
-            if key not in known and space.satisfied(candidate):
-                known.add(key)
-                found.append(candidate)
-        if len(found) >= count:
+            if space.satisfied(candidate):
+                found.setdefault(space.key(candidate), candidate)
+        if len(found) > count:
             break
-    return found[:count]
-
-
-def _moved(
-    sampler: Sampler, units: FloatArray, base: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Points of a part; those that break its constraints are replaced by legal ones near the base.
-
-    A part that is inactive in the base has NaN there.
-    """
-    bad = ~sampler.part.feasible(units)
-    centre = base[sampler.columns]
-    if not bad.any():
-        return units
-    count = int(bad.sum())
-    if sampler.listed is not None:
-        listed = sampler.listed[0]
-        order = _nearest_first(listed, np.where(np.isnan(centre), 0.5, centre), rng)
-        units[bad] = listed[order[rng.integers(min(len(order), 4 * count), size=count)]]
-    else:
-        start = np.where(np.isnan(centre), rng.random((count, len(centre))), centre)
-        units[bad] = sampler.slide(rng, start) if sampler.part.feasible(start).all() else start
-    return units
+    return list(found.values())[1 : count + 1]
 
 
 def _nearest_first(points: FloatArray, centre: FloatArray, rng: np.random.Generator) -> RawArray:
@@ -367,7 +307,7 @@ def repaired(
             continue
         points = sampler.listed[0] if sampler.listed is not None else sampler.draw(rng, NUM_SEEDS)
         point = points[_nearest_first(points, centre, rng)[0]].copy()
-        for j in rng.permutation(len(centre)).tolist() if sampler.listed is None else ():
+        for j in rng.permutation(len(centre)).tolist():
             for share in (1.0, 0.5, 0.25):
                 trial = point.copy()
                 trial[j] += share * (centre[j] - point[j])

@@ -2,7 +2,7 @@
 
 import math
 import unicodedata
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from types import NoneType
 from typing import Any, Final
@@ -18,6 +18,7 @@ When = Mapping[str, Value | Sequence[Value]]
 ALL: Final = frozenset({"quality", "speed", "memory"})
 MAX_INT: Final = 2**63 - 1
 MAX_NAME: Final = 100
+_NONE: Final = object()
 ROUNDING: Final = 1e-12  # relative: real numbers that differ by less are the same
 
 
@@ -104,28 +105,31 @@ def show(value: object) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def checked_name(name: object) -> str:
+def check(right: object, said: str) -> None:
+    """Raise SpaceError with what is said unless it is right."""
+    if not right:
+        raise SpaceError(said)
+
+
+def checked_name(name: Any) -> str:
     """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
-    fits = (
-        isinstance(name, str)
-        and all(part.replace("-", "_").isidentifier() for part in name.split("."))
-        and all(part.strip("-") == part for part in name.split("."))
-        and unicodedata.normalize("NFKC", name) == name
+    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
+    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
+    check(
+        fits and unicodedata.normalize("NFKC", name) == name,
+        "a parameter's name is made of letters, digits and underscores, with hyphens between "
+        "them, does not begin with a digit, may join such parts by dots (model.lr), "
+        f"and has at most {MAX_NAME} characters; got {show(name)}",
     )
-    if not isinstance(name, str) or not fits or len(name) > MAX_NAME:
-        raise SpaceError(
-            "a parameter's name is made of letters, digits and underscores, with hyphens between "
-            "them, does not begin with a digit, may join such parts by dots (model.lr), "
-            f"and has at most {MAX_NAME} characters; got {show(name)}"
-        )
-    return name
+    return str(name)
 
 
-def checked_flag(name: str, flag: str, value: object) -> bool:
+def checked_flag(name: str, flag: str, value: Any) -> bool:
     """The flag; raises SpaceError unless it is True or False."""
-    if not isinstance(value, bool):
-        raise SpaceError(f"{flag} of {show(name)} must be True or False, got {show(value)}")
-    return value
+    check(
+        isinstance(value, bool), f"{flag} of {show(name)} must be True or False, got {show(value)}"
+    )
+    return bool(value)
 
 
 def checked_bound(name: object, which: str, value: object) -> float:
@@ -135,22 +139,23 @@ def checked_bound(name: object, which: str, value: object) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         with suppress(OverflowError):
             bound = float(value)
-    if not math.isfinite(bound):
-        raise SpaceError(f"{which} of {show(name)} must be a finite number, got {show(value)}")
+    check(
+        math.isfinite(bound),
+        f"{which} of {show(name)} must be a finite number, got {show(value)}",
+    )
     return bound
 
 
-def checked_int_bound(name: object, which: str, value: object) -> int:
+def checked_int_bound(name: object, which: str, value: Any) -> int:
     """The bound; raises SpaceError unless it is an int of at most 64 bits."""
     value = plain(value)
-    if isinstance(value, bool) or not isinstance(value, int):
-        real = isinstance(value, float) and math.isfinite(value)
-        hint = "; use Float for real numbers" if real else ""
-        raise SpaceError(f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
-    if abs(value) > MAX_INT:
-        raise SpaceError(
-            f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}"
-        )
+    hint = "; use Float for real numbers" if isinstance(value, float) else ""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    check(whole, f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
+    check(
+        abs(value) <= MAX_INT,
+        f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}",
+    )
     return int(value)
 
 
@@ -159,92 +164,81 @@ def checked_step(name: object, step: object, *, log: bool, whole: bool) -> float
     if step is None:
         return None
     checked = checked_int_bound(name, "step", step) if whole else checked_bound(name, "step", step)
-    if checked <= 0:
-        raise SpaceError(f"step of {show(name)} must be above 0, got {step!r}")
-    if log and not (whole and checked == 1):
-        raise SpaceError(
-            f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them"
-        )
+    check(checked > 0, f"step of {show(name)} must be above 0, got {step!r}")
+    check(
+        not log or (whole and checked == 1),
+        f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them",
+    )
     return checked
 
 
 def check_bounds(name: object, low: float, high: float, log: bool) -> None:
     """Raise SpaceError if the bounds are reversed, or not positive on a logarithmic scale."""
-    if low > high:
-        raise SpaceError(
-            f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them"
-        )
-    if log and low <= 0:
-        raise SpaceError(
-            f"low of {show(name)} must be above 0 on a log scale, got {low!r}; "
-            "raise it or drop log=True"
-        )
+    check(
+        low <= high,
+        f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them",
+    )
+    check(
+        not log or low > 0,
+        f"low of {show(name)} must be above 0 on a log scale, got {low!r}; "
+        "raise it or drop log=True",
+    )
 
 
-def checked_choices(name: object, choices: object) -> tuple[Value, ...]:
+def checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
     """The choices; raises SpaceError unless they are plain, different values, at least one."""
-    if isinstance(choices, str | bytes | Mapping | set | frozenset) or not isinstance(
-        choices, Iterable
-    ):
-        raise SpaceError(f"choices of {show(name)} must be a list, got {show(choices)}")
+    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
+    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
     found = tuple(map(plain, choices))
-    if not found:
-        raise SpaceError(f"choices of {show(name)} must not be empty; give at least one value")
-    for choice in found:
-        if not is_value(choice):
-            raise SpaceError(
-                f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
-                f"None, or a list of these; got {show(choice)} ({type(choice).__name__})"
-            )
+    check(found, f"choices of {show(name)} must not be empty; give at least one value")
     seen: dict[Hashable, Value] = {}
     for choice in found:
-        key = identity(choice)
-        if key in seen:
-            raise SpaceError(
-                f"choices of {show(name)} must differ, got {show(seen[key])} and {show(choice)}, "
-                "which are equal; drop one"
-            )
-        seen[key] = choice
+        check(
+            is_value(choice),
+            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
+            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
+        )
+        first = seen.get(identity(choice), _NONE)
+        check(
+            first is _NONE,
+            f"choices of {show(name)} must differ, got {show(first)} and {show(choice)}, "
+            "which are equal; drop one",
+        )
+        seen[identity(choice)] = choice
     return found
 
 
-def checked_when(name: str, when: object) -> dict[str, tuple[Value, ...]]:
+def checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:
     """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
-    if when is None:
-        return {}
-    if not isinstance(when, Mapping):
-        raise SpaceError(
-            f"when of {name!r} must map a parent's name to its value or values, got {show(when)}"
-        )
+    check(
+        when is None or isinstance(when, Mapping),
+        f"when of {name!r} must map a parent's name to its value or values, got {show(when)}",
+    )
     conditions: dict[str, tuple[Value, ...]] = {}
-    for parent, values in when.items():
+    for parent, values in (when or {}).items():
         checked_name(parent)
-        listed = list(values) if isinstance(values, list | tuple) else [values]
-        allowed = [plain(value) for value in listed]
-        if not allowed or not all(map(is_value, allowed)):
-            raise SpaceError(
-                f"when of {name!r} must give {parent!r} a value or a list of values, "
-                f"got {show(values)}"
-            )
-        if parent == name:
-            raise SpaceError(
-                f"when of {name!r} must name another parameter, it names {name!r} itself"
-            )
+        allowed = [plain(v) for v in (values if isinstance(values, list | tuple) else [values])]
+        check(
+            allowed and all(map(is_value, allowed)),
+            f"when of {name!r} must give {parent!r} a value or a list of values, "
+            f"got {show(values)}",
+        )
+        check(
+            parent != name,
+            f"when of {name!r} must name another parameter, it names {name!r} itself",
+        )
         conditions[parent] = tuple({identity(value): value for value in allowed}.values())
     return conditions
 
 
-def checked_affects(name: str, affects: object) -> frozenset[str]:
+def checked_affects(name: str, affects: Any) -> frozenset[str]:
     """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
-    items: list[Any] = (
-        list(affects)
-        if isinstance(affects, Iterable) and not isinstance(affects, str)
-        else [affects]
-    )
+    is_list = isinstance(affects, Iterable) and not isinstance(affects, str)
+    items: list[Any] = list(affects) if is_list else [affects]
     unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
-    if unknown or not items:
-        raise SpaceError(
-            f"affects of {name!r} must name at least one of quality, speed and memory, "
-            f"got {show(unknown[0] if unknown else affects)}"
-        )
+    check(
+        items and not unknown,
+        f"affects of {name!r} must name at least one of quality, speed and memory, "
+        f"got {show(unknown[0] if unknown else affects)}",
+    )
     return frozenset(items)

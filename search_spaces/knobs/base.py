@@ -1,15 +1,16 @@
 """Options and knobs: ready-made parameters, fitted to the hardware."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self, cast
 
-from search_spaces.errors import SpaceError, UsageError
+from search_spaces.errors import UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import ALL, Choice, Float, Int, Parameter, Value
 from search_spaces.plugins import nearest
+from search_spaces.validation import check
 
 COMPUTES_THE_SAME: Final = frozenset({"speed", "memory"})
 CHANGES_THE_RESULT: Final = frozenset({"quality"})
@@ -144,11 +145,11 @@ class Option:
         """
         dropped = [DroppedValue(self.name, c, reasons[c]) for c in choices if c in reasons]
         kept = [c for c in choices if c not in reasons]
-        if self.needed and not kept:
-            why = "; ".join(map(str, dropped)) or "no choice was given"
-            raise SpaceError(
-                f"knob {self.name!r} has no value left that this machine can run: {why}"
-            )
+        why = "; ".join(map(str, dropped)) or "no choice was given"
+        check(
+            kept or not self.needed,
+            f"knob {self.name!r} has no value left that this machine can run: {why}",
+        )
         return kept, dropped
 
     def not_named(
@@ -168,11 +169,11 @@ class Option:
     def _change(self, given: Any) -> dict[str, Any]:
         change = {"choices": given} if isinstance(given, list | tuple) else given
         change = {} if given is True else change
-        if not isinstance(change, Mapping) or not set(change) <= set(_ADJUSTABLE):
-            raise SpaceError(
-                f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
-                f"{', '.join(_ADJUSTABLE)}; got {given!r}"
-            )
+        check(
+            isinstance(change, Mapping) and set(change) <= set(_ADJUSTABLE),
+            f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
+            f"{', '.join(_ADJUSTABLE)}; got {given!r}",
+        )
         return dict(change)
 
 
@@ -316,11 +317,8 @@ class Knob:
         known = [*(option.name for option in self.options), *self.keys]
         given = dict(adjustments or {})
         for key in given:
-            if key not in (*known, "defaults"):
-                raise SpaceError(f"knob {self.name!r} has no option {key!r}: {nearest(key, known)}")
+            check(
+                key in (*known, "defaults"),
+                f"knob {self.name!r} has no option {key!r}: {nearest(str(key), known)}",
+            )
         return self.declare(hardware, given)
-
-
-def present(parameters: Iterable[Parameter | None]) -> list[Parameter]:
-    """The parameters that are not None."""
-    return [parameter for parameter in parameters if parameter is not None]

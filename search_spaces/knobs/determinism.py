@@ -29,7 +29,6 @@ class DeterminismKnob(Knob):
 
     @contextmanager
     def applied(self, values: Mapping[str, Any]) -> Iterator[None]:
-        """See `Knob.applied`."""
         if not DETERMINISTIC.value(values):
             yield
             return

@@ -40,7 +40,6 @@ class Float8Knob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        """See `Knob.lacks`."""
         # AMD's GPUs have no tf32.
         fast = all(gpu.capability >= _HOPPER for gpu in hardware.gpus)
         if not (hardware.gpus and fast and "tf32" in hardware.precisions):

@@ -40,7 +40,6 @@ class KernelsKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        """See `Knob.lacks`."""
         if not hardware.gpus:
             return {name: f"{name} attention needs a CUDA GPU" for name in ("cudnn", "efficient")}
         if min(gpu.capability for gpu in hardware.gpus) < _AMPERE:
@@ -49,7 +48,6 @@ class KernelsKnob(Knob):
         return {}
 
     def applied(self, values: Mapping[str, Any]) -> AbstractContextManager[Any]:
-        """See `Knob.applied`."""
         chosen = ATTENTION_BACKEND.value(values)
         if chosen == "auto":
             return nullcontext()

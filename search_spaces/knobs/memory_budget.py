@@ -31,7 +31,6 @@ class MemoryBudgetKnob(Knob):
 
     @contextmanager
     def applied(self, values: Mapping[str, Any]) -> Iterator[None]:
-        """See `Knob.applied`."""
         budget = float(ACTIVATION_MEMORY_BUDGET.value(values))
         if budget == ACTIVATION_MEMORY_BUDGET.unset:
             yield

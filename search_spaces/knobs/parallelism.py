@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import Any, Final, cast
 
@@ -10,8 +10,9 @@ from search_spaces.errors import SpaceError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
+from search_spaces.validation import check
 
-from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option, present
+from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option
 
 PARALLELISM = Option(
     "parallelism",
@@ -70,18 +71,16 @@ class StrategyNeeds:
             SpaceError: `data` is neither, or has an unknown field.
         """
         plain = asdict(data) if is_dataclass(data) and not isinstance(data, type) else data
-        if not isinstance(plain, Mapping):
+        try:
+            fields: dict[str, Any] = {
+                key: tuple(value) if isinstance(value, list) else value
+                for key, value in plain.items()
+            }
+            return cls(**fields)
+        except (AttributeError, TypeError) as error:
             raise SpaceError(
-                f"strategy {name!r} is declared by a mapping or a data class, got {plain!r}"
-            )
-        for key in plain:
-            if key not in cls.__dataclass_fields__:
-                known = ", ".join(cls.__dataclass_fields__)
-                raise SpaceError(f"strategy {name!r} declares {key!r}; known: {known}")
-        fields: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in plain.items()
-        }
-        return cls(**fields)
+                f"strategy {name!r} is declared by a mapping or a data class: {error}"
+            ) from None
 
 
 class ParallelismKnob(Knob):
@@ -105,13 +104,16 @@ class ParallelismKnob(Knob):
     keys = ("strategies", "plan", "values", "slots")
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
         strategies = {
             name: StrategyNeeds.of(name, data)
             for name, data in adjustments.get("strategies", BUILT_IN).items()
         }
         machine, too_many = _machine(hardware, adjustments)
-        wanted = _wanted(adjustments, strategies)
+        wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
+        wanted.sort(key=lambda name: name != "single")
+        known = ", ".join(strategies)
+        for name in wanted:
+            check(name in strategies, f"parallelism is one of {known}; got {name!r}")
         assessed = {name: machine.assess(name, strategies[name]) for name in wanted}
         reasons = {name: one.lacks for name, one in assessed.items() if one.lacks}
         kept, dropped = PARALLELISM.split(wanted, reasons)
@@ -136,8 +138,8 @@ class _Strategy:
 
     name: str
     needs: StrategyNeeds
-    constraints: tuple[Expression, ...] = ()
-    ranks: tuple[int, ...] = ()
+    constraints: Sequence[Expression] = ()
+    ranks: Sequence[int] = ()
     lacks: str = ""
 
 
@@ -153,23 +155,18 @@ class _Machine:
 
     def assess(self, name: str, needs: StrategyNeeds) -> _Strategy:
         """Whether the strategy can run here, and on how many ranks."""
-        bound = tuple(Expression(text).bind(self.values) for text in needs.constraints)
         lacks = self._lacks(needs)
-        if lacks:
-            return _Strategy(name, needs, lacks=lacks)
-        if needs.max_ranks == 1 or needs.min_ranks <= 1:
-            return _Strategy(name, needs, bound)
+        bound = [Expression(text).bind(self.values) for text in needs.constraints]
+        if lacks or needs.max_ranks == 1 or needs.min_ranks <= 1:
+            return _Strategy(name, needs, bound, lacks=lacks)
         counts = [n for n in self.ranks if needs.min_ranks <= n <= (needs.max_ranks or n)]
-        for constraint in bound:
-            if set(constraint.names) <= {"ranks"}:
-                counts = [n for n in counts if constraint.evaluate({"ranks": n})]
-                if not counts:
-                    lacks = f"needs {constraint}, which no number of ranks here satisfies"
-                    return _Strategy(name, needs, lacks=lacks)
-        if not counts:
-            return _Strategy(name, needs, lacks=self._too_few_slots(needs))
-        unbound = tuple(c for c in bound if not set(c.names) <= {"ranks"})
-        return _Strategy(name, needs, unbound, tuple(counts))
+        lacks = "" if counts else self._too_few_slots(needs)
+        for constraint in [c for c in bound if set(c.names) <= {"ranks"}]:
+            bound.remove(constraint)
+            counts = [n for n in counts if constraint.evaluate({"ranks": n})]
+            if not counts:
+                lacks = lacks or f"needs {constraint}, which no number of ranks here satisfies"
+        return _Strategy(name, needs, bound, counts, lacks)
 
     def _lacks(self, needs: StrategyNeeds) -> str:
         hardware = self.hardware
@@ -192,29 +189,18 @@ class _Machine:
         return f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots"
 
 
-def _wanted(adjustments: Mapping[str, Any], strategies: Mapping[str, StrategyNeeds]) -> list[str]:
-    wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
-    for name in wanted:
-        if name not in strategies:
-            raise SpaceError(f"parallelism is one of {', '.join(strategies)}; got {name!r}")
-    return sorted(wanted, key=lambda name: name != "single")
-
-
 def _machine(
     hardware: Hardware, adjustments: Mapping[str, Any]
 ) -> tuple[_Machine, list[DroppedValue]]:
     slots = int(adjustments.get("slots") or hardware.num_slots)
-    counts: list[Any] = RANKS.wanted(adjustments, _powers_of_two(slots))
-    reasons = {n: f"there are {slots} slots" for n in counts if n > slots}
-    ranks, dropped = RANKS.split(counts, reasons)
-    plan = _declared(adjustments.get("plan", ()))
-    values = adjustments.get("values", {})
-    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
-
-
-def _powers_of_two(slots: int) -> list[int]:
     powers = {2**i for i in range(1, slots.bit_length())}
-    return sorted(powers | {slots} if slots > 1 else powers)
+    usual = sorted(powers | {slots}) if slots > 1 else []
+    counts: list[Any] = RANKS.wanted(adjustments, usual)
+    ranks, dropped = RANKS.split(
+        counts, {n: f"there are {slots} slots" for n in counts if n > slots}
+    )
+    plan, values = _declared(adjustments.get("plan", ())), adjustments.get("values", {})
+    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
 
 
 def _declared(plan: Any) -> frozenset[str]:
@@ -230,7 +216,8 @@ def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Para
     if not counts:
         return []
     when = {PARALLELISM.name: [strategy.name for strategy in usable if strategy.ranks]}
-    return present([RANKS.build(adjustments, counts, default=counts[0], when=when)])
+    built = RANKS.build(adjustments, counts, default=counts[0], when=when)
+    return [built] if built else []
 
 
 def _own(usable: list[_Strategy]) -> list[Parameter]:
@@ -243,11 +230,11 @@ def _own(usable: list[_Strategy]) -> list[Parameter]:
             seen = declared.setdefault(
                 entry["name"], {**entry, "when": {**when, PARALLELISM.name: []}}
             )
-            if {key: value for key, value in seen.items() if key != "when"} != entry:
-                raise SpaceError(
-                    f"strategies declare {entry['name']!r} differently; "
-                    f"{strategy.name!r} says {data!r}"
-                )
+            check(
+                {key: value for key, value in seen.items() if key != "when"} == entry,
+                f"strategies declare {entry['name']!r} differently; "
+                f"{strategy.name!r} says {data!r}",
+            )
             seen["when"][PARALLELISM.name].append(strategy.name)
     return [parameter_from_dict(data) for data in declared.values()]
 

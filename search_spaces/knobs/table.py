@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from search_spaces.errors import SpaceError
 from search_spaces.hardware import PRECISIONS, Hardware
 from search_spaces.parameters import Value
+from search_spaces.validation import check
 
 from .base import CHANGES_THE_RESULT, COMPUTES_THE_SAME, Knob, KnobSpace, Option
 
@@ -321,7 +321,6 @@ class OptimizerKnob(Knob):
     options = (OPTIMIZER, LEARNING_RATE, WARMUP_UPDATES, WEIGHT_DECAY, MOMENTUM)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
         if adjustments.get("optimizer", True) in (False, None):
             adjustments = {"momentum": False, **adjustments}
         return super().declare(hardware, adjustments)
@@ -340,11 +339,9 @@ class BatchKnob(Knob):
     keys = ("unit",)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
         others = {"tokens": BATCH_SIZE, "items": BATCH_TOKENS}
         unit = adjustments.get("unit", "tokens" if "batch_tokens" in adjustments else "items")
-        if unit not in others:
-            raise SpaceError(f"unit of knob 'batch' is one of {', '.join(others)}, got {unit!r}")
+        check(unit in others, f"unit of knob 'batch' is one of {', '.join(others)}, got {unit!r}")
         return super().declare(hardware, {**adjustments, others[unit].name: False})
 
 
@@ -361,7 +358,6 @@ class PrecisionKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        """See `Knob.lacks`."""
         reasons: dict[Any, str] = {}
         if option.wanted(adjustments) == list(PRECISIONS):
             reasons |= hardware.slow
@@ -395,18 +391,18 @@ class RuntimeKnob(Knob):
     on_request = (COMPILE, LOADER_WORKERS, PREFETCH)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        """See `Knob.declare`."""
         names = [option.name for option in self.options]
         if_named = (MEMORY_FORMAT.name, COMPACT_MEMORY.name)
         usual = [name for name in names if name not in if_named or adjustments.get(name)]
         tune = adjustments.get("tune", usual)
-        if not set(tune) <= set(names):
-            raise SpaceError(f"knob 'runtime' can tune {', '.join(names)}; got {tune!r}")
+        check(
+            set(tune) <= set(names),
+            f"knob 'runtime' can tune {', '.join(names)}; got {tune!r}",
+        )
         left_out = {name: False for name in names if name not in tune}
         return super().declare(hardware, {**adjustments, **left_out})
 
     def fit(self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]) -> Option:
-        """See `Knob.fit`."""
         if option is LOADER_WORKERS and hardware.gpus:
             return replace(option, default=1)
         if option is not THREADS:
@@ -418,7 +414,6 @@ class RuntimeKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        """See `Knob.lacks`."""
         reasons: dict[Value, str] = {}
         if option is MATMUL_PRECISION and hardware.gpus:
             text = "is tf32 on a GPU, which is a value of precision"
@@ -470,7 +465,6 @@ class OffloadKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        """See `Knob.lacks`."""
         return {} if hardware.gpus else {True: "trials run in main memory already"}
 
 

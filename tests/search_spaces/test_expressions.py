@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import ast
 import pickle
+import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -46,6 +49,95 @@ PARAMS = {"a": 3, "b": 2.5, "s": "adam", "t": True, "zero": 0}
 )
 def test_values(text: str, holds: bool) -> None:
     assert Expression(text).evaluate(PARAMS) is holds
+
+
+NAMES: dict[str, tuple[Any, ...]] = {
+    "i": (-3, 0, 1, 2, 7),
+    "x": (-1.5, 0.0, 0.25, 3.0),
+    "s": ("adam", "sgd", ""),
+    "t": (True, False),
+    "n": (None, 0, 2, "a"),
+}
+NUMBERS = ("i", "x", "t", "0", "1", "2.5", "-3")
+
+
+def some_number(rng: random.Random, depth: int) -> str:
+    if depth == 0:
+        return rng.choice(NUMBERS)
+    a, b = some_number(rng, depth - 1), some_number(rng, rng.randrange(depth))
+    operation = rng.choice(["+", "-", "*", "/", "//", "%"])
+    forms = (f"({a} {operation} {b})", f"-{a}", f"min({a}, {b})", f"max({a}, {b}, 1)", f"abs({a})")
+    return rng.choice((*forms, f"abs({a}) ** 2", f"((i > 1 or not t) + {a})"))
+
+
+def comparison(rng: random.Random) -> str:
+    sides = [some_number(rng, rng.randrange(3)) for _ in range(3)]
+    ops = rng.choices(("<", "<=", ">", ">=", "==", "!="), k=2)
+    name, word = rng.choice("sn"), rng.choice(("'adam'", "'a'", "None", "2", "s", "n", "i"))
+    return rng.choice(
+        (
+            f"{sides[0]} {ops[0]} {sides[1]}",
+            f"{sides[0]} {ops[0]} {sides[1]} {ops[1]} {sides[2]}",
+            f"{name} {ops[0]} {word}",
+            f"{name} {rng.choice(('in', 'not in'))} ('adam', None, {sides[0]})",
+            f"{sides[0]} {rng.choice(('in', 'not in'))} [1, 0, {sides[1]}]",
+            "t",
+            "i",
+        )
+    )
+
+
+def condition(rng: random.Random, depth: int) -> str:
+    if depth == 0:
+        return f"({comparison(rng)})"
+    parts = [condition(rng, rng.randrange(depth)) for _ in range(rng.choice((2, 2, 3)))]
+    return rng.choice((f"(not {parts[0]})", f"({rng.choice((' and ', ' or ')).join(parts)})"))
+
+
+def pairs(node: ast.expr) -> ast.expr:
+    """`a < b < c` as `a < b and b < c`, and `a in (b, c)` as `a == b or a == c`."""
+    match node:
+        case ast.Compare(left, [ast.In() | ast.NotIn() as op], [ast.Tuple(elts) | ast.List(elts)]):
+            found = ast.BoolOp(ast.Or(), [ast.Compare(left, [ast.Eq()], [one]) for one in elts])
+            return found if isinstance(op, ast.In) else ast.UnaryOp(ast.Not(), found)
+        case ast.Compare(left, [_, _, *_] as ops, others):
+            sides = zip([left, *others], ops, others)  # noqa: B905
+            return ast.BoolOp(ast.And(), [ast.Compare(a, [op], [b]) for a, op, b in sides])
+    return node
+
+
+def python_says(node: ast.expr, params: dict[str, Any]) -> bool | None:
+    """The truth of a condition whose comparisons Python evaluates; None if there is no result."""
+    match pairs(node):
+        case ast.BoolOp(op=op, values=values):
+            found = [python_says(value, params) for value in values]
+            decisive = isinstance(op, ast.Or)
+            if decisive in found:
+                return decisive
+            return None if None in found else not decisive
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            truth = python_says(operand, params)
+            return None if truth is None else not truth
+    try:
+        expression = ast.fix_missing_locations(ast.Expression(node))
+        return bool(eval(compile(expression, "", "eval"), dict(params)))
+    except (ZeroDivisionError, TypeError):
+        return None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_condition_is_what_python_says(seed: int) -> None:
+    rng = random.Random(seed)
+    seen = set()
+    for _ in range(150):
+        text = condition(rng, rng.randrange(4))
+        params = {name: rng.choice(values) for name, values in NAMES.items()}
+        said = python_says(ast.parse(text, mode="eval").body, params)
+        seen.add(said)
+        assert Expression(text).evaluate(params) is (said is True), (text, params)
+        opposite = Expression(f"not {text}").evaluate(params)
+        assert opposite is (said is False), (text, params)
+    assert seen == {True, False, None}
 
 
 @pytest.mark.parametrize(
