@@ -14,7 +14,7 @@ from automl.core.text import printable
 from automl.errors import UsageError
 from workers.command.printed_metrics import VALUE, PrintedMetric
 
-from .scalars import plain_scalar
+from .source import plain_scalar
 from .template import TAIL, name_of
 
 # A rate is real and tuned on a logarithmic scale, even if it is written as `20`.

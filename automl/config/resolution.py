@@ -15,7 +15,7 @@ from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 
 from .entries import ENTRY_RULE, read_entry
-from .nodes import ConfigProblems, Node, shown
+from .source import Source, shown
 from .tunable import Tunable
 
 MAX_TRIED = 4096
@@ -35,7 +35,7 @@ class Resolution:
     """Resolves one space.
 
     Args:
-        root: the configuration, for the lines of errors; problems: receives errors.
+        source: the configuration, which receives errors.
         tunable: the parameters that can be tuned on this hardware.
         fixed: the `fixed` section.
 
@@ -44,8 +44,7 @@ class Resolution:
         dropped: parameters and values that are not tried.
     """
 
-    root: Node
-    problems: ConfigProblems
+    source: Source
     tunable: Tunable
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)
@@ -61,19 +60,20 @@ class Resolution:
             entries: the `space` section; None for the default space of the workload.
             constraints: expressions over the tuned parameters.
         """
-        before = len(self.problems.found)
+        before = len(self.source.errors)
         self._select(entries)
-        if len(self.problems.found) > before or any(map(self._is_broken, entries or ())):
+        broken = [name for name in entries or () if self.source.is_broken(("space", name))]
+        if broken or len(self.source.errors) > before:
             return None
         self._narrow()
         for name in self.explicit:
             self._check_conditions(self.tuned[name])
         self._settle_conditions()
-        if not self.tuned and len(self.problems.found) == before:
+        if not self.tuned and len(self.source.errors) == before:
             reasons = "; ".join(f"{item.parameter}: {item.reason}" for item in self.dropped)
             text = f"nothing is left to tune ({reasons})" if reasons else "nothing is tuned"
-            self.problems.under(self.root, ("space",), text)
-        if len(self.problems.found) > before:
+            self.source.refuse(("space",), text)
+        if len(self.source.errors) > before:
             return None
         try:
             space = Space(
@@ -82,7 +82,7 @@ class Resolution:
             space.sample(np.random.default_rng(0))  # fails if the constraints allow nothing
             return space
         except SpaceError as error:
-            self.problems.under(self.root, ("space",), str(error))
+            self.source.refuse(("space",), str(error))
             return None
 
     def untuned(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Resolution:
             self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
-            if not self._is_broken(name):
+            if not self.source.is_broken(("space", name)):
                 self._entry(name, entry)
         for name in self.fixed:
             if name in entries:
@@ -110,12 +110,7 @@ class Resolution:
                     f"{name} is also under space; take it out of one of them, "
                     f"or write space.{name}=[VALUE]"
                 )
-                self.problems.under(self.root, ("fixed", name), text)
-
-    def _is_broken(self, name: str) -> bool:
-        """Whether a part of an entry was refused already, so that nothing else is said of it."""
-        nodes = self.root.locate(("space", name))
-        return len(nodes) > 2 and nodes[-1].broken_below()
+                self.source.refuse(("fixed", name), text)
 
     def _entry(self, name: str, entry: Any) -> None:
         if entry == "auto":
@@ -145,12 +140,12 @@ class Resolution:
             self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
         slow = [*self.tunable.unavailable(name)]
-        found = read_entry(entry, base, self.root, name, self.problems, unavailable, slow)
+        found = read_entry(entry, base, self.source, name, unavailable, slow)
         if found is None:
             return
-        self.tuned[name], parsed = found
+        self.tuned[name], choices = found
         self.explicit.add(name)
-        wanted = parsed["choices"] or (base.choices if isinstance(base, Choice) else ())
+        wanted = choices or (base.choices if isinstance(base, Choice) else ())
         self.dropped += [
             Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
         ]
@@ -186,7 +181,7 @@ class Resolution:
                     )
 
     def _refuse(self, name: str, text: str) -> None:
-        self.problems.under(self.root, ("space", name), text)
+        self.source.refuse(("space", name), text)
 
     def _settle_conditions(self) -> None:
         """Resolve conditions on untuned parameters; drop parameters that can never be active."""

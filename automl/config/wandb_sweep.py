@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from automl.config.nodes import ConfigProblems
-from automl.config.strict_yaml import read_file
+from automl.config.source import Source
 from automl.config.template import name_of
 from automl.core import Budget, parse_goals
 from automl.core.resuming import shell_line
@@ -70,10 +69,9 @@ def read_wandb(path: Path) -> WandbSweep:
     Raises:
         UsageError: the file cannot be read, is no such sweep, or has nothing that can be tuned.
     """
-    problems = ConfigProblems()
-    root = read_file(path, problems)
-    problems.raise_any(str(path))
-    data = None if root is None else root.plain()
+    source = Source.of_file(path)
+    source.raise_any()
+    data = source.data
     if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), Mapping):
         raise UsageError(
             f"--from: {path} is not recognised: it must be the YAML file of `wandb sweep`, which "

@@ -138,7 +138,7 @@ def test_the_program_itself_ends_with_status_2_and_no_traceback(
 
 @pytest.mark.parametrize(
     "text",
-    [CONFIG + "sead: 1", CONFIG.replace("high: 1.0", "high: -1.0"), "workload: translation\nx: 1"],
+    [CONFIG + "sead: 1", CONFIG.replace("high: 1.0", "high: -1.0")],
 )
 def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: str) -> None:
     (folder / "toy.yaml").write_text(text)
