@@ -9,8 +9,8 @@ from pathlib import Path
 from automl.control.artifacts import artifacts_of, check_repeated
 from automl.core import SweepSpec
 from automl.ledger import Ledger
+from workers.artifacts.copies import SweepArtifacts
 from workers.artifacts.location import NONE, read_location
-from workers.artifacts.sweep_artifacts import SweepArtifacts
 from workers.files.folder import Folder
 
 
