@@ -59,11 +59,7 @@ class Tunable:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in (*more.dropped, *workload.dropped(hardware)):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        common = (
-            trainer_options(with_strategies=not hardware.assumed)
-            if issubclass(workload, Trainable)
-            else {}
-        )
+        common = trainer_options() if issubclass(workload, Trainable) else {}
         defaults = {**common, **workload.defaults}
         return cls(
             detected,
