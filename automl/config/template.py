@@ -1,6 +1,6 @@
 """Writes a first configuration, for a workload or for a function of the user."""
 
-import ast
+import re
 from pathlib import Path
 
 from automl.core.names import NAME
@@ -68,7 +68,7 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
 
 
 def for_objective(target: str, config: str) -> str:
-    """A configuration for a function in a Python file. The file is parsed, not run.
+    """A configuration for a function in a Python file. The file is read, not run.
 
     Args:
         target: FILE:NAME of the function; config: file of the configuration.
@@ -77,22 +77,20 @@ def for_objective(target: str, config: str) -> str:
         UsageError: `target` is not FILE:NAME, or the file defines no such function.
     """
     file, _, function = target.rpartition(":")
-    path = Path(file)
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
         ) from error
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = [node for node in functions if node.name == function]
-    if not found:
-        names = [node.name for node in functions]
-        hint = nearest(function, names) if names else "it defines none"
+    functions = dict(re.findall(r"^def (\w+)(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL))
+    if function not in functions:
+        hint = nearest(function, list(functions))
         raise UsageError(f"--objective: {file} has no function {function!r} at its top: {hint}")
-    names = _parameters(found[0]) or ["learning_rate"]
+    read = re.findall(r"params\[['\"]([A-Za-z_][\w.]*)['\"]\]", functions[function])
+    names = list(dict.fromkeys(read)) or ["learning_rate"]
     entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
-    metrics = _metrics(found[0]) or ["loss"]
+    metrics = re.findall(r"return {\s*['\"](\w+)['\"]:", functions[function]) or ["loss"]
     name, option = name_of(config), f" --objective {target}"
     parts = [
         PREAMBLE.format(
@@ -111,29 +109,6 @@ def name_of(file: str) -> str:
     """A name for the sweep, from the file of its configuration."""
     stem = Path(file).stem
     return stem if NAME.fullmatch(stem) else "sweep"
-
-
-def _parameters(function: ast.FunctionDef) -> list[str]:
-    """The keys that a function reads from `params`, in order."""
-    read = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Subscript)
-        and "params" in (getattr(node.value, "attr", None), getattr(node.value, "id", None))
-    ]
-    read.sort(key=lambda node: (node.lineno, node.col_offset))
-    keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
-    found = [key for key in dict.fromkeys(keys) if isinstance(key, str)]
-    return [key for key in found if all(part.isidentifier() for part in key.split("."))]
-
-
-def _metrics(function: ast.FunctionDef) -> list[str]:
-    """The keys of the dictionaries that a function returns, in order."""
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    return [
-        key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    ]
 
 
 def _entry(parameter: Parameter) -> str:
