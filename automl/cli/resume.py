@@ -130,7 +130,7 @@ def continue_sweep(
         limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
         spec = stored
         if config is not None:
-            wanted = _read_again(config, of_space, options)
+            wanted = _read_again(config, of_space, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
@@ -175,15 +175,22 @@ def continue_sweep(
             return run_sweep(spec, ledger, typed, function, resume=True, **options)
 
 
-def _read_again(config: str, words: tuple[str, ...], options: dict[str, Any]) -> SweepSpec:
-    """What a configuration says of a sweep now; its dispatcher goes into `options`."""
+def _read_again(
+    config: str, words: tuple[str, ...], stored: SweepSpec, options: dict[str, Any]
+) -> SweepSpec:
+    """What a configuration says of a sweep now; its dispatcher goes into `options`.
+
+    What follows from the function, if the configuration does not say it, stays.
+    """
     from automl.config import load
 
     loaded = load(config, words, objective=None)
     typed = options["dispatcher"] or options["ray_address"]
     if not typed and loaded.dispatcher != "auto":
         options |= {"dispatcher": loaded.dispatcher, "ray_address": loaded.ray_address}
-    return loaded.spec
+    if "resumable" in loaded.named:
+        return loaded.spec
+    return replace(loaded.spec, resumable=stored.resumable)
 
 
 def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...], Changes]:

@@ -110,11 +110,14 @@ def sweep(
     typed = _typed(loaded, options)
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import lines_about_knobs, usual_stopper
+    from automl.control.preflight import goes_on, lines_about_knobs, usual_stopper
 
-    if not loaded.stopper_named:
-        spec = loaded.spec
-        loaded = replace(loaded, spec=replace(spec, stopper=usual_stopper(objective, spec.goals)))
+    spec = loaded.spec
+    if "stopper" not in loaded.named:
+        spec = replace(spec, stopper=usual_stopper(objective, spec.goals))
+    if program is None and "resumable" not in loaded.named:
+        spec = replace(spec, resumable=goes_on(objective))
+    loaded = replace(loaded, spec=spec)
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)

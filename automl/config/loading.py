@@ -46,7 +46,7 @@ class Config:
         dropped: parameters and values that are not tried, with the reason.
         notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
-        stopper_named: whether the configuration says which stopper.
+        named: the keys that the configuration has.
         dispatcher, ray_address: where it wants trials to run.
     """
 
@@ -55,7 +55,7 @@ class Config:
     dropped: tuple[Exclusion, ...] = ()
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
-    stopper_named: bool = True
+    named: frozenset[str] = frozenset()
     dispatcher: str = "auto"
     ray_address: str | None = None
 
@@ -207,8 +207,7 @@ class _Checker:
             notes += [*_unnamed(spec), *_unreported(spec)]
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
         where["prior"] = tuple(sources)
-        named = "stopper" in document
-        return Config(spec, dropped=dropped, notes=tuple(notes), stopper_named=named, **where)
+        return Config(spec, dropped=dropped, notes=tuple(notes), named=frozenset(document), **where)
 
     def _content(
         self,
