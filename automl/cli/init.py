@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,7 +135,7 @@ def chosen_metric(found: list[PrintedMetric], goal: str | None) -> PrintedMetric
     """The metric to tune by; None if none is known.
 
     Raises:
-        UsageError: it is not clear which, and there is no terminal to ask at.
+        UsageError: it is not clear which.
     """
     names = [metric.name for metric in found]
     if goal is not None:
@@ -153,14 +152,10 @@ def chosen_metric(found: list[PrintedMetric], goal: str | None) -> PrintedMetric
         say(f"the goal is to {first.goal}{also}", err=True)
         return first
     unsure = f"none of the metrics is of validation data: {', '.join(names)}"
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"{unsure}. Name one: --goal {names[0]}. If it is tuned by test data, its value is too "
-            "good: keep some data apart, or report it at the end only"
-        )
-    say(unsure, err=True)
-    name = click.prompt("Tune by", type=click.Choice(names), default=names[0], err=True)
-    return found[names.index(name)]
+    raise UsageError(
+        f"{unsure}. Name one: --goal {names[0]}. If it is tuned by test data, its value is too "
+        "good: keep some data apart, or report it at the end only"
+    )
 
 
 def _check_new(path: Path) -> None:

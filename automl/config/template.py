@@ -4,11 +4,7 @@ import re
 from pathlib import Path
 
 from automl.core.names import NAME
-from automl.core.plain_data import yaml_scalar
 from automl.errors import UsageError
-from search_spaces import Choice, Float, Int
-from search_spaces.hardware import Hardware, detect
-from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
 PREAMBLE = """\
@@ -38,12 +34,11 @@ seed: 0
 """
 
 
-def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
+def for_workload(name: str, file: str) -> str:
     """A configuration that tunes everything that a workload declares for the hardware.
 
     Args:
         name: of the workload; file: of the configuration.
-        hardware: to run on; None for this machine.
 
     Raises:
         UsageError: there is no such workload.
@@ -51,18 +46,13 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
     from workers.workloads import WORKLOADS
 
     workload = WORKLOADS.get(name)
-    space = workload.space(hardware or detect())
-    lines = [f"  {_entry(parameter)}" for parameter in space.parameters.values()]
-    goals = (
-        f"goals: {workload.goals[0]}"
-        if len(workload.goals) == 1
-        else f"goals: [{', '.join(workload.goals)}]"
-    )
     parts = [
         PREAMBLE.format(summary=workload.summary, name=name, file=file, option=""),
-        f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
-        "\n# What is tuned. Remove a line to keep the default; write `auto` for the default range.",
-        "\nspace:\n" + "\n".join(lines) + "\n",
+        f"workload: {name}\n\ndata:\n  name: builtin\n\n",
+        f"# Several make a Pareto front.\ngoals: [{', '.join(workload.goals)}]\n\n",
+        "# What is tuned: all that the workload declares for this machine, which\n"
+        f"# `automl space {file}` lists; or an entry for each parameter that you choose.\n",
+        "space: auto\n",
     ]
     return "".join(parts) + TAIL
 
@@ -109,29 +99,3 @@ def name_of(file: str) -> str:
     """A name for the sweep, from the file of its configuration."""
     stem = Path(file).stem
     return stem if NAME.fullmatch(stem) else "sweep"
-
-
-def _entry(parameter: Parameter) -> str:
-    """A line of `space:` for a declared parameter."""
-    if isinstance(parameter, Choice):
-        text = f"[{', '.join(map(yaml_scalar, parameter.choices))}]"
-    else:
-        assert isinstance(parameter, Float | Int)
-        fields = {"log": "true" if parameter.log else "", "step": _step(parameter)}
-        more = "".join(f", {key}: {value}" for key, value in fields.items() if value)
-        text = f"{{low: {yaml_scalar(parameter.low)}, high: {yaml_scalar(parameter.high)}{more}}}"
-    notes = (
-        [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
-    )
-    if parameter.has_default:
-        notes.insert(0, f"default {yaml_scalar(parameter.default)}")
-    if parameter.when:
-        notes.append(
-            "when "
-            + " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in parameter.when.items())
-        )
-    return f"{parameter.name}: {text}  # {'; '.join(notes)}"
-
-
-def _step(parameter: Float | Int) -> str:
-    return yaml_scalar(parameter.step) if "step" in parameter.domain() else ""
