@@ -124,7 +124,8 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
             return values
         found.notes.append(f"{name}: booleans are the texts True and False, as in W&B")
         return [str(one) if isinstance(one, bool) else one for one in values]
-    low, high = entry.get("min"), entry.get("max")
+    low: Any = entry.get("min")
+    high: Any = entry.get("max")
     are_whole = isinstance(low, int) and isinstance(high, int)
     kind = str(entry.get("distribution") or ("int_uniform" if are_whole else "uniform"))
     base, log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
