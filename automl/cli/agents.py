@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,21 +26,17 @@ def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
 
     Raises UsageError if a word is malformed.
     """
-    found: dict[str, float] = {}
-    if len(words) == 1:
-        with suppress(ValueError):
+    try:
+        if len(words) == 1 and "=" not in words[0]:
             return float(words[0])
-    for text in words:
-        name, is_setting, value = text.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            is_setting = ""
-        if not (name and is_setting):
-            raise UsageError(f"a metric is METRIC=NUMBER, such as loss=0.12, got {text!r}")
-        if name in found:
-            raise UsageError(f"the metric {name} is given twice")
-        found[name] = number
+        pairs = [text.split("=", 1) for text in words]
+        found = {name: float(value) for name, value in pairs}
+    except ValueError as error:
+        given = " ".join(words)
+        rule = "a metric is METRIC=NUMBER, such as loss=0.12"
+        raise UsageError(f"{rule}, got {given!r}") from error
+    if "" in found or len(found) < len(words):
+        raise UsageError(f"each metric has a name and is given once, got {' '.join(words)!r}")
     return found
 
 

@@ -165,10 +165,8 @@ def _check_new(path: Path) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     """Write a file that does not exist yet."""
+    _check_new(path)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path} exists already; name another file with --output") from error
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

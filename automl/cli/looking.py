@@ -333,9 +333,8 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
     trials = ledger.trials(sweep)
     if trial is None:
         begun = [one for one in trials if one.attempts]
-        if not begun:
-            raise UsageError(f"no trial of {sweep} has begun")
-        trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+        newest = max(begun, key=lambda one: (one.started or 0.0, one.number), default=None)
+        trial = newest.number if newest else 0
         say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
     folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):

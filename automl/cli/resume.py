@@ -65,6 +65,7 @@ _TAKEN: Final = (  # of a configuration that is read again
 @click.option(
     "--cwd",
     metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False),
     help="Run the function or command in this folder; without it, only in the folder where the "
     "sweep began.",
 )
@@ -121,8 +122,6 @@ def continue_sweep(
     given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
     words = [word for name, value in given.items() if value for word in (name, value)]
     typed = Typed(store, objective, options["ray_address"], (*words, *overrides))
-    if cwd is not None and not Path(cwd).is_dir():
-        raise UsageError(f"--cwd: there is no folder {cwd!r}")
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))

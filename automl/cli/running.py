@@ -37,16 +37,12 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
         UsageError: the objective is missing, or the sweep has a workload instead.
         DataError: the data of the workload is missing.
     """
-    if spec.command and program is None:
-        raise UsageError(
-            f"sweep {spec.name} runs a command, which is never read from the store; type it: "
-            f"{typed.line(spec, verb=verb)}"
-        )
-    if spec.workload is None and typed.objective is None and program is None:
-        raise UsageError(
-            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME, "
-            f"as in {typed.line(spec, verb=verb)}"
-        )
+    lacks_command = bool(spec.command) and program is None
+    if lacks_command or (spec.workload is None and typed.objective is None and program is None):
+        what = "runs a command, which is never read from the store; type it:"
+        if not lacks_command:
+            what = "tunes a function of your own: name it with --objective FILE:NAME, as in"
+        raise UsageError(f"sweep {spec.name} {what} {typed.line(spec, verb=verb)}")
     if spec.workload is not None:
         from workers.workloads import WORKLOADS
 

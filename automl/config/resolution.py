@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,15 +170,10 @@ class Resolution:
             declared = self.tunable.parameter(parent) or found
             known = self.tunable.unavailable(parent)
             for value in values:
-                if (
-                    found
-                    and declared
-                    and not (found.legal(value) or declared.legal(value) or value in known)
-                ):
-                    self._refuse(
-                        parameter.name,
-                        f"when gives {parent} a value that it never has, {shown(value)}",
-                    )
+                right = not (found and declared) or found.legal(value) or declared.legal(value)
+                if not right and value not in known:
+                    text = f"when gives {parent} a value that it never has, {shown(value)}"
+                    self._refuse(parameter.name, text)
 
     def _refuse(self, name: str, text: str) -> None:
         self.source.refuse(("space", name), text)
@@ -244,20 +239,17 @@ class Resolution:
     def _narrow(self) -> None:
         """Drop choices that a declared constraint excludes, given the untuned parameters."""
         for constraint in self._constraints():
-            names = [name for name in constraint.names if name in self.tuned]
-            others = {
-                name: self._fixed_value(name) for name in constraint.names if name not in self.tuned
-            }
-            parameter = self.tuned[names[0]] if len(names) == 1 else None
-            if not isinstance(parameter, Choice) or not others or None in others.values():
+            bound = self._bound(constraint)
+            parameter = self.tuned[bound.names[0]] if bound and len(bound.names) == 1 else None
+            if bound is None or not isinstance(parameter, Choice):
                 continue
-            bound = constraint.bind(others)
             kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
             if kept and len(kept) < len(parameter.choices):
                 default = parameter.default if parameter.default in kept else kept[0]
                 changed = {**parameter.to_dict(), "choices": kept, "default": default}
                 self.tuned[parameter.name] = parameter_from_dict(changed)
-                given = " and ".join(f"{name} {shown(value)}" for name, value in others.items())
+                others = [name for name in constraint.names if name not in self.tuned]
+                given = " and ".join(f"{name} {shown(self._fixed_value(name))}" for name in others)
                 gone = [value for value in parameter.choices if value not in kept]
                 self.dropped += [
                     Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
@@ -269,20 +261,21 @@ class Resolution:
         further = [c for c in self.tunable.further if named.intersection(c.names)]
         return [*self.tunable.constraints, *further]
 
+    def _bound(self, constraint: Expression) -> Expression | None:
+        """A constraint with the values of untuned parameters filled in.
+
+        None if nothing in it is tuned, or a value is not known.
+        """
+        names = [name for name in constraint.names if name not in self.tuned]
+        values = {name: self._fixed_value(name) for name in names}
+        if len(names) == len(constraint.names) or None in values.values():
+            return None
+        return constraint.bind(values)
+
     def _declared_constraints(self) -> list[str]:
-        """The workload's constraints, with the values of untuned parameters filled in."""
-        found = []
-        for constraint in self._constraints():
-            names = [name for name in constraint.names if name not in self.tuned]
-            values = {
-                name: value for name in names if (value := self._fixed_value(name)) is not None
-            }
-            # Otherwise nothing in it is tuned, or a value is not known.
-            if len(names) < len(constraint.names) and len(values) == len(names):
-                bound = constraint.bind(values)
-                if not _always_holds(bound, self.tuned):
-                    found.append(str(bound))
-        return found
+        """The workload's constraints that something can break."""
+        bound = filter(None, map(self._bound, self._constraints()))
+        return [str(one) for one in bound if not _always_holds(one, self.tuned)]
 
 
 def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -308,19 +301,13 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
 
 def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -> bool:
     """Whether every combination of values satisfies it; False if there are too many to try."""
-    values = [_values(parameters[name]) for name in constraint.names]
-    if not all(values) or math.prod(map(len, values)) > MAX_TRIED:
+    named = [parameters[name] for name in constraint.names]
+    if math.prod(one.size or math.inf for one in named) > MAX_TRIED:
         return False
-    points = itertools.product(*values)
+    points = itertools.product(*(one.values() for one in named))
     return all(
         constraint.evaluate(dict(zip(constraint.names, point, strict=True))) for point in points
     )
-
-
-def _values(parameter: Parameter) -> Sequence[Value]:
-    """Every value of a discrete parameter; empty if there are infinitely many, or very many."""
-    few = parameter.size is not None and parameter.size <= MAX_TRIED
-    return parameter.values() if few else ()
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:
