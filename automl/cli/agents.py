@@ -40,7 +40,7 @@ def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
     return found
 
 
-@click.command(short_help="Get a trial to run elsewhere.")
+@click.command()
 @sweep_argument
 @click.option(
     "--lease",
@@ -83,7 +83,7 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
     return None
 
 
-@click.command(short_help="Report a step of a trial from `automl ask`, or its result.")
+@click.command()
 @sweep_argument
 @click.argument("trial", type=whole(0))
 @click.argument("metrics", metavar="[METRIC=VALUE]...", nargs=-1, callback=read_by(_metrics))

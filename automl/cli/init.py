@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from workers.command.printed_metrics import PrintedMetric
 
 
-@click.command(cls=ProgramVerb, short_help="Write a first configuration.")
+@click.command(cls=ProgramVerb)
 @click.argument("workload", required=False)
 @objective_option
 @click.option(

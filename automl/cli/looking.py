@@ -50,7 +50,7 @@ _COLOURS: Final = re.compile(COLOURS)
 BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
-@click.command(short_help="Show the progress of a sweep.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -108,7 +108,7 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-@click.command(short_help="Watch a running sweep live.")
+@click.command()
 @newest_argument
 @click.option(
     "--interval",
@@ -141,7 +141,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
             return
 
 
-@click.command(short_help="List the trials of a sweep.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -176,7 +176,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     return None
 
 
-@click.command(short_help="Show the best configuration.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -258,7 +258,7 @@ def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     }
 
 
-@click.command("list", short_help="List the sweeps of a store.")
+@click.command("list")
 @reads_store
 @json_option
 def list_sweeps(ledger: Ledger, as_json: bool) -> None:
@@ -300,7 +300,7 @@ def _best_value(snapshot: Snapshot) -> str:
     return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 
-@click.command(short_help="Show the output of a trial.")
+@click.command()
 @newest_argument
 @click.argument("trial", required=False, type=whole(0))
 @click.option(

@@ -245,7 +245,7 @@ def server_of(tools: McpTools) -> Server[Any]:
     )
 
 
-@click.command(short_help="Serve a store to agents by the Model Context Protocol.")
+@click.command()
 @store_option
 @click.option(
     "--allow-write",

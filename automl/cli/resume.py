@@ -47,7 +47,7 @@ _TAKEN: Final = (  # of a configuration that is read again
 )
 
 
-@click.command(cls=ProgramVerb, short_help="Continue an interrupted sweep, or a paused trial.")
+@click.command(cls=ProgramVerb)
 @sweep_argument
 @overrides_argument
 @click.option(

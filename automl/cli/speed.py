@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 
 
-@click.command(
-    cls=ProgramVerb, short_help="Find the fastest settings that cannot change the result."
-)
+@click.command(cls=ProgramVerb)
 @config_arguments
 @click.option(
     "--sweep",

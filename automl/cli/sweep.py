@@ -37,7 +37,7 @@ RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
 SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
 
 
-@click.command(cls=ProgramVerb, short_help="Run a sweep.")
+@click.command(cls=ProgramVerb)
 @click.argument("config", required=False)
 @overrides_argument
 @click.option("--name", metavar="NAME", help="Name of the sweep; refused if it is in use.")
