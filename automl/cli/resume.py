@@ -25,7 +25,6 @@ from .common import (
     dispatching,
     given_limits,
     json_option,
-    log_json_option,
     objective_option,
     opened,
     overrides_argument,
@@ -70,7 +69,6 @@ _TAKEN: Final = (  # of a configuration that is read again
     "sweep began.",
 )
 @dispatching("as before")
-@log_json_option
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
     """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 

@@ -18,7 +18,6 @@ from .common import (
     emit,
     given_settings,
     json_option,
-    log_json_option,
     objective_option,
     overrides_argument,
     say,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
 SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
 
 
@@ -71,7 +70,6 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
     help="How a command prints a metric, such as loss='loss (\\S+)'; may be repeated.",
 )
 @dispatching()
-@log_json_option
 def sweep(
     config: str | None,
     overrides: tuple[str, ...],
