@@ -36,7 +36,7 @@ CAPS = {
     "core, control, ledger": 6_033,
     "dispatch": 1_479,
     "suggesters, stopping": 4_696,
-    "config, cli, top": 3889,
+    "config, cli, top": 3836,
     "report, studio": 2_200,
     "the rest of automl": 2_939,
     "product": 39_394,

@@ -1,6 +1,6 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -68,7 +68,6 @@ def load(
     nodes: Callable[[str, str], Hardware] | None = None,
     objective: bool | None = False,
     command: str = "",
-    reports: Mapping[str, str] | None = None,
 ) -> Config:
     """Read and check a configuration. Creates nothing.
 
@@ -81,7 +80,6 @@ def load(
         objective: True if a function of the user is tuned, False if a workload is or what the
             configuration names, None for either.
         command: that is tuned instead, as it was typed; "" if none is.
-        reports: more of the configuration's `reports`.
 
     Raises:
         ConfigError: the file cannot be read or has errors. The message lists all of them.
@@ -89,7 +87,6 @@ def load(
     source = Source("sweep") if path is None else Source.of_file(Path(path))
     if isinstance(source.data, dict):
         apply(source, overrides)
-        _add_reports(source, reports or {})
     document = source.settings()
     if not isinstance(source.data, dict):
         source.raise_any()
@@ -327,15 +324,6 @@ def _unreported(spec: SweepSpec) -> list[str]:
         for goal in spec.goals
         if goal.declared is None and goal.metric not in found
     ]
-
-
-def _add_reports(source: Source, reports: Mapping[str, str]) -> None:
-    """Set entries that `--report` names, unless the file's section is not a mapping."""
-    if reports and source.data.get("reports") is None:
-        source.put(("reports",), {}, "--report")
-    if isinstance(source.data.get("reports"), dict):
-        for name, pattern in reports.items():
-            source.put(("reports", name), pattern, f"--report {name}")
 
 
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
