@@ -19,6 +19,7 @@ from .control.plugins import Plugins, StopperLike, SuggesterLike
 from .control.preflight import (
     check_not_importing,
     check_spec,
+    goes_on,
     lines_about_knobs,
     usual_stopper,
 )
@@ -75,7 +76,6 @@ def sweep(
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
     progress: bool | None = None,
     metrics: Iterable[Metric] = (),
-    resumable: bool = SweepSpec.resumable,
     ranks: int | str = SweepSpec.ranks,
     max_steps: int | None = SweepSpec.max_steps,
     max_retries: int = SweepSpec.max_retries,
@@ -170,7 +170,7 @@ def sweep(
         seed=seed,
         max_retries=max_retries,
         max_steps=max_steps,
-        resumable=resumable,
+        resumable=goes_on(objective),
         ranks=ranks,
         replicates=replicates,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),

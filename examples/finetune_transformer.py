@@ -105,7 +105,6 @@ def main(trials: int = 12, dispatcher: str = "local") -> automl.Result:
         workers=2,
         dispatcher=dispatcher,
         stopper="asha",
-        resumable=True,
         name="finetune",
         resume=True,
     )

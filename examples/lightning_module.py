@@ -83,7 +83,6 @@ def main(trials: int = 16, dispatcher: str = "local") -> automl.Result:
         dispatcher=dispatcher,
         stopper="asha",
         max_steps=EPOCHS,
-        resumable=True,
         name="rings",
         resume=True,
     )

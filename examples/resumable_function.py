@@ -48,7 +48,6 @@ def main(trials: int = 30, dispatcher: str = "local") -> automl.Result:
         dispatcher=dispatcher,
         stopper="asha",
         max_steps=EPOCHS,
-        resumable=True,
         name="resumable",
         resume=True,
     )

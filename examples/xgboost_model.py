@@ -55,7 +55,6 @@ def main(trials: int = 20, dispatcher: str = "local") -> automl.Result:
         dispatcher=dispatcher,
         stopper="asha",
         max_steps=ROUNDS,
-        resumable=True,
         name="xgboost",
         resume=True,
     )

@@ -20,7 +20,7 @@ class AutomlSweeperConfig:
         params: the space: sweeps in Hydra's words ("interval(0.001, 0.1)", "tag(log, ...)",
             "choice(a, b)", "range(1, 9)") or in automl's ({low: 0.001, high: 0.1, log: true}).
             Sweeps on the command line are added.
-        options: further arguments of `automl.sweep`, such as `workers` or `resumable`.
+        options: further arguments of `automl.sweep`, such as `workers`.
     """
 
     _target_: str = "hydra_plugins.automl_sweeper.AutomlSweeper"

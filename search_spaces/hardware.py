@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
 BACKENDS: Final = ("gloo", "nccl", "mpi")
@@ -49,9 +49,6 @@ class Hardware:
         slow: maps a precision that runs without hardware support, slower than fp32, to the reason.
         rpc: whether this torch was built with RPC.
         slots: worker slots for the ranks of a trial; 0 means one per GPU, else one per core.
-
-    Attributes:
-        assumed: whether nobody has looked at the machine. Then strategies are known by name only.
     """
 
     num_cpus: int
@@ -63,8 +60,6 @@ class Hardware:
     slow: Mapping[str, str] = field(default_factory=dict)
     rpc: bool = True
     slots: int = 0
-
-    assumed: ClassVar[bool] = False
 
     @property
     def device(self) -> str:
@@ -144,22 +139,6 @@ class Hardware:
         gpus = tuple(Gpu(**{**gpu, "capability": tuple(gpu["capability"])}) for gpu in data["gpus"])
         lists = {key: tuple(data[key]) for key in ("precisions", "backends")}
         return cls(**{**data, **lists, "gpus": gpus})
-
-
-class AssumedHardware(Hardware):
-    """A machine at which nobody has looked: what only torch could tell is taken as possible."""
-
-    assumed = True
-
-    @classmethod
-    def with_slots(cls, cpus: int, gpus: float, workers: int | None) -> AssumedHardware:
-        """What a trial in one slot may see at most, without torch; see `Hardware.in_slots`."""
-        cores = count_cpus()
-        gpu = Gpu("assumed", 1 << 40, (99, 0), bf16=True)
-        backends = BACKENDS if gpus else tuple(name for name in BACKENDS if name != "nccl")
-        precisions = PRECISIONS if gpus else tuple(name for name in PRECISIONS if name != "tf32")
-        slots = max(2, workers or cores // max(1, cpus))  # strategies need at least two
-        return cls(cores, memory_limit(), (gpu,) if gpus else (), precisions, backends, slots=slots)
 
 
 @cache

@@ -15,37 +15,58 @@ from search_spaces.plugins import nearest
 
 FAILED, USAGE, NO_SUCCESS, SHOULD_STOP, INTERRUPTED = 1, 2, 3, 10, 130
 
-# Under each heading of the help, the verbs and their modules.
-HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
+# Under each heading of the help, the verbs: their modules, and what they do.
+HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Every day": {
-        "init": "init",
-        "sweep": "sweep",
-        "resume": "resume",
-        "status": "looking",
-        "watch": "looking",
-        "trials": "looking",
-        "best": "looking",
-        "report": "results",
-        "list": "looking",
-        "studio": "results",
-        "export": "results",
-        "stop": "steering",
+        "init": ("init", "Write a first configuration."),
+        "sweep": ("sweep", "Run a sweep."),
+        "resume": ("resume", "Continue an interrupted sweep, or a paused trial."),
+        "status": ("looking", "Show the progress of a sweep."),
+        "watch": ("looking", "Watch a running sweep live."),
+        "trials": ("looking", "List the trials of a sweep."),
+        "best": ("looking", "Show the best configuration."),
+        "report": ("results", "Write the report of a sweep as an HTML file."),
+        "list": ("looking", "List the sweeps of a store."),
+        "studio": ("results", "See every sweep of a store in a browser."),
+        "export": ("results", "Write the best model, its configuration and a model card."),
+        "stop": ("steering", "Stop a running sweep, or one trial."),
     },
-    "Look closer": {"logs": "looking"},
-    "Steer a sweep": {"pause": "steering", "enqueue": "steering", "set": "steering"},
-    "Train the best again, use it elsewhere": {"confirm": "confirm", "ab": "ab"},
-    "Run trials by programs of your own": {"ask": "agents", "tell": "agents", "mcp": "mcp"},
+    "Look closer": {
+        "logs": ("looking", "Show the output of a trial."),
+    },
+    "Steer a sweep": {
+        "pause": ("steering", "Pause a running trial."),
+        "enqueue": (
+            "steering",
+            "Give the sweep a configuration to try next, or a trial to try again.",
+        ),
+        "set": (
+            "steering",
+            "Change the budget, the workers or the space of a sweep, also while it runs.",
+        ),
+    },
+    "Train the best again, use it elsewhere": {
+        "confirm": ("confirm", "Train the best again: is their lead more than noise?"),
+        "ab": ("ab", "Is B better than A? Two programs."),
+    },
+    "Run trials by programs of your own": {
+        "ask": ("agents", "Get a trial to run elsewhere."),
+        "tell": ("agents", "Report a step of a trial from `automl ask`, or its result."),
+        "mcp": ("mcp", "Serve a store to agents by the Model Context Protocol."),
+    },
     "Before a sweep": {
-        "speed": "speed",
-        "space": "space",
-        "launch": "launch",
-        "workloads": "machine",
-        "doctor": "machine",
+        "speed": ("speed", "Find the fastest settings that cannot change the result."),
+        "space": ("space", "Show the search space on this hardware."),
+        "launch": ("launch", "Run a sweep as a job of Slurm."),
+        "workloads": ("machine", "List the workloads, or fetch a data set."),
+        "doctor": ("machine", "Show what this machine can run."),
     },
-    "Care for a store": {"delete": "steering"},
+    "Care for a store": {
+        "delete": ("steering", "Delete a sweep and its files."),
+    },
 }
-MODULES: Final = {verb: module for verbs in HEADINGS.values() for verb, module in verbs.items()}
-COMMANDS: Final = tuple(MODULES)  # in the order of the help
+VERBS: Final = {verb: row for verbs in HEADINGS.values() for verb, row in verbs.items()}
+COMMANDS: Final = tuple(VERBS)  # in the order of the help
 
 
 class Failure(click.ClickException):
@@ -65,17 +86,19 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a verb; None if there is no such verb."""
-        if cmd_name not in MODULES:
+        if cmd_name not in VERBS:
             return None
-        known = vars(import_module(f".{MODULES[cmd_name]}", __name__)).values()
+        module, summary = VERBS[cmd_name]
+        known = vars(import_module(f".{module}", __name__)).values()
         verbs = (one for one in known if isinstance(one, click.Command) and one.name == cmd_name)
-        return next(verbs)
+        found = next(verbs)
+        found.short_help = summary
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The everyday verbs first, the others under their headings."""
         for heading, verbs in HEADINGS.items():
-            commands = {verb: self.get_command(ctx, verb) for verb in verbs}
-            rows = [(verb, one.short_help or "") for verb, one in commands.items() if one]
+            rows = [(verb, summary) for verb, (_, summary) in verbs.items()]
             with formatter.section(heading):
                 formatter.write_dl(rows, col_spacing=4)
 

@@ -44,7 +44,7 @@ class ABVerb(ProgramVerb):
         return left
 
 
-@click.command(cls=ABVerb, short_help="Is B better than A? Two programs.")
+@click.command(cls=ABVerb)
 @click.option(
     "--metric",
     metavar="NAME",

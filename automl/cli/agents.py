@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,25 +26,21 @@ def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
 
     Raises UsageError if a word is malformed.
     """
-    found: dict[str, float] = {}
-    if len(words) == 1:
-        with suppress(ValueError):
+    try:
+        if len(words) == 1 and "=" not in words[0]:
             return float(words[0])
-    for text in words:
-        name, is_setting, value = text.partition("=")
-        try:
-            number = float(value)
-        except ValueError:
-            is_setting = ""
-        if not (name and is_setting):
-            raise UsageError(f"a metric is METRIC=NUMBER, such as loss=0.12, got {text!r}")
-        if name in found:
-            raise UsageError(f"the metric {name} is given twice")
-        found[name] = number
+        pairs = [text.split("=", 1) for text in words]
+        found = {name: float(value) for name, value in pairs}
+    except ValueError as error:
+        given = " ".join(words)
+        rule = "a metric is METRIC=NUMBER, such as loss=0.12"
+        raise UsageError(f"{rule}, got {given!r}") from error
+    if "" in found or len(found) < len(words):
+        raise UsageError(f"each metric has a name and is given once, got {' '.join(words)!r}")
     return found
 
 
-@click.command(short_help="Get a trial to run elsewhere.")
+@click.command()
 @sweep_argument
 @click.option(
     "--lease",
@@ -88,7 +83,7 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
     return None
 
 
-@click.command(short_help="Report a step of a trial from `automl ask`, or its result.")
+@click.command()
 @sweep_argument
 @click.argument("trial", type=whole(0))
 @click.argument("metrics", metavar="[METRIC=VALUE]...", nargs=-1, callback=read_by(_metrics))

@@ -115,11 +115,6 @@ objective_option: Final = click.option(
     help="Function of your own to tune instead of a workload, such as train.py:objective. "
     "Without NAME, it is 'objective'.",
 )
-log_json_option: Final = click.option(
-    "--log-json",
-    is_flag=True,
-    help="Write JSON lines to standard error instead of the live view.",
-)
 
 
 def dispatching(default: str = "auto") -> Decorator:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from automl.report.confirmations import Confirmation
 
 
-@click.command(cls=ProgramVerb, short_help="Train the best again: is their lead more than noise?")
+@click.command(cls=ProgramVerb)
 @sweep_argument
 @store_option
 @click.option(

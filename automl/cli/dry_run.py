@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from threading import Thread
+from typing import IO, Final, NamedTuple
 
 from workers.command.output import Lines
 from workers.command.process import CommandProcess, End, read_some
 
 SECONDS: Final = 20.0
-LOOK_SECONDS: Final = 0.5  # between two looks at what was printed
+LOOK_SECONDS: Final = 0.2  # between two looks at what was printed
 MAX_LINES: Final = 10_000
 
 
@@ -43,8 +43,8 @@ def dry_run(
         arguments: the program and its arguments.
         enough: whether these lines suffice.
     """
-    printed: list[bytes] = []
-    streams = (Lines(), Lines())
+    printed: list[str] = []
+    end = None
     with tempfile.TemporaryDirectory() as folder:
         places = {
             f"AUTOML_{name}": str(Path(folder, name.lower()))
@@ -56,37 +56,29 @@ def dry_run(
         found = {"AUTOML_TRIAL": "0", "AUTOML_SEED": "0", "PYTHONUNBUFFERED": "1"}
         environment = {**os.environ, **found, **places}
         with CommandProcess(arguments, str(Path.cwd()), environment) as process:
-            ended = _listen(process, streams, printed, enough, time.monotonic() + seconds)
-            end = process.end() if ended else None
-        lines = [*printed, *(stream.rest() for stream in streams)]
-        return DryRun(_texts(lines), _names(Path(places["AUTOML_REPORTS"])), end)
+            streams = (process.stdout, process.stderr)
+            readers = [Thread(target=_read, args=(one, printed), daemon=True) for one in streams]
+            for reader in readers:
+                reader.start()
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline and not enough(printed):
+                readers[0].join(LOOK_SECONDS)
+                if process.has_ended and not any(reader.is_alive() for reader in readers):
+                    end = process.end()
+                    break
+            process.kill()
+            for reader in readers:
+                reader.join(LOOK_SECONDS)
+        return DryRun(list(printed), _names(Path(places["AUTOML_REPORTS"])), end)
 
 
-def _listen(
-    process: CommandProcess,
-    streams: Sequence[Lines],
-    printed: list[bytes],
-    enough: Callable[[list[str]], bool],
-    deadline: float,
-) -> bool:
-    """Take in what is printed; returns whether the command has ended."""
-    looked = time.monotonic()
-    with selectors.DefaultSelector() as selector:
-        for stream, lines in zip((process.stdout, process.stderr), streams, strict=True):
-            selector.register(stream, selectors.EVENT_READ, lines)
-        while time.monotonic() < deadline and len(printed) < MAX_LINES:
-            if not selector.get_map() and process.has_ended:
-                return True
-            for key, _ in selector.select(LOOK_SECONDS if selector.get_map() else 0.01):
-                chunk = read_some(key.fileobj)  # type: ignore[arg-type]
-                printed += key.data.feed(chunk)
-                if not chunk:
-                    selector.unregister(key.fileobj)
-            if time.monotonic() - looked > LOOK_SECONDS:
-                if enough(_texts(printed)):
-                    return False
-                looked = time.monotonic()
-        return False
+def _read(stream: IO[bytes], printed: list[str]) -> None:
+    """Take in what is printed, up to a number of lines."""
+    lines = Lines()
+    with suppress(OSError, ValueError):  # nobody listens any more
+        while (chunk := read_some(stream)) and len(printed) < MAX_LINES:
+            printed += _texts(lines.feed(chunk))
+        printed += _texts([lines.rest()])
 
 
 def _texts(lines: Sequence[bytes]) -> list[str]:

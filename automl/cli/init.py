@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from workers.command.printed_metrics import PrintedMetric
 
 
-@click.command(cls=ProgramVerb, short_help="Write a first configuration.")
+@click.command(cls=ProgramVerb)
 @click.argument("workload", required=False)
 @objective_option
 @click.option(
@@ -136,7 +135,7 @@ def chosen_metric(found: list[PrintedMetric], goal: str | None) -> PrintedMetric
     """The metric to tune by; None if none is known.
 
     Raises:
-        UsageError: it is not clear which, and there is no terminal to ask at.
+        UsageError: it is not clear which.
     """
     names = [metric.name for metric in found]
     if goal is not None:
@@ -153,14 +152,10 @@ def chosen_metric(found: list[PrintedMetric], goal: str | None) -> PrintedMetric
         say(f"the goal is to {first.goal}{also}", err=True)
         return first
     unsure = f"none of the metrics is of validation data: {', '.join(names)}"
-    if not sys.stdin.isatty():
-        raise UsageError(
-            f"{unsure}. Name one: --goal {names[0]}. If it is tuned by test data, its value is too "
-            "good: keep some data apart, or report it at the end only"
-        )
-    say(unsure, err=True)
-    name = click.prompt("Tune by", type=click.Choice(names), default=names[0], err=True)
-    return found[names.index(name)]
+    raise UsageError(
+        f"{unsure}. Name one: --goal {names[0]}. If it is tuned by test data, its value is too "
+        "good: keep some data apart, or report it at the end only"
+    )
 
 
 def _check_new(path: Path) -> None:
@@ -170,10 +165,8 @@ def _check_new(path: Path) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     """Write a file that does not exist yet."""
+    _check_new(path)
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path} exists already; name another file with --output") from error
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -58,7 +58,7 @@ class SlurmVerb(ProgramVerb):
         return left
 
 
-@click.group(short_help="Run a sweep as a job of Slurm.")
+@click.group()
 def launch() -> None:
     """Run a sweep as a job of Slurm.
 
@@ -81,7 +81,7 @@ def _text(name: str, help: str = "", metavar: str = "NAME") -> Decorator:
     return click.option(f"--{name}", metavar=metavar, default="", help=help)
 
 
-@launch.command(cls=SlurmVerb, short_help="Submit a batch job of Slurm.")
+@launch.command(cls=SlurmVerb)
 @config_arguments
 @click.option("--name", metavar="NAME", help="Name of the sweep.  [default: the configuration's]")
 @setting("trials")

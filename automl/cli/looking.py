@@ -50,7 +50,7 @@ _COLOURS: Final = re.compile(COLOURS)
 BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
-@click.command(short_help="Show the progress of a sweep.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -108,7 +108,7 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-@click.command(short_help="Watch a running sweep live.")
+@click.command()
 @newest_argument
 @click.option(
     "--interval",
@@ -141,7 +141,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
             return
 
 
-@click.command(short_help="List the trials of a sweep.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -176,7 +176,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     return None
 
 
-@click.command(short_help="Show the best configuration.")
+@click.command()
 @newest_argument
 @reads_store
 @json_option
@@ -258,7 +258,7 @@ def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     }
 
 
-@click.command("list", short_help="List the sweeps of a store.")
+@click.command("list")
 @reads_store
 @json_option
 def list_sweeps(ledger: Ledger, as_json: bool) -> None:
@@ -300,7 +300,7 @@ def _best_value(snapshot: Snapshot) -> str:
     return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 
-@click.command(short_help="Show the output of a trial.")
+@click.command()
 @newest_argument
 @click.argument("trial", required=False, type=whole(0))
 @click.option(
@@ -333,9 +333,8 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
     trials = ledger.trials(sweep)
     if trial is None:
         begun = [one for one in trials if one.attempts]
-        if not begun:
-            raise UsageError(f"no trial of {sweep} has begun")
-        trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+        newest = max(begun, key=lambda one: (one.started or 0.0, one.number), default=None)
+        trial = newest.number if newest else 0
         say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
     folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):

@@ -11,7 +11,7 @@ from automl.errors import UsageError
 from .common import draw, draw_table, emit, json_option, say, store_option
 
 
-@click.command(short_help="Show what this machine can run.")
+@click.command()
 @store_option
 @json_option
 def doctor(store: str, as_json: bool) -> None:
@@ -27,7 +27,7 @@ def doctor(store: str, as_json: bool) -> None:
     return emit(findings.to_dict()) if as_json else draw(findings.render())
 
 
-@click.command(short_help="List the workloads, or fetch a data set.")
+@click.command()
 @click.option("--fetch", metavar="NAME", help="Data set to fetch.")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
 @json_option

@@ -35,7 +35,7 @@ INSTRUCTIONS: Final = (
     "keep a change only if `ab` answers 'better': one better run proves nothing."
 )
 OURS: Final = ("store", "as_json", "dispatcher", "ray_address")  # the server says them
-_COMMAND: Final = {"type": "array", "items": {"type": "string"}}
+_COMMAND: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _KINDS: Final = {"integer": "integer", "float": "number", "boolean": "boolean"}  # by click's names
 PROGRAMS: Final = {  # of `ab`, which stand after `--`
     "command_a": {**_COMMAND, "description": "A: a program and its arguments."},
@@ -100,11 +100,16 @@ class McpTool:
         Raises:
             UsageError: an argument is unknown, missing, or of a wrong type.
         """
-        self._check(given)
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import best_match
+
+        given = {name: value for name, value in given.items() if value is not None}
+        if wrong := best_match(Draft202012Validator(self.schema).iter_errors(given)):
+            raise UsageError(f"arguments{wrong.json_path[1:]}: {wrong.message:.500}")
         flags, places = [f"--store={store}", "--json"], list[str]()
         for name, one in self.parameters.items():
-            value = given.get(name)
-            if value is None or value is False:
+            value = given.get(name, False)
+            if value is False:
                 continue
             if name == "metrics":
                 places += [f"{metric}={number}" for metric, number in value.items()]
@@ -114,19 +119,6 @@ class McpTool:
                 places.append(check_name(value) if name == "sweep" else str(value))
         commands = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
         return [self.verb, *flags, *places, *commands]
-
-    def _check(self, given: Mapping[str, Any]) -> None:
-        known = self.schema["properties"]
-        for name, value in given.items():
-            if name not in known:
-                raise UsageError(
-                    f"there is no argument {name[:100]!r}: {nearest(name, list(known))}"
-                )
-            kind = known[name]["type"]
-            if value is not None and not _fits(kind, value):
-                raise UsageError(f"{name} must be: {kind}, got {value!r}")
-        if lacks := [name for name in self.schema["required"] if name not in given]:
-            raise UsageError(f"the arguments lack {', '.join(lacks)}")
 
 
 def _schema(one: click.Parameter) -> dict[str, Any]:
@@ -139,26 +131,6 @@ def _schema(one: click.Parameter) -> dict[str, Any]:
     if help := (getattr(one, "help", None) or "").partition("  [default")[0]:
         found["description"] = help
     return found
-
-
-_PYTHON: Final[Mapping[str, Any]] = {
-    "integer": int,
-    "number": int | float,
-    "boolean": bool,
-    "object": dict,
-    "array": list,
-    "string": str,
-}
-
-
-def _fits(kind: str, value: Any) -> bool:
-    """Whether a value has a type of JSON; the words of a command are texts, metrics numbers."""
-    if isinstance(value, list):
-        return kind == "array" and bool(value) and all(isinstance(word, str) for word in value)
-    if isinstance(value, dict):
-        numbers = all(isinstance(number, int | float | str) for number in value.values())
-        return kind == "object" and numbers
-    return isinstance(value, _PYTHON[kind]) and isinstance(value, bool) is (kind == "boolean")
 
 
 TOOLS: Final = {
@@ -273,7 +245,7 @@ def server_of(tools: McpTools) -> Server[Any]:
     )
 
 
-@click.command(short_help="Serve a store to agents by the Model Context Protocol.")
+@click.command()
 @store_option
 @click.option(
     "--allow-write",

@@ -24,18 +24,13 @@ def load_objective(target: str | None) -> Callable[[Any], Any] | None:
     path = Path(file)
     if not colon or not file or not name.isidentifier():
         raise UsageError(f"--objective is FILE:NAME, such as train.py:objective, got {target!r}")
-    if not path.is_file():
-        raise UsageError(f"--objective: there is no file {file!r}")
-    found = _load(path)
-    function: Callable[[Any], Any] | None = found.get(name)
-    if function is None:
-        known = [key for key, value in found.items() if callable(value) and not key.startswith("_")]
-        raise UsageError(f"--objective: {file} defines no {name!r}: {nearest(name, known)}")
-    if not callable(function):
-        raise UsageError(
-            f"--objective: {name!r} in {file} is not a function, "
-            f"it is of type {type(function).__name__}"
-        )
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"--objective: there is no Python file {file!r}")
+    known = {key: value for key, value in _load(path).items() if callable(value)}
+    if name not in known:
+        hint = nearest(name, [key for key in known if not key.startswith("_")])
+        raise UsageError(f"--objective: {file} defines no function {name!r}: {hint}")
+    function: Callable[[Any], Any] = known[name]
     return function
 
 
@@ -46,8 +41,7 @@ def _load(path: Path) -> dict[str, Any]:
     `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
     """
     spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
-    if spec is None or spec.loader is None:
-        raise UsageError(f"--objective: {path} is not a Python file")
+    assert spec is not None and spec.loader is not None, "it is a Python file"  # noqa: PT018
     module = importlib.util.module_from_spec(spec)
     folder = str(path.absolute().parent)
     if folder not in sys.path:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 NICE: Final = 5  # controllers and trials on this machine go first
 
 
-@click.command(short_help="Write the report of a sweep as an HTML file.")
+@click.command()
 @newest_argument
 @output_option("SWEEP.html")
 @reads_store
@@ -50,7 +50,7 @@ def report(ledger: Ledger, sweep: str, output: str | None) -> None:
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
-@click.command(short_help="Write the best model, its configuration and a model card.")
+@click.command()
 @newest_argument
 @output_option("SWEEP-model", "DIR", "A new folder.")
 @click.option("--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]")
@@ -102,7 +102,7 @@ def show_export(number: int, target: Path, files: dict[str, str], as_json: bool)
     return say("\n".join([f"trial {number} is in {target}:", *lines]))
 
 
-@click.command(short_help="See every sweep of a store in a browser.")
+@click.command()
 @store_option
 @click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
 @click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")

@@ -24,7 +24,6 @@ from .common import (
     dispatching,
     given_limits,
     json_option,
-    log_json_option,
     objective_option,
     opened,
     overrides_argument,
@@ -46,7 +45,7 @@ _TAKEN: Final = (  # of a configuration that is read again
 )
 
 
-@click.command(cls=ProgramVerb, short_help="Continue an interrupted sweep, or a paused trial.")
+@click.command(cls=ProgramVerb)
 @sweep_argument
 @overrides_argument
 @click.option(
@@ -64,11 +63,11 @@ _TAKEN: Final = (  # of a configuration that is read again
 @click.option(
     "--cwd",
     metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False),
     help="Run the function or command in this folder; without it, only in the folder where the "
     "sweep began.",
 )
 @dispatching("as before")
-@log_json_option
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
     """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 
@@ -120,8 +119,6 @@ def continue_sweep(
     given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
     words = [word for name, value in given.items() if value for word in (name, value)]
     typed = Typed(store, objective, options["ray_address"], (*words, *overrides))
-    if cwd is not None and not Path(cwd).is_dir():
-        raise UsageError(f"--cwd: there is no folder {cwd!r}")
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))
@@ -129,7 +126,7 @@ def continue_sweep(
         limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
         spec = stored
         if config is not None:
-            wanted = _read_again(config, of_space, options)
+            wanted = _read_again(config, of_space, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
@@ -174,15 +171,22 @@ def continue_sweep(
             return run_sweep(spec, ledger, typed, function, resume=True, **options)
 
 
-def _read_again(config: str, words: tuple[str, ...], options: dict[str, Any]) -> SweepSpec:
-    """What a configuration says of a sweep now; its dispatcher goes into `options`."""
+def _read_again(
+    config: str, words: tuple[str, ...], stored: SweepSpec, options: dict[str, Any]
+) -> SweepSpec:
+    """What a configuration says of a sweep now; its dispatcher goes into `options`.
+
+    What follows from the function, if the configuration does not say it, stays.
+    """
     from automl.config import load
 
     loaded = load(config, words, objective=None)
     typed = options["dispatcher"] or options["ray_address"]
     if not typed and loaded.dispatcher != "auto":
         options |= {"dispatcher": loaded.dispatcher, "ray_address": loaded.ray_address}
-    return loaded.spec
+    if "resumable" in loaded.named:
+        return loaded.spec
+    return replace(loaded.spec, resumable=stored.resumable)
 
 
 def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...], Changes]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.control.signals import SafeEnd
@@ -37,16 +37,12 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
         UsageError: the objective is missing, or the sweep has a workload instead.
         DataError: the data of the workload is missing.
     """
-    if spec.command and program is None:
-        raise UsageError(
-            f"sweep {spec.name} runs a command, which is never read from the store; type it: "
-            f"{typed.line(spec, verb=verb)}"
-        )
-    if spec.workload is None and typed.objective is None and program is None:
-        raise UsageError(
-            f"sweep {spec.name} tunes a function of your own: name it with --objective FILE:NAME, "
-            f"as in {typed.line(spec, verb=verb)}"
-        )
+    lacks_command = bool(spec.command) and program is None
+    if lacks_command or (spec.workload is None and typed.objective is None and program is None):
+        what = "runs a command, which is never read from the store; type it:"
+        if not lacks_command:
+            what = "tunes a function of your own: name it with --objective FILE:NAME, as in"
+        raise UsageError(f"sweep {spec.name} {what} {typed.line(spec, verb=verb)}")
     if spec.workload is not None:
         from workers.workloads import WORKLOADS
 
@@ -94,27 +90,6 @@ def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) ->
     return given or last or "auto"
 
 
-@contextmanager
-def _shown(*, as_json: bool, log_json: bool) -> Iterator[Callable[[Snapshot], None]]:
-    """A function that shows each snapshot in every way that was asked for."""
-    with ExitStack() as stack:
-        shows: list[Callable[[Snapshot], None]] = []
-        if log_json:
-            from automl.telemetry.json_log import json_log
-
-            shows.append(stack.enter_context(json_log()))
-        elif not as_json:
-            from automl.report.terminal_view import view
-
-            shows.append(stack.enter_context(view()))
-
-        def show(snapshot: Snapshot) -> None:
-            for each in shows:
-                each(snapshot)
-
-        yield show
-
-
 def run_sweep(
     spec: SweepSpec,
     ledger: Ledger,
@@ -123,7 +98,6 @@ def run_sweep(
     *,
     summary: bool = True,
     as_json: bool = False,
-    log_json: bool = False,
     **run_options: Any,
 ) -> int:
     """Run a sweep of the ledger until it ends, and return the exit status.
@@ -132,19 +106,19 @@ def run_sweep(
         typed: what the lines that the user may type next repeat.
         summary: print the final status or, if it is False, only how to resume.
         as_json: print the status as JSON, without the live view.
-        log_json: write JSON lines to standard error instead of the live view.
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
     from automl.report import confirmations
     from automl.report.console import console
     from automl.report.summary import print_summary
+    from automl.report.terminal_view import view
 
     again = typed.line(spec)
     with (
         SafeEnd(),
         told_how_to_resume(again),
-        _shown(as_json=as_json, log_json=log_json) as show,
+        nullcontext(lambda snapshot: None) if as_json else view() as show,
     ):
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
@@ -153,8 +127,6 @@ def run_sweep(
     if as_json:
         if summary:
             emit(status_object(snapshot))
-        return _exit_status(snapshot)
-    if log_json:
         return _exit_status(snapshot)
     if summary:
         again_run = confirmations.read(ledger, snapshot)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from search_spaces.parameters import Parameter
 
 
-@click.command(short_help="Show the search space on this hardware.")
+@click.command()
 @config_arguments
 @json_option
 def space(config: str, overrides: tuple[str, ...], as_json: bool) -> None:

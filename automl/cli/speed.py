@@ -25,10 +25,8 @@ from .common import (
     emit,
     json_option,
     objective_option,
-    opened,
     read_by,
     say,
-    store_option,
     whole,
 )
 from .program import Program, ProgramVerb, load_trained, named
@@ -40,17 +38,8 @@ if TYPE_CHECKING:
 COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 
 
-@click.command(
-    cls=ProgramVerb, short_help="Find the fastest settings that cannot change the result."
-)
+@click.command(cls=ProgramVerb)
 @config_arguments
-@click.option(
-    "--sweep",
-    "best_of",
-    metavar="NAME",
-    help="Take what affects quality from the best trial of this sweep.",
-)
-@store_option
 @objective_option
 @click.option(
     "--updates",
@@ -77,8 +66,6 @@ COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 def speed(
     config: str,
     overrides: tuple[str, ...],
-    best_of: str | None,
-    store: str,
     objective: str | None,
     program: Program | None,
     updates: int | None,
@@ -90,14 +77,14 @@ def speed(
 ) -> int:
     """Find the fastest settings that cannot change the result, by trials of seconds.
 
-    Parameters that affect quality stay at their defaults, or as the best trial of --sweep has them.
+    Parameters that affect quality stay at their defaults.
     Each probe leaves out a warm-up and measures some windows; one that runs out of memory counts as
     an answer. A function or a program is measured by the steps between its reports.
 
     \b
     Examples:
       automl speed configs/nmt.yaml
-      automl speed configs/nmt.yaml --sweep nmt --time 2m --write fast.yaml
+      automl speed configs/nmt.yaml --time 2m --write fast.yaml
       automl speed mine.yaml --objective train.py:objective
       automl speed mine.yaml -- python train.py {params}
     """
@@ -109,13 +96,8 @@ def speed(
     if program is not None and spec.ranks != 1:
         raise UsageError(f"a program is probed on one rank, got ranks: {spec.ranks}")
     target = _target(config, write)
-    quality = _best_of(best_of, store) if best_of else {}
-    unknown = [name for name in quality if name not in spec.space.parameters]
-    if unknown:
-        raise UsageError(f"--sweep {best_of} tuned {unknown[0]}, which {config} does not")
     found, snapshot = run_probes(
         spec,
-        quality,
         load_trained(spec, objective, program),
         seconds=time,
         updates=updates,
@@ -135,7 +117,6 @@ def speed(
 
 def run_probes(
     spec: SweepSpec,
-    quality: Params,
     objective: Callable[[Any], Any] | None,
     *,
     seconds: float,
@@ -145,7 +126,7 @@ def run_probes(
     """Try settings of speed and memory in short trials, in a store that is deleted afterwards.
 
     Args:
-        spec, quality, seconds: see `automl.workflows.speed.prepare`.
+        spec, seconds: see `automl.workflows.speed.prepare`.
         objective: a function or a command; None for the workload of the spec.
         updates: measured in a probe of a workload, or reports of an objective; None for a default.
         run_options: of `automl.sweeps.run`.
@@ -168,7 +149,7 @@ def run_probes(
         tempfile.TemporaryDirectory() as folder,
         closing(Ledger.open(folder, create=True)) as ledger,
     ):
-        probes = prepare(ledger, spec, quality, seconds, updates)
+        probes = prepare(ledger, spec, seconds, updates)
         snapshot = sweeps.run(probes, ledger=ledger, objective=probed, resume=True, **run_options)
     best = recommended(Record.of(snapshot))
     return measured(snapshot.trials, names, best.params if best else None), snapshot
@@ -186,13 +167,6 @@ class _Progress:
         if ended > self._said:
             self._said = ended
             say(f"{ended} probes have ended", err=True)
-
-
-def _best_of(sweep: str, store: str) -> Params:
-    from automl.workflows.export import chosen
-
-    with opened(store) as ledger:
-        return chosen(ledger, sweep, None).params
 
 
 def _target(config: str, write: str | None) -> str | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 
-@click.command(short_help="Stop a running sweep, or one trial.")
+@click.command()
 @newest_argument
 @trial_option("Stop only this trial; the sweep goes on.")
 @writes_store
@@ -43,7 +43,7 @@ def stop(ledger: Ledger, sweep: str, trial: int | None) -> None:
     say(steering.stop(ledger, sweep, trial))
 
 
-@click.command(short_help="Pause a running trial.")
+@click.command()
 @sweep_argument
 @click.argument("trial", metavar="N", type=whole(0))
 @writes_store
@@ -61,7 +61,7 @@ def pause(ledger: Ledger, sweep: str, trial: int) -> None:
     say(steering.pause(ledger, sweep, trial))
 
 
-@click.command(short_help="Give the sweep a configuration to try next, or a trial to try again.")
+@click.command()
 @sweep_argument
 @click.argument("settings", metavar="[KEY=VALUE]...", nargs=-1)
 @trial_option("Try the configuration of this finished trial again, as a new trial.")
@@ -91,9 +91,7 @@ def enqueue(sweep: str, settings: tuple[str, ...], trial: int | None, store: str
         say(f"the budget is used up; to run it: {command}", err=True)
 
 
-@click.command(
-    "set", short_help="Change the budget, the workers or the space of a sweep, also while it runs."
-)
+@click.command("set")
 @sweep_argument
 @click.argument("settings", metavar="KEY=VALUE...", nargs=-1, required=True)
 @store_option
@@ -123,7 +121,7 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
         say(f"it holds after: {Typed(store).line(spec)}", err=True)
 
 
-@click.command(short_help="Delete a sweep and its files.")
+@click.command()
 @sweep_argument
 @setting("artifacts")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")

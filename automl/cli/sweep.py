@@ -18,7 +18,6 @@ from .common import (
     emit,
     given_settings,
     json_option,
-    log_json_option,
     objective_option,
     overrides_argument,
     say,
@@ -33,11 +32,11 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
 SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
 
 
-@click.command(cls=ProgramVerb, short_help="Run a sweep.")
+@click.command(cls=ProgramVerb)
 @click.argument("config", required=False)
 @overrides_argument
 @click.option("--name", metavar="NAME", help="Name of the sweep; refused if it is in use.")
@@ -63,20 +62,11 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
 )
 @json_option
 @objective_option
-@click.option(
-    "--report",
-    "patterns",
-    metavar="NAME=REGEX",
-    multiple=True,
-    help="How a command prints a metric, such as loss='loss (\\S+)'; may be repeated.",
-)
 @dispatching()
-@log_json_option
 def sweep(
     config: str | None,
     overrides: tuple[str, ...],
     sources: tuple[str, ...],
-    patterns: tuple[str, ...],
     program: Program | None,
     **options: Any,
 ) -> int | None:
@@ -95,13 +85,13 @@ def sweep(
       automl sweep --objective train.py:objective --goals "minimize loss" --trials 50
       automl sweep mine.yaml --objective train.py:objective --prior old.csv
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
-      automl sweep mine.yaml --report loss='val_loss (\\S+)' -- ./train {params}
+      automl sweep mine.yaml reports.loss='val_loss (\\S+)' -- ./train {params}
       automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
       automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --prior like:nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help
     """
     is_typed = options["objective"] is not None or program is not None
-    loaded = _load(config, overrides, patterns, program, options)
+    loaded = _load(config, overrides, program, options)
     from automl.suggesters.user_prior import split_prior
 
     _, learns, imported = split_prior(list(sources))
@@ -110,11 +100,14 @@ def sweep(
     typed = _typed(loaded, options)
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import lines_about_knobs, usual_stopper
+    from automl.control.preflight import goes_on, lines_about_knobs, usual_stopper
 
-    if not loaded.stopper_named:
-        spec = loaded.spec
-        loaded = replace(loaded, spec=replace(spec, stopper=usual_stopper(objective, spec.goals)))
+    spec = loaded.spec
+    if "stopper" not in loaded.named:
+        spec = replace(spec, stopper=usual_stopper(objective, spec.goals))
+    if program is None and "resumable" not in loaded.named:
+        spec = replace(spec, resumable=goes_on(objective))
+    loaded = replace(loaded, spec=spec)
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
@@ -191,7 +184,6 @@ def _typed(loaded: Config, options: dict[str, Any]) -> Typed:
 def _load(
     config: str | None,
     overrides: tuple[str, ...],
-    patterns: tuple[str, ...],
     program: Program | None,
     options: dict[str, Any],
 ) -> Config:
@@ -212,7 +204,6 @@ def _load(
         nodes=_hardware_of,
         objective=None if options["create"] and not own else own,  # agents know what to train
         command="" if program is None else str(program),
-        reports=_patterns(patterns),
     )
     refuse_password(loaded.store)
     check_store(loaded.store)
@@ -233,17 +224,6 @@ def _hardware_of(address: str, accelerator: str) -> Hardware:
     from automl.dispatch.ray.nodes import cluster_hardware
 
     return cluster_hardware(address, accelerator)
-
-
-def _patterns(given: tuple[str, ...]) -> dict[str, str]:
-    """The values of `--report`."""
-    found = {}
-    for text in given:
-        name, equals, pattern = text.partition("=")
-        if not (name and equals and pattern):
-            raise UsageError(f"--report is NAME=REGEX, such as loss='loss (\\S+)', got {text!r}")
-        found[name] = pattern
-    return found
 
 
 def _checked(spec: SweepSpec, program: Program | None, objective: str | None) -> str:

@@ -1,8 +1,7 @@
 """Reads the configuration of a sweep: strict YAML with overrides; reports all errors at once."""
 
 from .loading import Config, load
-from .nodes import shown
 from .overrides import Override
 from .resolution import Exclusion
 
-__all__ = ["Config", "Exclusion", "Override", "load", "shown"]
+__all__ = ["Config", "Exclusion", "Override", "load"]

@@ -13,7 +13,7 @@ from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from workers.command.printed_metrics import VALUE, PrintedMetric
 
-from .scalars import plain_scalar
+from .source import plain_scalar
 from .template import TAIL, name_of
 
 # A rate is real and tuned on a logarithmic scale, even if it is written as `20`.
@@ -73,23 +73,6 @@ GUESS: Final = PrintedMetric(
 )
 
 
-# Programs that start the ranks of a script, and their modules.
-LAUNCHERS: Final = (
-    "torchrun",
-    "accelerate",
-    "deepspeed",
-    "torch.distributed.run",
-    "torch.distributed.launch",
-    "accelerate.commands.launch",
-    "deepspeed.launcher.runner",
-)
-LAUNCHED: Final = """\
-
-  # fixed: what stands before {script} is for {launcher}. Trials that run side by side need ports of
-  # their own: leave a fixed port out, or let automl start the ranks: write `ranks: N` below, and
-  # the command without {launcher}."""
-
-
 class _Option(NamedTuple):
     """An option among the arguments that has a value.
 
@@ -118,10 +101,8 @@ def for_command(
     Raises:
         UsageError: no option of the command is a number that can be tuned.
     """
-    begin = launched(arguments)
-    options = _options(arguments, begin)
+    options = _options(arguments)
     numbers = [one for one in options if type(one.value) in (int, float)]
-    fixed = [one for one in options if one not in numbers]
     entries = {n.name: entry for n in numbers if (entry := _entry(n.name, n.value)) is not None}
     if not entries:
         raise UsageError(
@@ -142,10 +123,7 @@ def for_command(
         name=name_of(file),
         goal=_goal(metric),
         space="\n".join(f"  {name}: {entry}" for name, entry in entries.items()),
-        left=_left(numbers, entries)
-        + _short(arguments[begin:])
-        + _fixed(fixed)
-        + _launcher(arguments, begin),
+        left=_left(arguments, options, entries),
         length=length,
     )
     return text + TAIL, command
@@ -163,43 +141,33 @@ def _goal(metric: PrintedMetric | None) -> str:
     return REPORTS.format(why=printable(found), goal=one.goal, patterns=lines)
 
 
-def _left(numbers: Sequence[_Option], entries: Mapping[str, str]) -> str:
-    """A comment about numbers that are not tuned, though nothing in their names says why."""
+def _left(arguments: Sequence[str], options: Sequence[_Option], entries: Mapping[str, str]) -> str:
+    """A comment about what is not tuned, though nothing in its name says why."""
     known = (*NOT_TUNED, *LENGTHS)
-    left = [n for n in numbers if n.name not in entries and not _is_any(n.name, known)]
+    left = [
+        f"{one.name} {one.value!r:.40}"
+        for one in options
+        if one.name not in entries and not _is_any(one.name, known)
+    ]
+    left += [pair for pair in map(" ".join, pairwise(arguments)) if _SHORT.fullmatch(pair)]
     if not left:
         return ""
-    words = ", ".join(f"{number.name} ({number.value!r})" for number in left)
-    return f"\n  # not tuned, because nothing tells their scale: {words}"
-
-
-def _short(arguments: Sequence[str]) -> str:
-    """A comment about options of one letter, whose meaning nothing tells."""
-    pairs = [pair for pair in pairwise(arguments) if _SHORT.fullmatch(" ".join(pair))]
-    if not pairs:
-        return ""
-    option, value = pairs[0]
-    how = f"{option[1]}: [{value}, ...] here, and {option} {{{option[1]}}} in the command"
-    words = ", ".join(map(" ".join, pairs))
-    return f"\n  # not tuned: {words}; to tune one, write {how}"
-
-
-def _fixed(fixed: Sequence[_Option]) -> str:
-    """A comment about texts and the like, which are not tuned."""
-    if not fixed:
-        return ""
-    words = ", ".join(f"{one.name} ({one.value!r:.40})" for one in fixed)
-    name, value = fixed[0][:2]
-    how = f"{name}: [{value!r:.40}, ...] here, and {{{name}}} in the command"
-    return f"\n  # fixed, because they are no numbers: {words}\n  # to tune one, write {how}"
+    how = "write NAME: [VALUE, ...] here, and {NAME} in the command"
+    return f"\n  # not tuned: {', '.join(left)}\n  # to tune one, {how}"
 
 
 def script(arguments: Sequence[str]) -> str:
-    """The word that names a command best: the last one before its options."""
-    words = list(arguments[launched(arguments) :])
-    options = (i for i, word in enumerate(words) if word.startswith("--") or "=" in word)
-    first = next(options, len(words))
-    return words[max(0, first - 1)]
+    """The word that names a command best: its script, or the last one before its options."""
+    begin = _begin(arguments)
+    options = (i for i, word in enumerate(arguments) if word.startswith("--") or "=" in word)
+    first = begin + 1 if begin else next(options, len(arguments))
+    return arguments[max(0, first - 1)]
+
+
+def _begin(arguments: Sequence[str]) -> int:
+    """The index of a script, before which the options of an interpreter or launcher stand."""
+    scripts = (i for i, word in enumerate(arguments) if word.endswith((".py", ".sh")))
+    return next(scripts, 0)
 
 
 def file_of(arguments: Sequence[str]) -> str:
@@ -208,29 +176,10 @@ def file_of(arguments: Sequence[str]) -> str:
     return f"{stem if NAME.fullmatch(stem) else 'sweep'}.yaml"
 
 
-def launched(arguments: Sequence[str]) -> int:
-    """The index of the script that a launcher such as torchrun starts; 0 without a launcher."""
-    names = [PurePath(word).name for word in arguments[:3]]
-    first = next((i for i, name in enumerate(names) if name in LAUNCHERS), None)
-    if first is None or (first and arguments[first - 1] not in ("-m", "run", "exec")):
-        return 0
-    rest = range(first + 1, len(arguments))
-    scripts = [i for i in rest if arguments[i].endswith((".py", ".sh"))]
-    modules = [i + 1 for i in rest if arguments[i] in ("-m", "--module")]
-    return min((*scripts, *modules), default=0)
-
-
-def _launcher(arguments: Sequence[str], begin: int) -> str:
-    """A comment about the launcher before the script, if there is one."""
-    if not begin:
-        return ""
-    name = next(word for word in arguments if PurePath(word).name in LAUNCHERS)
-    return LAUNCHED.format(script=arguments[begin], launcher=PurePath(name).name)
-
-
-def _options(arguments: Sequence[str], begin: int = 0) -> list[_Option]:
-    """The options with a value from an index on: `--key value`, `--key=value` and `key=value`."""
+def _options(arguments: Sequence[str]) -> list[_Option]:
+    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`."""
     found: dict[str, _Option] = {}
+    begin = _begin(arguments)
     for place, argument in enumerate(arguments):
         if place <= begin and begin:
             continue

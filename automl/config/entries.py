@@ -8,10 +8,9 @@ from automl.core.arguments import WrongValue
 from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of, read_keys
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int
-from search_spaces.parameters import Parameter, Value
+from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from .nodes import ConfigProblems, Node, shown
-from .schema import add_errors
+from .source import Source, shown
 
 ENTRY_RULE: Final = "a list of choices or {low, high, log, type, when, affects, default}"
 
@@ -75,49 +74,45 @@ KEYS: Final = {
 }
 
 
-class Entry(dict[str, Any]):
-    """The values of the keys that an entry has; another key is None."""
-
-    def __missing__(self, key: str) -> None:
-        return None
+_OF_NUMBERS: Final = ("low", "high", "log", "step")
+_OF_CHOICES: Final = ("choices", "ordered")
 
 
 def read_entry(
     given: Any,
     base: Parameter | None,
-    root: Node,
+    source: Source,
     name: str,
-    problems: ConfigProblems,
     unavailable: Mapping[Value, str] | None = None,
     slow: Sequence[Value] | None = None,
-) -> tuple[Parameter, Entry] | None:
-    """The parameter that an entry describes, and the entry; None, with problems, if it is wrong.
+) -> tuple[Parameter, Sequence[Value] | None] | None:
+    """The parameter that an entry describes, and its choices; None, with errors, if it is wrong.
 
     Args:
         given: the plain value of the entry: a list of choices, or a mapping.
         base, unavailable, slow: see `build`; if `slow` is None, an entry may name any word.
-        root: the configuration, for the lines of errors.
+        source: the configuration, which receives errors.
         name: of the parameter.
-        problems: receives errors.
     """
     where = ("space", name)
     given = {"choices": given} if isinstance(given, list) else given
     if not isinstance(given, dict):
-        problems.under(root, where, f"{ENTRY_RULE} is needed, got {shown(given)}")
+        source.refuse(where, f"{ENTRY_RULE} is needed, got {shown(given)}")
         return None
     try:
-        entry = Entry(read_keys(KEYS, given))
-        if slow is None:
-            slow = (entry["choices"] or ()) if isinstance(base, Choice) else ()
-        return build(name, entry, base, unavailable or {}, slow), entry
+        entry = read_keys(KEYS, given)
+        entry = {key: v for key, v in entry.items() if v is not None or key == "default"}
+        choices = entry.get("choices")
+        known = (choices or ()) if slow is None else slow
+        return build(name, entry, base, unavailable or {}, known), choices
     except UsageError as error:
-        add_errors(error, root, where, problems)
+        source.refuse_all(where, error)
     return None
 
 
 def build(
     name: str,
-    entry: Entry,
+    entry: Mapping[str, Any],
     base: Parameter | None,
     unavailable: Mapping[Value, str],
     slow: Sequence[Value] = (),
@@ -126,8 +121,8 @@ def build(
 
     Args:
         name: of the parameter.
-        entry: from the configuration.
-        base: declaration of the workload, which supplies missing keys; None if there is none.
+        entry: the keys that the configuration gives.
+        base: declaration of the workload, which supplies the others; None if there is none.
         unavailable: values that this hardware cannot run, with the reason. They are left out.
         slow: values that are not declared because they run slowly. An entry may name them.
 
@@ -135,23 +130,43 @@ def build(
         SpaceError: the entry makes no valid parameter.
     """
     kind = _kind(name, entry, base)
+    apart = _OF_NUMBERS if kind == "choice" else _OF_CHOICES
+    if wrong := [key for key in apart if key in entry]:
+        raise SpaceError(f"{name} is of type {kind}, which has no {wrong[0]!r}")
+    declared = {} if base is None else base.to_dict()
+    default = declared.pop("default", None)
+    inherited = {key: value for key, value in declared.items() if key not in apart}
+    data = {**inherited, **entry, "type": kind, "name": name}
     if kind == "choice":
-        return _choice(name, entry, base, unavailable, slow)
-    _refuse(name, kind, entry, ("choices", "ordered"))
-    numeric = base if isinstance(base, Float | Int) else None
-    low, high = _bound(name, "low", entry, numeric), _bound(name, "high", entry, numeric)
-    log = entry["log"] if entry["log"] is not None else bool(numeric and numeric.log)
-    step = entry["step"] if entry["step"] is not None else numeric and numeric.step
-    common: dict[str, Any] = {"log": log, "step": step, **_common(entry, base)}
-    if kind == "int":
-        common["step"] = 1 if step is None else _whole(step)
-        low, high = _whole(low), _whole(high)
-    number: type[Float | Int] = Int if kind == "int" else Float
-    default = _whole(entry["default"]) if kind == "int" else entry["default"]
-    declared = base.default if base is not None else None
-    if default is None and isinstance(declared, int | float):
-        default = number(name, low, high, **common).nearest(declared)  # type: ignore[arg-type]
-    return number(name, low, high, default=default, **common)  # type: ignore[arg-type]
+        known = declared.get("choices", ())
+        choices = data.get("choices", known)
+        if base is not None:
+            for value in choices:
+                _check_kind(name, value, base, [*dict.fromkeys([*known, *unavailable, *slow])])
+        data["choices"] = [value for value in choices if value not in unavailable]
+        if choices and not data["choices"]:
+            reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)
+            raise SpaceError(f"none of the choices of {name} can run on this hardware ({reasons})")
+        numbers = all(map(_is_number, data["choices"]))
+        data.setdefault("ordered", numbers and not isinstance(base, Choice))
+    elif lacks := [bound for bound in ("low", "high") if bound not in data]:
+        raise SpaceError(f"{name} needs {lacks[0]}")
+    elif kind == "int":
+        whole = ("low", "high", "step", "default")
+        data |= {key: _whole(data[key]) for key in whole if key in data}
+    if kind != "choice" and data.get("default", 0) is None:
+        del data["default"]
+    made = parameter_from_dict(data)
+    if "default" in data or base is None or not base.has_default:
+        return made
+    if isinstance(made, Choice):
+        return parameter_from_dict({**data, "default": _nearest_choice(default, made.choices)})
+    nearest = made.nearest(default) if _is_number(default) else None  # type: ignore[attr-defined]
+    return parameter_from_dict({**data, "default": nearest})
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _whole(value: Any) -> Any:
@@ -159,11 +174,11 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _kind(name: str, entry: Entry, base: Parameter | None) -> str:
-    if entry["type"]:
+def _kind(name: str, entry: Mapping[str, Any], base: Parameter | None) -> str:
+    bounds = [entry[key] for key in ("low", "high") if key in entry]
+    if "type" in entry:
         return str(entry["type"])
-    bounds = [bound for bound in (entry["low"], entry["high"]) if bound is not None]
-    if entry["choices"] is not None:
+    if "choices" in entry:
         return "choice"
     if base is not None and not (isinstance(base, Choice) and bounds):
         return base.kind
@@ -172,76 +187,25 @@ def _kind(name: str, entry: Entry, base: Parameter | None) -> str:
     return "int" if all(isinstance(bound, int) for bound in bounds) else "float"
 
 
-def _bound(name: str, which: str, entry: Entry, base: Float | Int | None) -> float:
-    bound: float | None = entry[which]
-    if bound is None:
-        bound = getattr(base, which, None)
-    if bound is None:
-        raise SpaceError(f"{name} needs {which}")
-    return bound
-
-
-def _choice(
-    name: str,
-    entry: Entry,
-    base: Parameter | None,
-    unavailable: Mapping[Value, str],
-    slow: Sequence[Value],
-) -> Choice:
-    _refuse(name, "choice", entry, ("low", "high", "log", "step"))
-    declared = base.choices if isinstance(base, Choice) else ()
-    choices = entry["choices"] if entry["choices"] is not None else declared
-    if base is not None:
-        for value in choices:
-            _check_kind(name, value, base, [*dict.fromkeys([*declared, *unavailable, *slow])])
-    left = [value for value in choices if value not in unavailable]
-    if choices and not left:
-        reasons = "; ".join(f"{value}: {unavailable[value]}" for value in choices)
-        raise SpaceError(f"none of the choices of {name} can run on this hardware ({reasons})")
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in left)
-    ordered = base.ordered if isinstance(base, Choice) else numbers
-    if entry["ordered"] is not None:
-        ordered = entry["ordered"]
-    common = _common(entry, base)
-    if "default" in entry:
-        common["default"] = entry["default"]
-    elif base is not None and base.has_default:
-        common["default"] = _nearest_choice(base.default, left)
-    return Choice(name, left, ordered=ordered, **common)
-
-
-def _check_kind(name: str, value: Value, base: Parameter, known: list[Value]) -> None:
+def _check_kind(name: str, value: Value, base: Parameter, known: Sequence[Value]) -> None:
     """Check a choice: a word must be a declared one, a number may be any."""
-    if isinstance(base, Float | Int):
-        fits = not isinstance(value, bool | str) and (
-            isinstance(base, Float) or isinstance(value, int)
-        )
-        rule = "a number" if isinstance(base, Float) else "a whole number"
-    elif any(isinstance(item, str | bool) for item in known):
-        fits = any(item == value and type(item) is type(value) for item in known)
+    close: Sequence[str] = ()
+    if not isinstance(base, Float | Int) and any(isinstance(one, str | bool) for one in known):
+        fits = any(one == value and type(one) is type(value) for one in known)
         rule = f"one of {', '.join(map(str, known))}"
-    else:
-        fits, rule = not isinstance(value, bool | str), "a number"
-    if not fits:
         close = difflib.get_close_matches(str(value), map(str, known), n=1)
+    else:
+        whole = isinstance(base, Int)
+        fits = _is_number(value) and (isinstance(value, int) or not whole)
+        rule = "a whole number" if whole else "a number"
+    if not fits:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise SpaceError(f"each choice of {name} must be {rule}, got {shown(value)}{hint}")
 
 
-def _nearest_choice(default: Value, choices: list[Value]) -> Value:
+def _nearest_choice(default: Value, choices: Sequence[Value]) -> Value:
     """The default if it is a choice, else the number nearest to it, else the first choice."""
-    if default in choices or isinstance(default, bool) or not isinstance(default, int | float):
-        return default if default in choices else choices[0]
     numbers = [value for value in choices if isinstance(value, int | float)]
-    return min(numbers, key=lambda value: abs(value - default)) if numbers else choices[0]
-
-
-def _common(entry: Entry, base: Parameter | None) -> dict[str, Any]:
-    inherited = {"when": base.when, "affects": base.affects} if base else {}
-    given = {key: entry[key] for key in ("when", "affects") if entry[key] is not None}
-    return inherited | given
-
-
-def _refuse(name: str, kind: str, entry: Entry, keys: Sequence[str]) -> None:
-    if wrong := [key for key in keys if entry[key] is not None]:
-        raise SpaceError(f"{name} is of type {kind}, which has no {wrong[0]!r}")
+    if default in choices or not numbers or not _is_number(default):
+        return default if default in choices else choices[0]
+    return min(numbers, key=lambda value: abs(value - default))  # type: ignore[operator]

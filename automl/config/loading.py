@@ -1,7 +1,6 @@
 """Loads a configuration file with overrides: checks everything and returns the spec of a sweep."""
 
-from collections.abc import Callable, Iterable, Mapping
-from copy import deepcopy
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,25 +15,23 @@ from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS
 from automl.core.text import shell_line
 from automl.dispatch._make import choose_dispatcher, local_slots
-from automl.errors import AutomlError, DataError, UsageError
+from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, split_prior, without_unavailable
 from automl.trackers.base import check_trackers
 from search_spaces import Space
-from search_spaces.hardware import AssumedHardware, Hardware, detect, may_have_gpus
+from search_spaces.hardware import Hardware, detect
 from search_spaces.plain import ambiguous
 from search_spaces.plugins import nearest
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
-from .nodes import ConfigProblems, Location, Node, shown
 from .overrides import Override, apply
 from .resolution import Exclusion, Resolution, split_constraints
-from .schema import Document, validate
-from .strict_yaml import read_file
-from .tunable import Tunable, all_known
+from .source import Settings, Source, shown
+from .tunable import Tunable
 
 STORE: Final = KEYS["store"].default
 _ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
@@ -49,7 +46,7 @@ class Config:
         dropped: parameters and values that are not tried, with the reason.
         notes: what was chosen by default or may be meant otherwise, each for a person.
         prior: sources of finished trials that the sweep begins with.
-        stopper_named: whether the configuration says which stopper.
+        named: the keys that the configuration has.
         dispatcher, ray_address: where it wants trials to run.
     """
 
@@ -58,7 +55,7 @@ class Config:
     dropped: tuple[Exclusion, ...] = ()
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
-    stopper_named: bool = True
+    named: frozenset[str] = frozenset()
     dispatcher: str = "auto"
     ray_address: str | None = None
 
@@ -71,7 +68,6 @@ def load(
     nodes: Callable[[str, str], Hardware] | None = None,
     objective: bool | None = False,
     command: str = "",
-    reports: Mapping[str, str] | None = None,
 ) -> Config:
     """Read and check a configuration. Creates nothing.
 
@@ -84,34 +80,29 @@ def load(
         objective: True if a function of the user is tuned, False if a workload is or what the
             configuration names, None for either.
         command: that is tuned instead, as it was typed; "" if none is.
-        reports: more of the configuration's `reports`.
 
     Raises:
         ConfigError: the file cannot be read or has errors. The message lists all of them.
     """
-    problems = ConfigProblems()
-    root = Node({}, "the command line") if path is None else read_file(Path(path), problems)
-    path = "sweep" if path is None else path
-    if root is None:
-        problems.raise_any(str(path))
-        raise AssertionError("a file without a tree has a problem")
-    if isinstance(root.value, dict):
-        apply(root, overrides, problems)
-        _add_reports(root, reports or {})
-    document = validate(root, problems)
+    source = Source("sweep") if path is None else Source.of_file(Path(path))
+    if isinstance(source.data, dict):
+        apply(source, overrides)
+    document = source.settings()
+    if not isinstance(source.data, dict):
+        source.raise_any()
     if command or objective:  # what is typed goes first
         document |= {"command": (), "objective": ""}
     elif words := document["command"]:
         command = f"-- {shell_line(words)}"
         if document["objective"]:
-            problems.under(root, ("objective",), "a configuration has one of objective and command")
+            source.refuse(("objective",), "a configuration has one of objective and command")
     objective = bool(document["objective"]) or objective
     if objective is False and document["dispatcher"] == "agents":  # they know what to train
         objective = None
-    checker = _Checker(root, document, problems, hardware, command, nodes)
-    config = checker.config(Path(path), True if command else objective)
-    problems.raise_any(str(path))
-    assert config is not None, "a configuration without problems is complete"
+    checker = _Checker(source, document, hardware, command, nodes)
+    config = checker.config(Path(source.name), True if command else objective)
+    source.raise_any()
+    assert config is not None, "a configuration without errors is complete"
     return config
 
 
@@ -120,14 +111,14 @@ class _Checker:
 
     def __init__(
         self,
-        root: Node,
-        document: Document,
-        problems: ConfigProblems,
+        source: Source,
+        document: Settings,
         hardware: Hardware | None,
         command: str,
         nodes: Callable[[str, str], Hardware] | None = None,
     ) -> None:
-        self.root, self.document, self.problems = root, document, problems
+        self.source, self.document = source, document
+        self._checked, self._refuse = source.checked, source.refuse
         self._given = hardware
         self._nodes: Callable[[str], Hardware] | None = None
         if nodes is not None and document["workload"] is not None:
@@ -176,13 +167,11 @@ class _Checker:
         self._check_reports(bool(self._command) or (workload is None and objective is None))
         if workload is None and (objective is False or document["workload"] is not None):
             return None  # without a workload, nothing else can be checked
-        if workload is not None and self._refused_without_torch(workload, suggester):
-            return None
         tunable = self._checked(("workload",), Tunable.of, workload, self.hardware)
         if tunable is None:
             return None
         content, dropped = self._content(tunable, workload, suggester)
-        if self.problems.found:
+        if self.source.errors:
             return None
         resources, note = self.resources
         plugins = Plugins(suggester, stopper)
@@ -215,37 +204,7 @@ class _Checker:
             notes += [*_unnamed(spec), *_unreported(spec)]
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
         where["prior"] = tuple(sources)
-        named = "stopper" in document
-        return Config(spec, dropped=dropped, notes=tuple(notes), stopper_named=named, **where)
-
-    def _refused_without_torch(
-        self, workload: type[Workload], suggester: PluginChoice[Suggester] | None
-    ) -> bool:
-        """Whether the configuration has errors, and all of them are found without torch.
-
-        Torch takes seconds to load. What this machine cannot run is told by the full check, if
-        there is no other error.
-        """
-        document, root = self.document, deepcopy(self.root)
-        given = root.child("resources")
-        gpus = 1.0 if given and given.broken_below() else self._slot.get("gpus")
-        if gpus is None:
-            gpus = float(may_have_gpus() or self._nodes is not None)
-        if self._given or (gpus and not self.problems.found):
-            return False  # only torch knows whether there is a GPU
-        cpus = self._slot.get("cpus", Resources.cpus)
-        assumed = AssumedHardware.with_slots(cpus, gpus, document.max_workers)
-        problems = ConfigProblems([*self.problems.found])
-        quick = _Checker(root, document, problems, assumed, self._command)
-        try:
-            tunable = Tunable.of(workload, lambda: assumed)
-        except AutomlError:
-            return False
-        if not all_known(document, tunable):
-            return False
-        quick._content(tunable, workload, suggester)
-        self.problems.found = quick.problems.found
-        return bool(self.problems.found)
+        return Config(spec, dropped=dropped, notes=tuple(notes), named=frozenset(document), **where)
 
     def _content(
         self,
@@ -257,8 +216,8 @@ class _Checker:
         document = self.document
         for name, value in document["fixed"].items():
             if reason := tunable.refuse_fixed(name, value):
-                self.problems.under(self.root, ("fixed", name), reason)
-        resolution = Resolution(self.root, self.problems, tunable, document["fixed"])
+                self._refuse(("fixed", name), reason)
+        resolution = Resolution(self.source, tunable, document["fixed"])
         space, constraints = self._space(resolution)
         content: dict[str, Any] = {
             "space": space,
@@ -273,7 +232,7 @@ class _Checker:
                 workload.check(content["data"], content["fixed"])
             except UsageError as error:
                 section = "data" if isinstance(error, DataError) else "fixed"
-                self.problems.under(self.root, (section,), str(error))
+                self._refuse((section,), str(error))
         if space is not None and suggester is not None:
             gone = {
                 (item.parameter, None if item.value is None else str(item.value))
@@ -295,14 +254,6 @@ class _Checker:
                 found += self._checked(("constraints", index), parse_constraints, text) or ()
         return Space() if self._asks else resolution.space(entries, expressions), found
 
-    def _checked(self, where: Location, check: Callable[..., Any], *arguments: Any) -> Any:
-        """What `check` returns; None, with a problem at this place, if it refuses."""
-        try:
-            return check(*arguments)
-        except AutomlError as error:
-            self.problems.under(self.root, where, str(error))
-            return None
-
     def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document["workload"]
         if name is not None and not objective:
@@ -313,30 +264,30 @@ class _Checker:
             own = "objective:" if self.document["objective"] else "--objective"
             given = "a command" if self._command else own
             text = f"with {given} a configuration has no workload; leave one of them out"
-        elif objective is False and not self.root.child("workload"):
+        elif objective is False and "workload" not in self.source.data:
             text = (
                 f"a workload ({', '.join(WORKLOADS.names())}) is needed, "
                 "or a function of your own named with --objective FILE:NAME, "
                 "or a command after --: -- python train.py --lr={lr}"
             )
         if text:
-            self.problems.under(self.root, ("workload",), text)
+            self._refuse(("workload",), text)
         return None
 
     def _name(self, path: Path) -> str:
         name: str = self.document["name"] or path.stem
-        if not NAME.fullmatch(name) and not self.root.child("name"):
+        if not NAME.fullmatch(name) and "name" not in self.source.data:
             text = f"a name is needed, the file's own is none: {shown(name)}"
-            self.problems.under(self.root, ("name",), text)
+            self._refuse(("name",), text)
         return name
 
     def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
-        goals, given = self.document["goals"], self.root.child("goals")
+        goals = self.document["goals"]
         if goals is None:
             goals = workload.goals if workload else ()
-        if not goals and not (given and given.broken_below()):
+        if not goals and not self.source.is_broken(("goals",)):
             text = "at least one goal is needed, such as 'minimize loss'"
-            self.problems.under(self.root, ("goals",), text)
+            self._refuse(("goals",), text)
         parsed = self._checked(("goals",), parse_goals, goals) or () if goals else ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
@@ -346,11 +297,11 @@ class _Checker:
         reports = self.document["reports"]
         if reports and not command:
             text = "only a command has reports; add it to the line: -- python train.py --lr={lr}"
-            self.problems.under(self.root, ("reports",), text)
+            self._refuse(("reports",), text)
             return
         if self.document["cwd"] != KEYS["cwd"].default and not command:
             text = "only a command runs in the folder of its trial; a function has trial.folder"
-            self.problems.under(self.root, ("cwd",), text)
+            self._refuse(("cwd",), text)
         for name, pattern in reports.items():
             from workers.command.csv_file import CSV_FILE
             from workers.command.patterns import compile_pattern
@@ -373,18 +324,6 @@ def _unreported(spec: SweepSpec) -> list[str]:
         for goal in spec.goals
         if goal.declared is None and goal.metric not in found
     ]
-
-
-def _add_reports(root: Node, reports: Mapping[str, str]) -> None:
-    """Set entries that `--report` names, unless the file's section is not a mapping."""
-    if not reports or not isinstance(root.value, dict):
-        return
-    section = root.value.setdefault("reports", Node({}, "--report"))
-    if section.value is None:
-        section.value = {}
-    if isinstance(section.value, dict):
-        for name, pattern in reports.items():
-            section.value[name] = Node(pattern, f"--report {name}")
 
 
 def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:

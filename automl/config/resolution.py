@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 
 from .entries import ENTRY_RULE, read_entry
-from .nodes import ConfigProblems, Node, shown
+from .source import Source, shown
 from .tunable import Tunable
 
 MAX_TRIED = 4096
@@ -35,7 +35,7 @@ class Resolution:
     """Resolves one space.
 
     Args:
-        root: the configuration, for the lines of errors; problems: receives errors.
+        source: the configuration, which receives errors.
         tunable: the parameters that can be tuned on this hardware.
         fixed: the `fixed` section.
 
@@ -44,8 +44,7 @@ class Resolution:
         dropped: parameters and values that are not tried.
     """
 
-    root: Node
-    problems: ConfigProblems
+    source: Source
     tunable: Tunable
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)
@@ -61,19 +60,20 @@ class Resolution:
             entries: the `space` section; None for the default space of the workload.
             constraints: expressions over the tuned parameters.
         """
-        before = len(self.problems.found)
+        before = len(self.source.errors)
         self._select(entries)
-        if len(self.problems.found) > before or any(map(self._is_broken, entries or ())):
+        broken = [name for name in entries or () if self.source.is_broken(("space", name))]
+        if broken or len(self.source.errors) > before:
             return None
         self._narrow()
         for name in self.explicit:
             self._check_conditions(self.tuned[name])
         self._settle_conditions()
-        if not self.tuned and len(self.problems.found) == before:
+        if not self.tuned and len(self.source.errors) == before:
             reasons = "; ".join(f"{item.parameter}: {item.reason}" for item in self.dropped)
             text = f"nothing is left to tune ({reasons})" if reasons else "nothing is tuned"
-            self.problems.under(self.root, ("space",), text)
-        if len(self.problems.found) > before:
+            self.source.refuse(("space",), text)
+        if len(self.source.errors) > before:
             return None
         try:
             space = Space(
@@ -82,7 +82,7 @@ class Resolution:
             space.sample(np.random.default_rng(0))  # fails if the constraints allow nothing
             return space
         except SpaceError as error:
-            self.problems.under(self.root, ("space",), str(error))
+            self.source.refuse(("space",), str(error))
             return None
 
     def untuned(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class Resolution:
             self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
-            if not self._is_broken(name):
+            if not self.source.is_broken(("space", name)):
                 self._entry(name, entry)
         for name in self.fixed:
             if name in entries:
@@ -110,12 +110,7 @@ class Resolution:
                     f"{name} is also under space; take it out of one of them, "
                     f"or write space.{name}=[VALUE]"
                 )
-                self.problems.under(self.root, ("fixed", name), text)
-
-    def _is_broken(self, name: str) -> bool:
-        """Whether a part of an entry was refused already, so that nothing else is said of it."""
-        nodes = self.root.locate(("space", name))
-        return len(nodes) > 2 and nodes[-1].broken_below()
+                self.source.refuse(("fixed", name), text)
 
     def _entry(self, name: str, entry: Any) -> None:
         if entry == "auto":
@@ -145,12 +140,12 @@ class Resolution:
             self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
         slow = [*self.tunable.unavailable(name)]
-        found = read_entry(entry, base, self.root, name, self.problems, unavailable, slow)
+        found = read_entry(entry, base, self.source, name, unavailable, slow)
         if found is None:
             return
-        self.tuned[name], parsed = found
+        self.tuned[name], choices = found
         self.explicit.add(name)
-        wanted = parsed["choices"] or (base.choices if isinstance(base, Choice) else ())
+        wanted = choices or (base.choices if isinstance(base, Choice) else ())
         self.dropped += [
             Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
         ]
@@ -175,18 +170,13 @@ class Resolution:
             declared = self.tunable.parameter(parent) or found
             known = self.tunable.unavailable(parent)
             for value in values:
-                if (
-                    found
-                    and declared
-                    and not (found.legal(value) or declared.legal(value) or value in known)
-                ):
-                    self._refuse(
-                        parameter.name,
-                        f"when gives {parent} a value that it never has, {shown(value)}",
-                    )
+                right = not (found and declared) or found.legal(value) or declared.legal(value)
+                if not right and value not in known:
+                    text = f"when gives {parent} a value that it never has, {shown(value)}"
+                    self._refuse(parameter.name, text)
 
     def _refuse(self, name: str, text: str) -> None:
-        self.problems.under(self.root, ("space", name), text)
+        self.source.refuse(("space", name), text)
 
     def _settle_conditions(self) -> None:
         """Resolve conditions on untuned parameters; drop parameters that can never be active."""
@@ -249,20 +239,17 @@ class Resolution:
     def _narrow(self) -> None:
         """Drop choices that a declared constraint excludes, given the untuned parameters."""
         for constraint in self._constraints():
-            names = [name for name in constraint.names if name in self.tuned]
-            others = {
-                name: self._fixed_value(name) for name in constraint.names if name not in self.tuned
-            }
-            parameter = self.tuned[names[0]] if len(names) == 1 else None
-            if not isinstance(parameter, Choice) or not others or None in others.values():
+            bound = self._bound(constraint)
+            parameter = self.tuned[bound.names[0]] if bound and len(bound.names) == 1 else None
+            if bound is None or not isinstance(parameter, Choice):
                 continue
-            bound = constraint.bind(others)
             kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
             if kept and len(kept) < len(parameter.choices):
                 default = parameter.default if parameter.default in kept else kept[0]
                 changed = {**parameter.to_dict(), "choices": kept, "default": default}
                 self.tuned[parameter.name] = parameter_from_dict(changed)
-                given = " and ".join(f"{name} {shown(value)}" for name, value in others.items())
+                others = [name for name in constraint.names if name not in self.tuned]
+                given = " and ".join(f"{name} {shown(self._fixed_value(name))}" for name in others)
                 gone = [value for value in parameter.choices if value not in kept]
                 self.dropped += [
                     Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
@@ -274,20 +261,21 @@ class Resolution:
         further = [c for c in self.tunable.further if named.intersection(c.names)]
         return [*self.tunable.constraints, *further]
 
+    def _bound(self, constraint: Expression) -> Expression | None:
+        """A constraint with the values of untuned parameters filled in.
+
+        None if nothing in it is tuned, or a value is not known.
+        """
+        names = [name for name in constraint.names if name not in self.tuned]
+        values = {name: self._fixed_value(name) for name in names}
+        if len(names) == len(constraint.names) or None in values.values():
+            return None
+        return constraint.bind(values)
+
     def _declared_constraints(self) -> list[str]:
-        """The workload's constraints, with the values of untuned parameters filled in."""
-        found = []
-        for constraint in self._constraints():
-            names = [name for name in constraint.names if name not in self.tuned]
-            values = {
-                name: value for name in names if (value := self._fixed_value(name)) is not None
-            }
-            # Otherwise nothing in it is tuned, or a value is not known.
-            if len(names) < len(constraint.names) and len(values) == len(names):
-                bound = constraint.bind(values)
-                if not _always_holds(bound, self.tuned):
-                    found.append(str(bound))
-        return found
+        """The workload's constraints that something can break."""
+        bound = filter(None, map(self._bound, self._constraints()))
+        return [str(one) for one in bound if not _always_holds(one, self.tuned)]
 
 
 def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -313,19 +301,13 @@ def split_constraints(texts: Iterable[str], tuned: Iterable[str]) -> tuple[list[
 
 def _always_holds(constraint: Expression, parameters: Mapping[str, Parameter]) -> bool:
     """Whether every combination of values satisfies it; False if there are too many to try."""
-    values = [_values(parameters[name]) for name in constraint.names]
-    if not all(values) or math.prod(map(len, values)) > MAX_TRIED:
+    named = [parameters[name] for name in constraint.names]
+    if math.prod(one.size or math.inf for one in named) > MAX_TRIED:
         return False
-    points = itertools.product(*values)
+    points = itertools.product(*(one.values() for one in named))
     return all(
         constraint.evaluate(dict(zip(constraint.names, point, strict=True))) for point in points
     )
-
-
-def _values(parameter: Parameter) -> Sequence[Value]:
-    """Every value of a discrete parameter; empty if there are infinitely many, or very many."""
-    few = parameter.size is not None and parameter.size <= MAX_TRIED
-    return parameter.values() if few else ()
 
 
 def _among(value: Any, values: Iterable[Value]) -> bool:

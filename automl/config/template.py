@@ -1,13 +1,10 @@
 """Writes a first configuration, for a workload or for a function of the user."""
 
-import ast
+import re
 from pathlib import Path
 
-from automl.core.arguments import NAME, yaml_scalar
+from automl.core.arguments import NAME
 from automl.errors import UsageError
-from search_spaces import Choice, Float, Int
-from search_spaces.hardware import Hardware, detect
-from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
 PREAMBLE = """\
@@ -37,12 +34,11 @@ seed: 0
 """
 
 
-def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
+def for_workload(name: str, file: str) -> str:
     """A configuration that tunes everything that a workload declares for the hardware.
 
     Args:
         name: of the workload; file: of the configuration.
-        hardware: to run on; None for this machine.
 
     Raises:
         UsageError: there is no such workload.
@@ -50,24 +46,19 @@ def for_workload(name: str, file: str, hardware: Hardware | None = None) -> str:
     from workers.workloads import WORKLOADS
 
     workload = WORKLOADS.get(name)
-    space = workload.space(hardware or detect())
-    lines = [f"  {_entry(parameter)}" for parameter in space.parameters.values()]
-    goals = (
-        f"goals: {workload.goals[0]}"
-        if len(workload.goals) == 1
-        else f"goals: [{', '.join(workload.goals)}]"
-    )
     parts = [
         PREAMBLE.format(summary=workload.summary, name=name, file=file, option=""),
-        f"workload: {name}\n\ndata:\n  name: builtin\n\n{goals}\n",
-        "\n# What is tuned. Remove a line to keep the default; write `auto` for the default range.",
-        "\nspace:\n" + "\n".join(lines) + "\n",
+        f"workload: {name}\n\ndata:\n  name: builtin\n\n",
+        f"# Several make a Pareto front.\ngoals: [{', '.join(workload.goals)}]\n\n",
+        "# What is tuned: all that the workload declares for this machine, which\n"
+        f"# `automl space {file}` lists; or an entry for each parameter that you choose.\n",
+        "space: auto\n",
     ]
     return "".join(parts) + TAIL
 
 
 def for_objective(target: str, config: str) -> str:
-    """A configuration for a function in a Python file. The file is parsed, not run.
+    """A configuration for a function in a Python file. The file is read, not run.
 
     Args:
         target: FILE:NAME of the function; config: file of the configuration.
@@ -76,22 +67,20 @@ def for_objective(target: str, config: str) -> str:
         UsageError: `target` is not FILE:NAME, or the file defines no such function.
     """
     file, _, function = target.rpartition(":")
-    path = Path(file)
     try:
-        tree = ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError) as error:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise UsageError(
             f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
         ) from error
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    found = [node for node in functions if node.name == function]
-    if not found:
-        names = [node.name for node in functions]
-        hint = nearest(function, names) if names else "it defines none"
+    functions = dict(re.findall(r"^def (\w+)(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL))
+    if function not in functions:
+        hint = nearest(function, list(functions))
         raise UsageError(f"--objective: {file} has no function {function!r} at its top: {hint}")
-    names = _parameters(found[0]) or ["learning_rate"]
+    read = re.findall(r"params\[['\"]([A-Za-z_][\w.]*)['\"]\]", functions[function])
+    names = list(dict.fromkeys(read)) or ["learning_rate"]
     entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
-    metrics = _metrics(found[0]) or ["loss"]
+    metrics = re.findall(r"return {\s*['\"](\w+)['\"]:", functions[function]) or ["loss"]
     name, option = name_of(config), f" --objective {target}"
     parts = [
         PREAMBLE.format(
@@ -110,52 +99,3 @@ def name_of(file: str) -> str:
     """A name for the sweep, from the file of its configuration."""
     stem = Path(file).stem
     return stem if NAME.fullmatch(stem) else "sweep"
-
-
-def _parameters(function: ast.FunctionDef) -> list[str]:
-    """The keys that a function reads from `params`, in order."""
-    read = [
-        node
-        for node in ast.walk(function)
-        if isinstance(node, ast.Subscript)
-        and "params" in (getattr(node.value, "attr", None), getattr(node.value, "id", None))
-    ]
-    read.sort(key=lambda node: (node.lineno, node.col_offset))
-    keys = [node.slice.value for node in read if isinstance(node.slice, ast.Constant)]
-    found = [key for key in dict.fromkeys(keys) if isinstance(key, str)]
-    return [key for key in found if all(part.isidentifier() for part in key.split("."))]
-
-
-def _metrics(function: ast.FunctionDef) -> list[str]:
-    """The keys of the dictionaries that a function returns, in order."""
-    returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
-    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    return [
-        key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
-    ]
-
-
-def _entry(parameter: Parameter) -> str:
-    """A line of `space:` for a declared parameter."""
-    if isinstance(parameter, Choice):
-        text = f"[{', '.join(map(yaml_scalar, parameter.choices))}]"
-    else:
-        assert isinstance(parameter, Float | Int)
-        fields = {"log": "true" if parameter.log else "", "step": _step(parameter)}
-        more = "".join(f", {key}: {value}" for key, value in fields.items() if value)
-        text = f"{{low: {yaml_scalar(parameter.low)}, high: {yaml_scalar(parameter.high)}{more}}}"
-    notes = (
-        [f"affects {', '.join(sorted(parameter.affects))}"] if len(parameter.affects) < 3 else []
-    )
-    if parameter.has_default:
-        notes.insert(0, f"default {yaml_scalar(parameter.default)}")
-    if parameter.when:
-        notes.append(
-            "when "
-            + " and ".join(f"{k} is {' or '.join(map(str, v))}" for k, v in parameter.when.items())
-        )
-    return f"{parameter.name}: {text}  # {'; '.join(notes)}"
-
-
-def _step(parameter: Float | Int) -> str:
-    return yaml_scalar(parameter.step) if "step" in parameter.domain() else ""

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from automl.core import parse_constraints
 from automl.errors import UsageError
-from automl.suggesters.user_prior import split_prior
 from search_spaces import Choice
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
 from search_spaces.knobs.base import ON_REQUEST
-from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from workers.own_loop.knobs import resolved
 from workers.training.settings import trainer_options
 from workers.workload import Trainable, Workload
 
-from .nodes import shown
-from .schema import Document
+from .source import shown
 
 
 @dataclass(frozen=True)
@@ -63,11 +59,7 @@ class Tunable:
         left_out: dict[str, dict[Value, str]] = {}
         for dropped in (*more.dropped, *workload.dropped(hardware)):
             left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
-        common = (
-            trainer_options(with_strategies=not hardware.assumed)
-            if issubclass(workload, Trainable)
-            else {}
-        )
+        common = trainer_options() if issubclass(workload, Trainable) else {}
         defaults = {**common, **workload.defaults}
         return cls(
             detected,
@@ -99,12 +91,6 @@ class Tunable:
         }
         tuned = {key: self.parameters[key] for key in knob if key in self.parameters}
         return tuned or {key: self.on_request[key] for key in knob if key in self.on_request}
-
-    def knows(self, name: str) -> bool:
-        """Whether the name is a parameter, a knob or an option here."""
-        return any(name in known for known in (self.parameters, self.defaults, self.left_out)) or (
-            bool(self.group(name))
-        )
 
     def names(self) -> list[str]:
         """Every name that can be tuned."""
@@ -162,37 +148,3 @@ class Tunable:
         ):
             return f"must be a number, got {shown(value)}"
         return None
-
-
-def all_known(document: Document, tunable: Tunable) -> bool:
-    """Whether what can be tuned, found without torch suffices to find the errors.
-
-    An unknown name may be an option of a strategy, and whether a strategy can run depends on its
-    module and on this machine. Both are known only with torch.
-    """
-    names = set(_names(document))
-    if RANKS.name in names or not all(map(tunable.knows, names)):
-        return False
-    strategies = [document["fixed"].get(PARALLELISM.name, "single")]
-    entry = (document["space"] or {}).get(PARALLELISM.name, "auto")
-    entry = entry.get("choices", ["single"]) if isinstance(entry, Mapping) else entry
-    strategies += ["single"] if entry == "auto" else [entry]
-    return all(
-        "single" in item if isinstance(item, list | tuple) else item == "single"
-        for item in strategies
-    )
-
-
-def _names(document: Document) -> Iterator[str]:
-    """The names of parameters, knobs and options that the configuration uses."""
-    entries: Mapping[str, Any] = document["space"] or {}
-    yield from (*entries, *document["fixed"], *split_prior(document["prior"])[0])
-    for entry in entries.values():
-        when = entry.get("when") if isinstance(entry, Mapping) else None
-        yield from when if isinstance(when, Mapping) else ()
-    for text in document["constraints"]:
-        try:
-            parse_constraints(text)
-        except UsageError:
-            with suppress(UsageError):  # no expression at all, which is an error on any machine
-                yield from Expression(text).names

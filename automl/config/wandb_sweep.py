@@ -12,17 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from automl.config.nodes import ConfigProblems
-from automl.config.strict_yaml import read_file
+from automl.config.source import Source
 from automl.config.template import name_of
 from automl.core import Budget, parse_goals
 from automl.core.text import printable, shell_line
-from automl.errors import SpaceError, UsageError
+from automl.errors import UsageError
 from search_spaces.plain import read_space
 from search_spaces.validation import show
 
 _DEVIATIONS: Final = 3  # a normal distribution becomes the range of so many on either side
-_MAX_EXPONENT: Final = 690  # near the largest number
 _READ: Final = {
     *("program", "method", "metric", "parameters", "early_terminate", "run_cap", "command"),
     *("name", "project", "entity", "description"),
@@ -69,10 +67,9 @@ def read_wandb(path: Path) -> WandbSweep:
     Raises:
         UsageError: the file cannot be read, is no such sweep, or has nothing that can be tuned.
     """
-    problems = ConfigProblems()
-    root = read_file(path, problems)
-    problems.raise_any(str(path))
-    data = None if root is None else root.plain()
+    source = Source.of_file(path)
+    source.raise_any()
+    data = source.data
     if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), Mapping):
         raise UsageError(
             f"--from: {path} is not recognised: it must be the YAML file of `wandb sweep`, which "
@@ -102,53 +99,45 @@ def read_wandb(path: Path) -> WandbSweep:
 def _read_parameters(found: WandbSweep, given: Mapping[str, Any], outer: str) -> None:
     for key, entry in given.items():
         name = f"{outer}{key}"
-        if not isinstance(entry, Mapping):
-            raise UsageError(f"parameters.{name} must have keys such as values, got {show(entry)}")
-        if isinstance(entry.get("parameters"), Mapping):  # nested: the script gets --outer.inner
-            _read_parameters(found, entry["parameters"], f"{name}.")
+        if isinstance(entry, Mapping) and isinstance(entry.get("parameters"), Mapping):
+            _read_parameters(found, entry["parameters"], f"{name}.")  # --outer.inner of the script
             continue
-        value = _entry(found, name, entry)
-        flags = isinstance(value, list) and any(isinstance(one, bool) for one in value)
-        if flags and not found.as_json:  # W&B writes Python's words into arguments
-            value = [str(one) if isinstance(one, bool) else one for one in value]
-            found.notes.append(f"{name}: booleans are the texts True and False, as in W&B")
         try:
+            value = _entry(found, name, entry)
             read_space({name: value})
-        except SpaceError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             found.notes.append(f"{name} is left out: {error}")
         else:
             found.space[name] = value
 
 
-def _entry(found: WandbSweep, name: str, entry: Mapping[str, Any]) -> Any:
-    """The entry of `space:` for a parameter."""
+def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
+    """The entry of `space:` for a parameter; raises ValueError and the like if it has none."""
+    if not isinstance(entry, Mapping):
+        raise ValueError(f"it must have keys such as values, got {show(entry)}")
     if "value" in entry or "values" in entry:
         if entry.get("probabilities") is not None:
             found.notes.append(f"{name}: probabilities are left out, all values are alike")
-        return entry.get("values", [entry.get("value")])
+        values = entry.get("values", [entry.get("value")])
+        if found.as_json or not any(isinstance(one, bool) for one in values):
+            return values
+        found.notes.append(f"{name}: booleans are the texts True and False, as in W&B")
+        return [str(one) if isinstance(one, bool) else one for one in values]
     low: Any = entry.get("min")
     high: Any = entry.get("max")
     are_whole = isinstance(low, int) and isinstance(high, int)
     kind = str(entry.get("distribution") or ("int_uniform" if are_whole else "uniform"))
     base, log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
-    numbers = {"mu": 0, "sigma": 1, "q": 1, "min": low, "max": high, **entry}
-    for key in ("mu", "sigma", "q", "min", "max"):
-        if type(numbers[key]) not in (int, float) and (key in entry or "normal" not in kind):
-            raise UsageError(
-                f"{key} of parameters.{name} must be a number, got {show(numbers[key])}"
-            )
     if "normal" in kind:
         found.notes.append(f"{name}: {_DEVIATIONS} deviations around the mean of a normal one")
-        mean, wide = numbers["mu"], _DEVIATIONS * numbers["sigma"]
+        mean, wide = entry.get("mu", 0), _DEVIATIONS * entry.get("sigma", 1)
         low, high = mean - wide, mean + wide
     if base in ("log_normal", "log_uniform"):  # the bounds are exponents of e
-        if max(abs(low), abs(high)) > _MAX_EXPONENT:
-            raise UsageError(f"the bounds of {name} are exponents of e, got {low} to {high}")
         ends = (-high, -low) if kind.startswith("inv_") else (low, high)
         low, high = (float(f"{math.exp(end):.6g}") for end in ends)
     elif base not in ("normal", "uniform", "int_uniform", "log_uniform_values"):
-        raise UsageError(f"parameters.{name} has an unknown distribution {show(kind)}")
-    step = numbers["q"] if kind.startswith("q_") else 0
+        raise ValueError(f"unknown distribution {show(kind)}")
+    step = entry.get("q", 1) if kind.startswith("q_") else 0
     is_whole = base == "int_uniform" or (step >= 1 and step == int(step))
     if step > 0 and not log:
         low, high = (float(f"{round(end / step) * step:.12g}") for end in (low, high))
@@ -160,9 +149,8 @@ def _entry(found: WandbSweep, name: str, entry: Mapping[str, Any]) -> Any:
 
 def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
     """The goal, the budget, the suggester and the stopper."""
-    metric = data.get("metric") or {}
-    if not isinstance(metric, Mapping):
-        raise UsageError(f"metric must have a name and a goal, got {show(metric)}")
+    metric = data.get("metric")
+    metric = metric if isinstance(metric, Mapping) else {}
     if not metric.get("name"):
         found.notes.append("the goal is a guess (minimize loss): the file names no metric")
     verb = "maximize" if metric.get("goal") == "maximize" else "minimize"

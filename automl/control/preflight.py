@@ -23,6 +23,11 @@ from workers.own_loop.knobs import acting_knobs, mentions, without_prepare
 
 from .plugins import Plugins
 
+# What a function names if it goes on from what an earlier attempt has saved.
+_GOES_ON = (
+    *("restore", "resumed", "KerasCallback", "LightGBMCallback", "LightningCallback"),
+    *("TransformersCallback", "XGBoostCallback"),
+)
 _importing: ContextVar[Path | None] = ContextVar("importing", default=None)
 
 
@@ -107,6 +112,16 @@ def usual_stopper(objective: Callable[[Any], Any] | None, goals: Any) -> str:
     """The stopper if none is named: `median` for a function that asks `trial.should_prune()`."""
     prunes = objective is not None and mentions(objective, "should_prune")
     return "median" if prunes and len(parse_goals(goals)) == 1 else "none"
+
+
+def goes_on(objective: Callable[[Any], Any] | None) -> bool:
+    """Whether a function goes on from its checkpoint, so that a stopper may pause its trials.
+
+    It does if it calls `trial.restore`, reads `trial.resumed` or uses one of our callbacks, which
+    keep checkpoints. Otherwise its attribute `resumable` says so.
+    """
+    said = getattr(objective, "resumable", None)
+    return mentions(objective, *_GOES_ON) if said is None else bool(said)
 
 
 def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:

@@ -231,7 +231,7 @@ class SweepSpec:
         "may pause it.",
         "resumable: true",
         False,
-        "true for a command, else false",
+        "true for a command, and for a function that calls `trial.restore`",
     )
     ranks: int | str = key(
         RANKS,

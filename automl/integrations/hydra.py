@@ -80,6 +80,8 @@ class HydraObjective:
         metric: the name of a number that the task returns.
     """
 
+    resumable = True  # a job that has left no checkpoint is stopped instead of paused
+
     def __init__(
         self,
         context: HydraContext,

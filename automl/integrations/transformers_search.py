@@ -78,7 +78,7 @@ class SearchBackend(HyperParamSearchBackendBase):  # type: ignore[misc]
                 return {}
             return {"objective": trainer.compute_objective(trainer.evaluate())}
 
-        given = {"dispatcher": "inline", "resumable": True, **options}
+        given = {"dispatcher": "inline", **options}
         result = automl.sweep(objective, space, f"{direction} objective", trials=n_trials, **given)
         best = result.best
         return BestRun(str(best.number), best.value, dict(best.params), result)

@@ -139,22 +139,20 @@ def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
 
 
 def prepare(
-    ledger: Ledger, spec: SweepSpec, quality: Params, seconds: float, updates: int | None = None
+    ledger: Ledger, spec: SweepSpec, seconds: float, updates: int | None = None
 ) -> SweepSpec:
     """Create the sweep of probes.
 
     Args:
         ledger: an empty one.
-        spec: of the sweep whose settings are sought.
-        quality: a configuration of it. What affects quality stays as it is there; its settings of
-            speed are tried first.
+        spec: of the sweep whose settings are sought. What affects quality stays at its default.
         seconds, updates: see `probing`.
 
     Raises:
         UsageError: there is nothing to try, or the workload cannot be probed.
     """
     names = settings_to_try(spec.space)
-    first = spec.space.complete(quality)
+    first = spec.space.complete({})
     held = {name: value for name, value in first.items() if name not in names}
     choices = [size for name in names if (size := spec.space.parameters[name].size)]
     probes = replace(

@@ -44,7 +44,7 @@ class Float8Knob(Knob):
         fast = all(gpu.capability >= _HOPPER for gpu in hardware.gpus)
         if not (hardware.gpus and fast and "tf32" in hardware.precisions):
             return {"rowwise": _GPU}
-        if not hardware.assumed and find_spec("torchao") is None:
+        if find_spec("torchao") is None:
             return {"rowwise": _PACKAGE}
         return {}
 

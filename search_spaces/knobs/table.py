@@ -439,8 +439,6 @@ def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
 
 def _lacks_compiler(hardware: Hardware) -> str:
     """What torch.compile lacks here; "" if nothing."""
-    if hardware.assumed:
-        return ""
     if not hardware.gpus:
         compiler = os.environ.get("CXX") or "g++"
         there = shutil.which(compiler) or shutil.which("clang++")

@@ -377,12 +377,10 @@ def nothing_reported(
         words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
     elif TENSORBOARD not in patterns:
         metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
-        found = f"{goal}='REGEX'"
+        found = f"reports.{goal}='REGEX'"
         if goal in metrics:
-            found = shlex.quote(f"{goal}={metrics[goal]}")
-        words += (
-            f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: --report {found}"
-        )
+            found = shlex.quote(f"reports.{goal}={metrics[goal]}")
+        words += f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: {found}"
     if collector.complaint:
         words += f"; {collector.complaint}"
     words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""

@@ -163,9 +163,9 @@ def without_prepare(space: Space, objective: Any) -> list[str]:
     return [name for name in named if name not in said]
 
 
-def mentions(objective: Any, name: str) -> bool:
-    """Whether the code of a function names `name`; see `without_prepare`."""
-    return name in _mentioned(objective)
+def mentions(objective: Any, *names: str) -> bool:
+    """Whether the code of a function names one of these; see `without_prepare`."""
+    return not set(names).isdisjoint(_mentioned(objective))
 
 
 def _mentioned(objective: Any) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.parallelism import BUILT_IN, PARALLELISM, RANKS
+from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.plugins import Registry
 
 if TYPE_CHECKING:
@@ -54,17 +54,11 @@ def ranks_together(params: Mapping[str, Any], fixed: Mapping[str, Any]) -> int:
     return STRATEGIES.get(PARALLELISM.value(options)).degrees(ranks, options).get("tensor", 1)
 
 
-def requirements(*, named_only: bool = False) -> dict[str, dict[str, Any]]:
+def requirements() -> dict[str, dict[str, Any]]:
     """The fields of `StrategyNeeds` of each strategy, as plain data for the parallelism knob.
 
     `parameters` are the strategy's options that can be tuned, `on_request` their further values.
-
-    Args:
-        named_only: import no strategy, because that imports torch. Then only the needs that do not
-            depend on its module are there.
     """
-    if named_only:
-        return {name: dict(BUILT_IN.get(name, {})) for name in STRATEGIES.names()}
     found = {}
     for name in STRATEGIES.names():
         kind = STRATEGIES.get(name)

@@ -104,17 +104,14 @@ OPTIMIZER_OPTIONS: Final = (
 )
 
 
-def trainer_options(*, with_strategies: bool = True) -> dict[str, Any]:
+def trainer_options() -> dict[str, Any]:
     """By name, every option of the trainer, its optimizers and strategies, and `automatic` knobs.
 
     The value is that of an option that is neither tuned nor fixed.
-
-    Args:
-        with_strategies: whether to import the strategies, and thus torch, for their options.
     """
     settings = {setting.name: setting.default for setting in fields(Settings)}
     known = [PARALLELISM, RANKS, PRECISION, *RuntimeKnob.options, *OPTIMIZER_OPTIONS]
-    known += _strategy_options() if with_strategies else ()
+    known += _strategy_options()
     for knob in map(KNOBS.get, KNOBS.names()):
         known += knob.options if knob.automatic else knob.on_request
     return {**settings, **{option.name: option.unset for option in known}}

@@ -180,7 +180,7 @@ class DeclarativeWorkload(Workload):
             if name == "parallelism" and "strategies" not in adjustments:
                 from workers.parallel import requirements
 
-                general["strategies"] = requirements(named_only=hardware.assumed)
+                general["strategies"] = requirements()
             found.append(KNOBS.get(name)().resolve(hardware, {**general, **adjustments}))
         return found
 

@@ -271,7 +271,7 @@ def test_a_program_without_weights_is_exported_with_its_line_and_how_to_save_som
 ) -> None:
     print_it = "import sys; print('loss=' + sys.argv[1])"
     command = ("--", sys.executable, "-c", print_it, "{x}")
-    patterns = ("--report", r"loss=loss=(\S+)", "--trials", "1")
+    patterns = (r"reports.loss=loss=(\S+)", "--trials", "1")
     done = automl("sweep", "toy.yaml", *patterns, "--dispatcher", "inline", *command)
     assert done.exit_code == 0, done.output
     told = automl("export", "toy", "-o", "out").stdout

@@ -63,7 +63,7 @@ def test_a_sweep_that_agents_serve_is_not_called_interrupted(sweep: Path) -> Non
     [
         (("tell", "toy", "0", "loss"), "a metric is METRIC=NUMBER, such as loss=0.12, got 'loss'"),
         (("tell", "toy", "0", "loss=low"), "got 'loss=low'"),
-        (("tell", "toy", "0", "loss=1", "loss=2"), "the metric loss is given twice"),
+        (("tell", "toy", "0", "loss=1", "loss=2"), "each metric has a name and is given once"),
         (("tell", "toy", "0", "acc=1"), "no metric 'loss' was reported"),
         (("tell", "toy", "9", "loss=1"), "there is no trial 9"),
         (("tell", "toy", "0.3"), "'0.3' is not a valid integer.\n"),

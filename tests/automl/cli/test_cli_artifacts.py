@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -57,20 +56,6 @@ def objective(trial):
     (trial.folder / "model.txt").write_text(f"begun at {state['begun']}")
     return {"loss": 0.1}
 """
-PROGRAM = """\
-import json, os, time
-from pathlib import Path
-
-folder = Path(os.environ["AUTOML_CHECKPOINT_DIR"])
-done = int((folder / "step").read_text()) if os.environ.get("AUTOML_RESUME") else 0
-for step in range(done, 6):
-    with open(os.environ["AUTOML_REPORTS"], "a") as file:
-        file.write(json.dumps({"step": step, "loss": 1.0 / (step + 1), "begun": done}) + "\\n")
-    (folder / "new").write_text(str(step + 1))
-    os.replace(folder / "new", folder / "step")
-    while step == 3 and not done:
-        time.sleep(1.0)
-"""
 
 
 def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
@@ -84,7 +69,7 @@ def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
 def place(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The location of a test; the working directory has the configuration and the programs."""
     (tmp_path / "kept.yaml").write_text(CONFIG)
-    for name, text in (("training", TRAINING), ("function", FUNCTION), ("program", PROGRAM)):
+    for name, text in (("training", TRAINING), ("function", FUNCTION)):
         (tmp_path / f"{name}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "workers"))
@@ -179,19 +164,6 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)
     assert deleted.exit_code == 0, deleted.output
     assert Copies(place).sizes() == {}
-
-
-def test_a_command_goes_on_from_its_files(place: str, process: Start) -> None:
-    command = ("--", sys.executable, "program.py")
-    moved = killed_and_moved(process, place, "checkpoints/step", *command)
-    resumed = automl(
-        "resume", "kept", "--dispatcher", "local", "--store", str(moved), "--artifacts", place,
-        *command,
-    )  # fmt: skip
-    assert resumed.exit_code == 0, resumed.output
-    trial = load("kept", moved).trials[0]
-    assert trial.attempts == 2
-    assert trial.metrics["begun"] >= 1
 
 
 def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -> None:

@@ -139,7 +139,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
     (folder / "bare.yaml").write_text(CONFIG.replace("reports:", "# reports:"))
     script = """echo '{{"step": 1, "acc": 0.5}}' >> $AUTOML_REPORTS; echo loss=$1"""
     line = ("sh", "-c", script, "sh", "{x}")
-    done = sweep("--report", r"loss=loss=(\S+)", "--", *line, config="bare.yaml")
+    done = sweep(r"reports.loss=loss=(\S+)", "--", *line, config="bare.yaml")
     assert done.exit_code == 0, done.output
     assert [trial["metrics"]["loss"] for trial in trials()] == [
         trial["params"]["x"] for trial in trials()
@@ -158,8 +158,7 @@ def test_a_pattern_on_the_command_line(folder: Path) -> None:
         (["--", "no-such-program"], "there is no program 'no-such-program' that can be run"),
         (["--"], "a command is needed after --"),
         (["--objective", "a.py", "--", "true"], "--objective or a command after --: leave one"),
-        (["--report", "loss", "--", "true"], "--report is NAME=REGEX"),
-        (["--report", "loss=(", "--", "true"], "--report loss: reports.loss: the pattern of loss"),
+        (["reports.loss=(", "--", "true"], "reports.loss: the pattern of loss"),
         (["reports.acc=acc", "--", "true"], "has one group, which is the number"),
         (["workload=sentiment", "--", "true"], "with a command a configuration has no workload"),
         ([], "or a command after --"),

@@ -78,33 +78,6 @@ def parsed(*arguments: str) -> Any:
     return json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
-def test_trials_as_json_has_the_contracts_fields(runs: str) -> None:
-    trials = parsed("trials", "toy", "--store", runs)
-    assert [trial["number"] for trial in trials] == [0, 1, 2]
-    fields = {
-        "number",
-        "state",
-        "params",
-        "metrics",
-        "failure",
-        "message",
-        "attempts",
-        "seconds",
-        "peak_memory_bytes",
-        "source",
-        "replicate_of",
-    }
-    assert all(set(trial) == fields for trial in trials)
-    assert [(trial["state"], trial["failure"]) for trial in trials] == [
-        ("completed", None),
-        ("failed", "out_of_memory"),
-        ("completed", None),
-    ]
-    assert trials[0]["params"] == {"lr": 1e-3, "precision": "fp32"}
-    assert trials[0]["metrics"] == {"loss": 2.0, "seconds": 2.0, "peak_memory_bytes": 1000.0}
-    assert trials[2]["metrics"]["accuracy"] == "nan"
-
-
 def test_best_says_what_counts_where_the_last_report_was_worse(tmp_path: Path) -> None:
     *begun, ended = completed(1, 1.8)
     reports = [Report(1, 1, i, 10 + i, {"loss": loss}, 1.0) for i, loss in enumerate((1.2, 1.8))]

@@ -63,37 +63,6 @@ def test_the_space_of_a_configuration_is_shown_with_what_is_left_out() -> None:
     assert "on a log scale" in table
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem
-)
-def test_every_configuration_that_is_shipped_is_right(path: Path) -> None:
-    config = load(path)
-    assert config.spec.space.default() is not None
-    assert config.spec.budget.trials
-    assert config.spec.budget.time
-
-
-def test_overrides_of_a_workloads_configuration_are_checked() -> None:
-    config = ROOT / "configs" / "nmt.yaml"
-    done = automl(
-        "space",
-        str(config),
-        "space.precison=auto",
-        "fixed.max_update=3",
-        "data.name=bultin",
-        "space.width=[x]",
-    )
-    assert done.exit_code == 2
-    assert "4 errors in " in done.stderr
-    for message in (
-        "did you mean 'precision'?",
-        "did you mean 'max_updates'?",
-        "data",
-        "space.width: each choice",
-    ):
-        assert message in done.stderr
-
-
 def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
     folder = tmp_path / "absent"
     done = automl(

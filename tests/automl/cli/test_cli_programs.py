@@ -67,18 +67,3 @@ def test_a_trial_may_have_a_folder_of_its_own(folder: Path) -> None:
     for trial in trials():
         (file,) = folder.glob(f".automl/*/mine/trials/{trial['number']}/work/model.json")
         assert json.loads(file.read_text())["lr"] == trial["params"]["lr"]
-
-
-def test_keys_with_values(folder: Path) -> None:
-    (folder / "mine.yaml").write_text(
-        "goals: minimize val_loss\n"
-        "space: {learning_rate: [0.5, 0.25], use_bias: ['True', 'False']}\n"
-        "reports: {val_loss: 'val loss (\\S+)'}\nbudget: {trials: 4}\nsuggester: sobol\n"
-    )
-    sweep(
-        *("--", sys.executable, "-S", "key_value.py", "learning_rate={learning_rate}"),
-        *("use_bias={use_bias}", "out_dir={trial_dir}", "init_from=scratch"),
-    )
-    for trial in trials():
-        bias = 0 if trial["params"]["use_bias"] == "True" else 0.5
-        assert trial["metrics"]["val_loss"] == trial["params"]["learning_rate"] + bias

@@ -75,12 +75,6 @@ def test_a_command_is_refused_in_another_folder(
     assert num_trials(folder) == 2
 
 
-def test_a_folder_that_is_not_there(folder: Path) -> None:
-    refused = automl("resume", "mine", "--store", "my runs", "--cwd", "nowhere", *TRAIN)
-    assert refused.exit_code == 2
-    assert "--cwd: there is no folder 'nowhere'" in refused.stderr
-
-
 def test_another_command_is_named(folder: Path) -> None:
     (folder / "other.py").write_text(PROGRAM)
     other = (*TRAIN[:3], "other.py", "{x}")

@@ -45,9 +45,6 @@ import os, sys, time
 
 RATES = os.path.abspath("rates")
 
-def short(trial):
-    return {"loss": trial.params["rate"]}
-
 def train(trial):
     with open(RATES, "a") as file:
         print(trial.params["rate"], file=file)
@@ -111,16 +108,6 @@ def test_a_function_is_measured_between_reports_and_out_of_memory_is_an_answer()
     assert not Path(".automl").exists()
 
 
-def test_what_affects_quality_is_taken_from_the_best_of_a_sweep() -> None:
-    sweep = ["sweep", "own.yaml", "suggester=sobol", "--dispatcher=inline", "--trials=2"]
-    ended = CliRunner().invoke(cli, [*sweep, "--objective=train.py:short"])
-    assert ended.exit_code == 0, ended.output
-    best = json.loads(CliRunner().invoke(cli, ["best", "own", "--json"]).stdout)
-    done = speed("own.yaml", "--objective=train.py:train", "--sweep=own", "--json")
-    assert done.exit_code == 0, done.output
-    assert set(Path("rates").read_text().split()) == {str(best["params"]["rate"])}
-
-
 def test_probes_of_one_setting_are_one_row_and_a_lucky_probe_does_not_come_first() -> None:
     def probe(number: int, pause: float, found: float | None) -> Trial:
         failure, metrics = ("crashed", {}) if found is None else (None, {SPEED: found})
@@ -159,7 +146,6 @@ def test_a_program_that_never_ends_is_ended_after_its_reports() -> None:
     [
         (("space.pause=[0.1]", "space.memory=[a, b]"), "nothing to try"),
         (("--write=flow.yaml",), "has no 'space:'"),
-        (("--sweep=none",), "there is no store"),
     ],
 )
 def test_what_cannot_be_done_is_told_before_the_first_probe(

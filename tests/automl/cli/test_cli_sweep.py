@@ -63,25 +63,6 @@ def test_a_sweep_in_which_every_trial_fails_ends_with_status_3(folder: Path) -> 
     assert 'raise ValueError("a bad kind")' in automl("logs", "toy", "1").stdout
 
 
-def test_a_finished_sweep_goes_on_with_a_larger_budget(folder: Path) -> None:
-    assert sweep("--trials", "1", "space.kind=[good]").exit_code == 0
-    first = trials()
-    arguments = ["resume", "toy", "--objective", "mine.py:objective", "--dispatcher", "inline"]
-    assert "is finished; to continue" in automl(*arguments).stderr
-    assert automl(*arguments, "--trials", "0").exit_code == 2
-    done = automl(*arguments, "--trials", "3")
-    assert done.exit_code == 0, done.output
-    assert len(trials()) == 3
-    assert trials()[0] == first[0]
-
-
-def test_an_objective_must_be_named_again_to_resume(folder: Path) -> None:
-    assert sweep("--trials", "1", "space.kind=[good]").exit_code == 0
-    done = automl("resume", "toy", "--trials", "2")
-    assert done.exit_code == 2
-    assert "name it with --objective FILE:NAME" in done.stderr
-
-
 def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path, process: Start) -> None:
     (folder / "toy.yaml").write_text(
         CONFIG.replace("[good, bad]", "[good]").replace("trials: 4", "trials: 12")

@@ -39,11 +39,13 @@ def test_the_numbers_of_a_command_become_parameters(tmp_path: Path) -> None:
     assert set(spec.reports) == {"val_loss", "step"}
     assert "This is a guess" in text
     short, _ = for_command(["python", "train.py", "--lr", "0.1", "-w", "64", "-v"], "t.yaml")
-    assert "# not tuned: -w 64; to tune one, write w: [64, ...] here, and -w {w} in" in short
-    assert "# fixed, because they are no numbers: optimizer ('adam')\n" in text
-    assert "write optimizer: ['adam', ...] here, and {optimizer} in the command\n" in text
+    assert "# not tuned: -w 64\n" in short
+    assert "# not tuned: optimizer 'adam'\n" in text
+    assert "to tune one, write NAME: [VALUE, ...] here, and {NAME} in the command\n" in text
     quiet = for_command(["train", "--amp", "--lr", "1", "--verbose"], "t.yaml")[0]
-    assert "fixed" not in quiet, "a flag has no value"
+    assert "not tuned" not in quiet, "a flag has no value"
+    launched = ["torchrun", "--nproc-per-node", "4", "train.py", "--lr", "0.1"]
+    assert for_command(launched, "t.yaml")[1].endswith("--nproc-per-node 4 train.py --lr {lr}")
 
 
 def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_rates_are_real_and_nothing_is_dropped_in_silence(tmp_path: Path) -> Non
         "clip": Float("clip", 0.1, 10.0, log=True, default=1.0),
         "sample_rate": Int("sample_rate", 4000, 64000, log=True, default=16000),
     }
-    assert "# not tuned, because nothing tells their scale: warmup (0)\n" in text
+    assert "# not tuned: warmup 0\n" in text
     assert "--warmup 0" in line
     assert [str(goal) for goal in spec.goals] == ["minimize valid_loss"]
     assert "Found in: epoch 1 valid loss 0.5" in text

@@ -10,22 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from automl.config import load
-from automl.config.nodes import ConfigProblems
-from automl.config.scalars import plain_scalar
-from automl.config.strict_yaml import MAX_BYTES, MAX_DEPTH, read_bytes, read_file
+from automl.config.source import MAX_BYTES, MAX_DEPTH, Source, plain_scalar
 from automl.errors import ConfigError, UsageError
 from search_spaces.hardware import Hardware
 
 
 def read(text: str | bytes) -> tuple[object, str]:
     """The plain data and the message of everything that is wrong with it."""
-    problems = ConfigProblems()
-    root = read_bytes(text.encode() if isinstance(text, str) else text, "f.yaml", problems)
     try:
-        problems.raise_any("f.yaml")
+        source = Source.of_bytes(text.encode() if isinstance(text, str) else text, "f.yaml")
+        source.raise_any()
     except ConfigError as error:
-        return root.plain() if root else None, str(error)
-    return root.plain() if root else None, ""
+        return None, str(error)
+    return source.data, ""
 
 
 @pytest.mark.parametrize(
@@ -179,7 +176,7 @@ def test_a_file_with_a_byte_order_mark_is_read() -> None:
 @pytest.mark.parametrize("name", ["absent.yaml", ".", "nul\0.yaml"])
 def test_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
-        read_file(tmp_path / name, ConfigProblems())
+        Source.of_file(tmp_path / name)
 
 
 def _encoded(parts: list[str]) -> bytes:

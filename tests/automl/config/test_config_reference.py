@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from automl.config.nodes import ConfigProblems
-from automl.config.schema import validate
-from automl.config.strict_yaml import read_bytes
+from automl.config.source import Source
 from automl.core.spec import KEYS
 from scripts import docs_hook
 
@@ -28,11 +26,9 @@ def test_the_example_is_accepted(name: str) -> None:
         document = f"resources: {{gpus: 1, {example}}}"
     else:
         document = f"{section}: {{{example}}}" if key else example
-    problems = ConfigProblems()
-    root = read_bytes(document.encode(), "example.yaml", problems)
-    assert root is not None
-    found = validate(root, problems)
-    assert problems.found == []
+    source = Source.of_bytes(document.encode(), "example.yaml")
+    found = source.settings()
+    assert source.errors == []
     assert set(found) == {section}
     assert example.startswith(f"{key or section}:")
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from automl.config.nodes import ConfigProblems
 from automl.config.overrides import apply
 from automl.config.resolution import Resolution, split_constraints
-from automl.config.schema import validate
-from automl.config.strict_yaml import read_text
+from automl.config.source import Source
 from automl.config.tunable import Tunable
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
@@ -42,14 +40,12 @@ TOY = Tunable(
 
 
 def resolve(text: str, *overrides: str, tunable: Tunable = TOY) -> tuple[Space, Resolution]:
-    problems = ConfigProblems()
-    root = read_text(text, "f.yaml", problems)
-    assert root is not None
-    apply(root, overrides, problems)
-    document = validate(root, problems)
-    resolution = Resolution(root, problems, tunable, document["fixed"])
-    space = resolution.space(document["space"])
-    problems.raise_any("f.yaml")
+    source = Source.of_bytes(text.encode(), "f.yaml")
+    apply(source, overrides)
+    settings = source.settings()
+    resolution = Resolution(source, tunable, settings["fixed"])
+    space = resolution.space(settings["space"])
+    source.raise_any()
     assert space is not None
     return space, resolution
 

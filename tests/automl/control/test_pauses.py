@@ -85,6 +85,7 @@ def test_an_objective_is_paused_only_if_it_is_resumable(tmp_path: Path, resumabl
                 break
         return {"loss": loss}
 
+    objective.resumable = resumable  # type: ignore[attr-defined]
     result = automl.sweep(
         objective,
         Space(Float("x", 0.0, 1.0)),
@@ -95,7 +96,6 @@ def test_an_objective_is_paused_only_if_it_is_resumable(tmp_path: Path, resumabl
         dispatcher="inline",
         store=str(tmp_path),
         progress=False,
-        resumable=resumable,
         max_steps=9,
     )
     resumed = [trial for trial in result.trials if trial.attempts > 1]

@@ -104,7 +104,6 @@ def test_a_function_that_is_paused_trains_no_epoch_twice(
         suggester="random",
         stopper=stopper,
         max_steps=9,
-        resumable=True,
         dispatcher=dispatcher,
         store=tmp_path,
     )

@@ -46,7 +46,6 @@ def sweep(
         "suggester": "random",
         "stopper": PausesTwice,
         "dispatcher": "inline",
-        "resumable": True,
         "max_steps": STEPS,
         "trials": 3,
         "store": store,

@@ -91,7 +91,7 @@ def test_jobs_in_other_processes_are_stopped_and_go_on(tmp_path: Path) -> None:
         "hydra.sweeper.trials=5",
         "+hydra.sweeper.params={kind: [a, b]}",
         "hydra.sweeper.stopper={name: asha, grace: 1, factor: 2}",
-        "+hydra.sweeper.options={workers: 2, resumable: true, max_steps: 12}",
+        "+hydra.sweeper.options={workers: 2, max_steps: 12}",
     )
     assert done.returncode == 0, done.stderr
     found = trials(tmp_path)

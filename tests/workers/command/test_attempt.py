@@ -451,13 +451,13 @@ def test_usual_lines_are_read_unless_the_program_writes_reports(command: Any, fi
 
 def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) -> None:
     done = command.python("print('step=0 train loss=1.22')", goal="train_loss")
-    typed = done.message.partition("give a pattern: --report ")[2].partition("; ")[0]
+    typed = done.message.partition("give a pattern: ")[2].partition("; ")[0]
     [word] = shlex.split(typed)
     name, _, pattern = word.partition("=")
-    assert name == "train_loss"
-    assert compile_pattern(name, pattern).search(b"step=0 train loss=1.22")[1] == b"1.22"
+    assert name == "reports.train_loss"
+    assert compile_pattern("train_loss", pattern).search(b"step=0 train loss=1.22")[1] == b"1.22"
     unknown = command.python("print('finished')", goal="loss").message
-    assert "--report loss='REGEX'" in unknown
+    assert "reports.loss='REGEX'" in unknown
 
 
 def test_a_program_that_raises_trial_pruned_is_told_how_to_give_up() -> None:

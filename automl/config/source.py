@@ -1,0 +1,351 @@
+"""A configuration as plain data that knows its lines: strict YAML, and all errors at once.
+
+PyYAML only scans, because its `safe_load` reads scalars by YAML 1.1. By 1.2 `1e-3` is a number, and
+`no` and `1:30` are words. What YAML readers understand differently (`010`, `.nan`) is refused. A
+file is one document of at most 64 KiB and 12 levels; aliases, anchors, tags and duplicate keys are
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from automl.core.arguments import WrongValue
+from automl.core.keys import UnknownKey, WrongParts, errors_of, read_keys
+from automl.core.resources import WorkerRange
+from automl.core.spec import KEYS
+from automl.errors import AutomlError, ConfigError, UsageError
+
+MAX_BYTES: Final = 64 * 1024
+MAX_DEPTH: Final = 12
+MAX_SHOWN: Final = 50  # errors of one file
+LARGEST: Final = 2**63
+Scalar = bool | int | float | str | None
+Place = tuple[str | int, ...]  # the path of a part
+
+_WORDS: Final[Mapping[str, bool | None]] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_LEADING_ZERO: Final = re.compile(r"[-+]?0[0-9]+")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_NON_FINITE: Final = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]")
+
+
+def plain_scalar(text: str) -> Scalar:
+    """The value of an unquoted scalar.
+
+    Raises:
+        ValueError: the number is not finite, too large, or ambiguous.
+    """
+    if text in _WORDS:
+        return _WORDS[text]
+    if _LEADING_ZERO.fullmatch(text):
+        raise ValueError(
+            f"a leading zero means base 8 to some readers, got {text:.40}: drop it or quote it"
+        )
+    if _INTEGER.fullmatch(text):
+        # int() refuses thousands of digits with a message of its own: the length is checked first.
+        number = int(text, 0) if len(text) <= 25 else LARGEST
+        if not -LARGEST <= number < LARGEST:
+            raise ValueError(f"whole numbers must fit 64 bits, got {text:.40}")
+        return number
+    if _FLOAT.fullmatch(text) and math.isfinite(float(text)):
+        return float(text)
+    if _FLOAT.fullmatch(text) or _NON_FINITE.fullmatch(text):
+        raise ValueError(f"numbers must be finite, got {text:.40}")
+    return check_text(text)
+
+
+def check_text(text: str) -> str:
+    """The text if it may be a name or a path.
+
+    Raises:
+        ValueError: it holds a control character or half of a surrogate pair.
+    """
+    if _CONTROL.search(text):
+        raise ValueError(f"text must have no control characters, got {text!r:.40}")
+    return text
+
+
+def shown(value: object, limit: int = 60) -> str:
+    """A value in the words of YAML, cut to a readable length."""
+    if value is None or isinstance(value, bool):
+        return "nothing" if value is None else str(value).lower()
+    if isinstance(value, Mapping):
+        return "a mapping"
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+class Settings(dict[str, Any]):
+    """The values of the keys that are given; another key has its default."""
+
+    def __missing__(self, name: str) -> Any:
+        default = KEYS[name].default
+        if default is MISSING:
+            return None
+        return default() if callable(default) else default
+
+    @property
+    def max_workers(self) -> int | None:
+        """The most slots; None for as many as there is room for."""
+        workers: WorkerRange | None = self["workers"]
+        return workers.max if workers else None
+
+
+@dataclass
+class Source:
+    """A configuration as it was written, and everything that is wrong with it.
+
+    Args:
+        name: the file, or what else it is.
+        data: as plain data; None if nothing could be read.
+        lines: by path, where each part was written: the file or the override, and the line, which
+            is 0 if it comes from no file.
+
+    Attributes:
+        errors: line and text of each.
+        broken: paths at which an error was told. What follows from it is not told too.
+    """
+
+    name: str
+    data: Any = field(default_factory=dict)
+    lines: dict[Place, tuple[str, int]] = field(default_factory=dict)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    broken: set[Place] = field(default_factory=set)
+
+    @classmethod
+    def of_file(cls, path: Path) -> Source:
+        """Read a file.
+
+        Raises:
+            ConfigError: it cannot be opened, or it is not YAML.
+        """
+        try:
+            with path.open("rb") as file:
+                raw = file.read(MAX_BYTES + 1)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ConfigError(
+                f"cannot read the configuration {shown(str(path), 200)}: {reason}"
+            ) from error
+        return cls.of_bytes(raw, str(path))
+
+    @classmethod
+    def of_bytes(cls, raw: bytes, name: str) -> Source:
+        """Read the content of a file; raises ConfigError if it is not YAML."""
+        source = cls(name, None)
+        if len(raw) > MAX_BYTES:
+            source.add((), f"a configuration has at most {MAX_BYTES} bytes", (name, 1))
+        try:
+            text = raw.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            place = name, raw.count(b"\n", 0, error.start) + 1
+            source.add((), f"not UTF-8: byte 0x{raw[error.start]:02x}", place)
+        if not source.errors:
+            source.data = source.parsed(text)
+        if source.data is None:
+            source.raise_any()
+        return source
+
+    def parsed(self, text: str, at: Place = (), label: str = "") -> Any:
+        """The plain data of a YAML text; None, with an error, if nothing can be read.
+
+        Args:
+            at: where it goes.
+            label: name of the override that it is of; "" for this file.
+        """
+        origin = label or self.name
+
+        def refuse(reason: str, line: int) -> None:
+            self.add(at, f"not YAML: {reason}", (origin, 0 if label else line))
+
+        try:
+            return _Reader(text, self, origin, numbered=not label).document(at)
+        except _TooDeepError:
+            pass
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            words = ", ".join(part for part in (error.context, error.problem) if part)
+            refuse(words, mark.line + 1 if mark else 1)
+        except yaml.reader.ReaderError as error:
+            line = text.count("\n", 0, error.position) + 1
+            refuse(f"character {error.character!r} is not allowed", line)
+        except (ValueError, OverflowError) as error:  # from a bad escape such as "\UFFFFFFFF"
+            refuse(str(error), 1)
+        return None
+
+    def put(self, path: Place, value: Any, label: str) -> None:
+        """Set a part below mappings that exist, to what an override says."""
+        inner = self.data
+        for part in path[:-1]:
+            inner = inner[part]
+        inner[path[-1]] = value
+        self.lines[path] = label, 0
+
+    def add(self, path: Place, text: str, line: tuple[str, int] | None = None) -> None:
+        """Add an error; without a line, that of the nearest part that exists."""
+        origin, number = line or self.lines.get(self._existing(path), (self.name, 0))
+        words = [f"{origin}:{number}" if number else origin, _dotted(path), text]
+        self.errors.append((number, ": ".join(filter(None, words))))
+        if path:
+            self.broken.add(path)
+
+    def refuse(self, path: Place, text: str) -> None:
+        """Add an error, unless one was told there or above."""
+        if not any(path[:length] in self.broken for length in range(len(path) + 1)):
+            self.add(path, text)
+
+    def checked(self, path: Place, check: Callable[..., Any], *arguments: Any) -> Any:
+        """What `check` returns; None, with errors at this place, if it refuses."""
+        try:
+            return check(*arguments)
+        except AutomlError as error:
+            self.refuse_all(path, error)
+            return None
+
+    def refuse_all(self, path: Place, error: AutomlError) -> None:
+        """Add each single error of a reader of keys, at its own place."""
+        known = errors_of(error, path) if isinstance(error, UsageError) else [(path, error)]
+        for below, one in known:
+            place = below[: max(len(self._existing(below)), len(path))]  # one goal is no list here
+            if isinstance(one, UnknownKey):  # even if the value has errors of its own
+                self.add(place, one.text)
+            elif isinstance(one, WrongValue):
+                self.refuse(place, f"{one.rule} is needed, got {shown(one.value)}{one.hint}")
+            else:
+                self.refuse(place, str(one))
+
+    def is_broken(self, path: Place) -> bool:
+        """Whether an error was told there or below."""
+        return any(one[: len(path)] == path for one in self.broken)
+
+    def settings(self) -> Settings:
+        """The checked keys. A wrong one gets an error, and has its default."""
+        if not isinstance(self.data, dict):
+            given = shown(self.data)
+            self.refuse((), f"a configuration is a mapping of keys to values, got {given}")
+            return Settings()
+        try:
+            return Settings(read_keys(KEYS, self.data))
+        except WrongParts as error:
+            self.refuse_all((), error)
+            return Settings(error.right)
+
+    def raise_any(self) -> None:
+        """Raise one ConfigError with all errors, in the order of the file."""
+        if not self.errors:
+            return
+        found = sorted(self.errors, key=lambda one: (one[0] == 0, one[0]))
+        lines = [text for _, text in found]
+        intro = f"{len(lines)} errors in {self.name}:\n  " if len(lines) > 1 else ""
+        if len(lines) > MAX_SHOWN:
+            lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN} more"]
+        raise ConfigError(intro + "\n  ".join(lines))
+
+    def _existing(self, path: Place) -> Place:
+        """The longest part of a path that was written."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return path
+
+
+def _dotted(path: Place) -> str:
+    """`space.width.low` or `goals[1]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    return text.removeprefix(".")
+
+
+class _TooDeepError(Exception):
+    """Raised if a value is nested too deep. Reading ends there."""
+
+
+class _Reader:
+    """Reads the events of PyYAML into plain data; lines and errors go to a source."""
+
+    def __init__(self, text: str, source: Source, origin: str, *, numbered: bool) -> None:
+        self._events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
+        self._source, self._origin, self._numbered = source, origin, numbered
+
+    def document(self, at: Place) -> Any:
+        next(self._events)  # start of the stream
+        start = next(self._events)
+        if isinstance(start, yaml.StreamEndEvent):
+            self._source.add((), "the configuration is empty", (self._origin, 1))
+            return None
+        root = self._value(next(self._events), at)
+        next(self._events)  # end of the document
+        after = next(self._events)
+        if not isinstance(after, yaml.StreamEndEvent):
+            self._source.add((), "one document is needed, here is another", self._line(after))
+        return root
+
+    def _line(self, event: Any) -> tuple[str, int]:
+        return self._origin, event.start_mark.line + 1 if self._numbered else 0
+
+    def _value(self, event: Any, at: Place) -> Any:
+        line = self._source.lines.setdefault(at, self._line(event))
+        refuse = self._source.add
+        if len(at) > MAX_DEPTH:
+            refuse(at[:3], f"nested more than {MAX_DEPTH} levels deep", line)
+            raise _TooDeepError
+        if isinstance(event, yaml.AliasEvent):
+            refuse(at, f"aliases are not allowed, got *{event.anchor}: write the value out")
+            return None
+        if event.anchor is not None:
+            refuse(at, f"anchors are not allowed, got &{event.anchor}")
+        if event.tag is not None:
+            refuse(at, f"tags are not allowed, got {shown(event.tag)}")
+        if isinstance(event, yaml.ScalarEvent):
+            try:
+                read = plain_scalar if event.style is None else check_text
+                return read(event.value)
+            except ValueError as error:
+                refuse(at, str(error))
+                return None
+        return self._list(at) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(at)
+
+    def _list(self, at: Place) -> list[Any]:
+        items: list[Any] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._value(event, (*at, len(items))))
+        return items
+
+    def _mapping(self, at: Place) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            key, line = self._key(event, at), self._line(event)
+            place = (*at, key or "?")
+            if key in items:
+                first = self._source.lines[place][1]
+                self._source.add(place, f"this key is here twice, first on line {first}", line)
+            is_new = key is not None and key not in items
+            self._source.lines[place] = line
+            value = self._value(next(self._events), place)
+            if is_new:
+                items[str(key)] = value
+        return items
+
+    def _key(self, event: Any, at: Place) -> str | None:
+        """The key as written; None, with an error, if it is not a plain name."""
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._value(event, (*at, "?"))
+        elif event.value and event.anchor is event.tag is None:
+            try:
+                return check_text(event.value)
+            except ValueError as error:
+                self._source.add(at, str(error), self._line(event))
+                return None
+        self._source.add(at, "a key must be a plain name", self._line(event))
+        return None
