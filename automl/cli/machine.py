@@ -19,7 +19,7 @@ def doctor(store: str, as_json: bool) -> None:
 
 def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
     """List the workloads and the data sets, or fetch a data set."""
-    from workers.data.datasets import DATASETS
+    from workers.data.fetch import DATASETS
     from workers.workloads import WORKLOADS
 
     if fetch is not None:

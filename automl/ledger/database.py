@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from automl.errors import StoreError, needs
-from workers.files.disk import flush
+from workers.files.folder import flush
 
 from . import store_errors
 from .schema import VERSION, create_tables

@@ -21,7 +21,7 @@ from automl.core.resuming import present_folder
 from automl.core.text import number
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
-from workers.command.either import SIDE
+from workers.command.command import SIDE
 from workers.protocol import Params
 
 from .paired_test import Answer, PairedTest

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from search_spaces.errors import StoreError, UsageError
-from workers.files.disk import sha256
-from workers.files.folder import Folder
+from workers.files.folder import Folder, sha256
 from workers.protocol import DISPOSABLE, LOGS
 
 # Folders of the workers, and what begins with a dot in the trial's own folder, are not kept.

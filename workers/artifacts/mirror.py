@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search_spaces.errors import StoreError
-from workers.files.disk import sha256
-from workers.files.folder import Folder
+from workers.files.folder import Folder, sha256
 from workers.protocol import LOGS, log_name
 
 from .copies import (

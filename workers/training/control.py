@@ -26,7 +26,6 @@ class Orders:
         stop: ends the attempt, with a checkpoint.
         finish: a limit is reached: the attempt is complete.
         out_of_memory: a rank has exceeded its limit.
-        scale: factor on the learning rate.
         losses: mean losses over all ranks of the updates since ranks agreed last.
     """
 
@@ -35,7 +34,6 @@ class Orders:
     evaluate: bool = False
     save: bool = False
     out_of_memory: bool = False
-    scale: float = 1.0
     losses: tuple[float, ...] = ()
 
     @property
@@ -94,9 +92,8 @@ class Control:
             own.out_of_memory,
         ]
         requests = [own.stop is request for request in _REQUESTS]
-        lead = (own.scale, float(self._interval())) if leads else (0.0, 0.0)
-        votes = [*lead, *map(float, flags), *map(float, requests)]
-        scale, interval, *counts = self.sums([*votes, *losses])
+        interval = float(self._interval()) if leads else 0.0
+        interval, *counts = self.sums([interval, *map(float, [*flags, *requests]), *losses])
         self._left = int(interval) - 1
         self._since = 1
         self._met = time.monotonic()
@@ -104,7 +101,7 @@ class Control:
         counts = counts[4:]
         stops = (r for r, count in zip(_REQUESTS, counts, strict=False) if count > 0)
         means = tuple(counts[len(_REQUESTS) :])
-        return Orders(next(stops, None), finish, evaluate, save, exceeded, scale, means)
+        return Orders(next(stops, None), finish, evaluate, save, exceeded, means)
 
     def sums(self, numbers: Sequence[float]) -> list[float]:
         """The sum of each number over all ranks."""

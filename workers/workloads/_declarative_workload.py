@@ -97,10 +97,6 @@ _OF_GRAPHS = (
     "compile in ('off', 'default') or accumulation == 1",
     "compile in ('off', 'default') or parallelism not in ('pipeline', 'data_pipeline')",
 )
-# torch's check of them is a RuntimeError of the first update.
-_OF_PIPELINES = (
-    "compile == 'off' or schedule not in ('interleavedzerobubble', 'zbvzerobubble', 'dualpipev')",
-)
 
 
 class DeclarativeWorkload(Workload):
@@ -137,7 +133,7 @@ class DeclarativeWorkload(Workload):
         found = cls._resolved(hardware)
         parameters = [*cls.own(hardware), *(p for one in found for p in one.parameters)]
         names = {parameter.name for parameter in parameters}
-        wanted = (*cls.constraints, *_OF_PIPELINES, *(_OF_GRAPHS if hardware.gpus else ()))
+        wanted = (*cls.constraints, *(_OF_GRAPHS if hardware.gpus else ()))
         kept = [text for text in wanted if names.issuperset(Expression(text).names)]
         return Space(
             *parameters, constraints=(*(text for one in found for text in one.constraints), *kept)
