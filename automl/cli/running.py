@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.control.signals import SafeEnd
@@ -12,7 +13,6 @@ from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
 from .common import emit, opened, say
-from .live import shown
 from .looking import status_object
 
 if TYPE_CHECKING:
@@ -94,6 +94,27 @@ def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) ->
     return given or last or "auto"
 
 
+@contextmanager
+def _shown(*, as_json: bool, log_json: bool) -> Iterator[Callable[[Snapshot], None]]:
+    """A function that shows each snapshot in every way that was asked for."""
+    with ExitStack() as stack:
+        shows: list[Callable[[Snapshot], None]] = []
+        if log_json:
+            from automl.telemetry.json_log import json_log
+
+            shows.append(stack.enter_context(json_log()))
+        elif not as_json:
+            from automl.report.terminal_view import view
+
+            shows.append(stack.enter_context(view()))
+
+        def show(snapshot: Snapshot) -> None:
+            for each in shows:
+                each(snapshot)
+
+        yield show
+
+
 def run_sweep(
     spec: SweepSpec,
     ledger: Ledger,
@@ -123,7 +144,7 @@ def run_sweep(
     with (
         SafeEnd(),
         told_how_to_resume(again),
-        shown(as_json=as_json, log_json=log_json) as show,
+        _shown(as_json=as_json, log_json=log_json) as show,
     ):
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
