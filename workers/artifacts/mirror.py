@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
+AGAIN: Final = 15  # times as long after an upload that has failed
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
 FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
 MARK: Final = ".artifacts.json"  # in the trial's folder: the attempt whose files these are
@@ -298,7 +299,7 @@ class Mirror:
         """Upload what is new until the attempt is over, then the last files."""
         before: Mapping[str, FileIdentity] | None = None
         while not self._over.is_set():
-            announced = self._wake.wait(LOOK_SECONDS)
+            announced = self._wake.wait(AGAIN * LOOK_SECONDS if self._error else LOOK_SECONDS)
             self._wake.clear()
             if self._over.is_set():
                 break
