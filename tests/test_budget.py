@@ -31,8 +31,8 @@ FOLDERS: dict[str, tuple[str, ...]] = {
 }
 CAPS = {
     "search_spaces": 2_790,
-    "workers, without workloads": 9_318,
-    "workers/workloads": 4_357,
+    "workers, without workloads": 9_304,
+    "workers/workloads": 4_309,
     "core, control, ledger": 6_033,
     "dispatch": 1_479,
     "suggesters, stopping": 4_696,

@@ -11,8 +11,9 @@ from automl.core import SweepSpec
 from automl.core.names import NAME
 from automl.core.resuming import shell_line
 from automl.errors import UsageError
-from workers.artifacts.copies import SweepArtifacts, described, retried
+from workers.artifacts.copies import SweepArtifacts, retried
 from workers.artifacts.location import NONE
+from workers.failures import one_line
 
 REMOVE_SECONDS: Final = 30.0  # until the removal of a trial's checkpoints gives up
 
@@ -84,7 +85,7 @@ class ArtifactRemover:
         done = [future for future in self._begun if future.done()]
         self._begun = [future for future in self._begun if not future.done()]
         errors = [error for future in done if (error := future.exception()) is not None]
-        return [f"{self._artifacts.location}: {described(error)}" for error in errors]
+        return [f"{self._artifacts.location}: {one_line(error)}" for error in errors]
 
     def close(self) -> None:
         """Wait for what was begun."""

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from search_spaces.errors import StoreError, UsageError
+from workers.failures import one_line
 from workers.files.folder import Folder, sha256
 from workers.protocol import DISPOSABLE, LOGS
 
@@ -335,16 +336,11 @@ def retried(call: Callable[[], T], seconds: float) -> T:
         delay = min(2 * delay, 30.0)
 
 
-def described(error: BaseException) -> str:
-    """An error in a line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
 def _tried(call: Callable[[], T], problem: str, seconds: float = READ_SECONDS) -> T:
     try:
         return retried(call, seconds)
     except Exception as error:
-        raise UsageError(f"{problem}: {described(error)}") from error
+        raise UsageError(f"{problem}: {one_line(error)}") from error
 
 
 def _sum(data: Mapping[str, Any]) -> str:

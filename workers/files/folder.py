@@ -31,6 +31,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def link(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it if the file system has no such links."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, target)
+
+
 class Folder:
     """A folder below a trusted one; it need not exist.
 

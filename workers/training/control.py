@@ -8,12 +8,10 @@ import torch
 import torch.distributed as dist
 
 from workers.context import Context
-from workers.device.peak_memory import PeakMemory
 from workers.protocol import StopRequest
 from workers.ranks.process_group import side_group
 
 _REQUESTS = tuple(StopRequest)
-_MEMORY_SECONDS = 0.2
 _DELAY_SECONDS = 0.2  # ranks act on a request or a limit of time about so late
 _MAX_INTERVAL = 50  # updates
 
@@ -52,7 +50,6 @@ class Control:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.group = side_group() if context.world_size > 1 else None
-        self._memory_checked = 0.0
         self._left = 0  # updates until ranks meet again
         self._since = 0  # updates since they met
         self._met = time.monotonic()
@@ -117,12 +114,3 @@ class Control:
             return 1
         each = (time.monotonic() - self._met) / self._since
         return max(1, min(_MAX_INTERVAL, int(_DELAY_SECONDS / max(each, 1e-6))))
-
-    def memory_exceeded(self, memory: PeakMemory) -> bool:
-        """Whether this rank's peak exceeds its limit; measured at most every 0.2 s."""
-        limit = self.context.assignment.limits.memory_bytes
-        now = time.monotonic()
-        if limit is None or now - self._memory_checked < _MEMORY_SECONDS:
-            return False
-        self._memory_checked = now
-        return memory.bytes() > limit

@@ -199,7 +199,7 @@ class Trainer:
             finish=out_of_time or full or exhausted,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
             save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
-            out_of_memory=self.control.memory_exceeded(self.memory),
+            out_of_memory=self.context.memory_exceeded(),
         )
 
     def _check(self, orders: Orders) -> None:

@@ -12,7 +12,6 @@ from search_spaces.errors import DataError, UsageError
 from workers.workloads.feature_extraction import FeatureExtraction
 from workers.workloads.feature_extraction.extractor import (
     ExtractorOptions,
-    linear_accuracy,
     prepare,
 )
 from workers.workloads.feature_extraction.resnet import ResNet50, build, fold_batch_norm
@@ -117,12 +116,3 @@ def test_a_file_of_weights_runs_nothing(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             build(0, str(tmp_path / name))
     assert not target.exists()
-
-
-def test_linear_classifier() -> None:
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(200) % 4
-    features = torch.randn(200, 30, generator=generator)
-    assert linear_accuracy(features, labels) < 0.6
-    features[torch.arange(200), labels] += 6
-    assert linear_accuracy(features, labels) > 0.95
