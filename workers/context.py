@@ -345,7 +345,7 @@ class Context(Suggesting):
                 memory than `resources.memory` allows ("out_of_memory").
             TypeError: a metric has no name, or the step is no whole number.
         """
-        self._check_memory()
+        self.check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))
         return self.send_report(step, metrics)
@@ -402,18 +402,23 @@ class Context(Suggesting):
             self.stop = self._agreed(self.stop)
         return self.stop is None
 
-    def _check_memory(self) -> None:
-        """Raise TrialFailure if the peak exceeds the limit; looks at most every 0.2 s."""
+    def memory_exceeded(self) -> bool:
+        """Whether the peak of this rank exceeds its limit; looks at most every 0.2 s."""
         limit = self.assignment.limits.memory_bytes
         now = time.monotonic()
         if limit is None or self.memory is None or now - self._memory_checked < MEMORY_SECONDS:
-            return
+            return False
         self._memory_checked = now
-        if (peak := self.memory.bytes()) > limit:
-            used, allowed = gigabytes(peak, limit)
+        return bool(self.memory.bytes() > limit)
+
+    def check_memory(self) -> None:
+        """Raise TrialFailure if the peak exceeds the limit, see `memory_exceeded`."""
+        limit = self.assignment.limits.memory_bytes
+        if limit is not None and self.memory_exceeded():
+            used, allowed = gigabytes(self.memory.bytes(), limit)
             raise TrialFailure(
                 "out_of_memory",
-                f"the objective has used {used}, and a rank may use {allowed} (resources.memory)",
+                f"it has used {used}, and a rank may use {allowed} (resources.memory)",
             )
 
     def _agreed(self, stop: StopRequest | None) -> StopRequest | None:

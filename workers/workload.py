@@ -39,7 +39,7 @@ class ParallelPlan:
         layers: dotted names of the repeated blocks, in order of execution. `fsdp` wraps them,
             activation checkpointing recomputes them, `pipeline` cuts between them.
         tensor: dotted name (with `*` for a layer's index) to its kind, for tensor parallelism. A
-            Linear or an Embedding is "column", "row" or "vocabulary", a norm is "sequence".
+            Linear or an Embedding is "column", "row" or "vocabulary".
             "column:3" means three matrices on top of each other, such as query, key and value.
         num_heads: attention heads, which the tensor degree divides; 0 if the model has none.
         embeddings: dotted names of large embeddings that a parameter server can hold.

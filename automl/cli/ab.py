@@ -121,7 +121,7 @@ def ab(
     from automl.ledger import Ledger
     from automl.workflows.ab import KIND, A, B, begin, code_of_commands, compare, of_commands
     from automl.workflows.paired_test import PairedTest
-    from workers.command.either import EitherCommand
+    from workers.command.command import EitherCommand
 
     test = PairedTest(alpha, effect)
     most = 2 * test.most_pairs if runs is None else runs

@@ -34,15 +34,14 @@ def doctor(store: str, as_json: bool) -> None:
 def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
     """List the workloads with their goals, and the data sets that --fetch can get.
 
-    A data set is fetched from its official source. Its checksum is checked, and a transfer that was
-    broken off goes on.
+    A data set is fetched from its official source. Its checksum is checked.
 
     \b
     Examples:
       automl workloads
       automl workloads --fetch imdb data/imdb
     """
-    from workers.data.datasets import DATASETS
+    from workers.data.fetch import DATASETS
     from workers.workloads import WORKLOADS
 
     if fetch is not None:

@@ -305,18 +305,15 @@ class _Checker:
         for name, pattern in reports.items():
             from workers.command.csv_file import CSV_FILE
             from workers.command.patterns import compile_pattern
-            from workers.command.tensorboard import TENSORBOARD, check_reader
 
-            if name == CSV_FILE:
-                continue
-            check = check_reader if name == TENSORBOARD else partial(compile_pattern, name, pattern)
-            self._checked(("reports", name), check)
+            if name != CSV_FILE:
+                self._checked(("reports", name), partial(compile_pattern, name, pattern))
 
 
 def _unreported(spec: SweepSpec) -> list[str]:
     """A line for each goal that no pattern of a command finds; none if there are no patterns."""
     found = [name for name in spec.reports if name != "step"]
-    if not found or not {"tensorboard", "file"}.isdisjoint(found):
+    if not found or "file" in found:
         return []
     return [
         f"`reports` does not find the goal {goal.metric!r}, so trials fail unless the program "

@@ -15,8 +15,9 @@ from automl.core import SweepSpec, Trial, TrialState, ranking
 from automl.core.arguments import NAME
 from automl.core.text import shell_line
 from automl.errors import StoreError, UsageError
-from workers.artifacts.copies import SweepArtifacts, described, retried
+from workers.artifacts.copies import SweepArtifacts, retried
 from workers.artifacts.location import NONE
+from workers.failures import one_line
 from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE
 
@@ -90,7 +91,7 @@ class ArtifactRemover:
         done = [future for future in self._begun if future.done()]
         self._begun = [future for future in self._begun if not future.done()]
         errors = [error for future in done if (error := future.exception()) is not None]
-        return [f"{self._artifacts.location}: {described(error)}" for error in errors]
+        return [f"{self._artifacts.location}: {one_line(error)}" for error in errors]
 
     def close(self) -> None:
         """Wait for what was begun."""

@@ -265,7 +265,7 @@ class SweepSpec:
     reports: Mapping[str, str] = key(
         mapped(TEXT),
         "How a command prints its metrics: a regular expression of RE2 for each, with one group; "
-        "`tensorboard` is a folder of event files, `file` a CSV of metrics. See "
+        "`file` is a CSV of metrics. See "
         "[reports](../guides/script.md#reports).",
         "reports: {loss: 'val_loss (\\S+)', step: 'epoch (\\d+)'}",
         dict,

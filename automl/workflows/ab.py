@@ -20,7 +20,7 @@ from automl.core.environment import code_of, difference
 from automl.core.text import number, present_folder
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
-from workers.command.either import SIDE
+from workers.command.command import SIDE
 from workers.protocol import Params
 
 from .paired_test import Answer, PairedTest

@@ -197,7 +197,7 @@ def features(updates: int, root: Path | None) -> Contest:
         return plain_loops.features_seconds(model, x, 32)
 
     images = 32 if updates > 8 else 16
-    fixed = {"images": images, "passes": 1, "transfer": False}
+    fixed = {"images": images, "passes": 1}
     knobs = ("precision", "memory_format", "fold_batch_norm", "quantization")
     return Contest(
         "ResNet-50 features, 3x224x224",

@@ -40,8 +40,6 @@ BASE: dict[str, dict[str, Any]] = {
         "batch_size": 256,
         "dropout": 0.0,
         "optimized_metric": None,
-        "patience": None,
-        "plateau_evaluations": None,
         "average_best": 0,
     },
 }

@@ -63,8 +63,6 @@ WORKLOAD: dict[str, dict[str, Any]] = {
         "dropout": 0.0,
         "dense_dropout": 0.0,
         "optimized_metric": None,
-        "patience": None,
-        "plateau_evaluations": None,
         "average_best": 0,
     },
 }
@@ -84,7 +82,6 @@ ON_RANKS: dict[int, list[dict[str, Any]]] = {
         {"parallelism": "fsdp", "reshard_after_forward": True},
         {"parallelism": "fsdp", "reshard_after_forward": False, "accumulation": 3},
         {"parallelism": "tensor"},
-        {"parallelism": "tensor", "sequence_parallel": True},
         {"parallelism": "pipeline", "schedule": "gpipe"},
         {"parallelism": "pipeline", "schedule": "1f1b"},
         {"parallelism": "embedding_server"},
@@ -108,11 +105,8 @@ Row = dict[str, Any]
 
 
 def applies(workload: str, ranks: int, strategy: Mapping[str, Any]) -> bool:
-    """Whether the workload can be trained so, and no other row is the same."""
-    if strategy["parallelism"] in LACKS.get((workload, ranks), ()):
-        return False
-    # The image model has no norms.
-    return workload == "translation" or "sequence_parallel" not in strategy
+    """Whether the workload can be trained so."""
+    return strategy["parallelism"] not in LACKS.get((workload, ranks), ())
 
 
 def variants(workload: str, updates: int) -> list[dict[str, Any]]:

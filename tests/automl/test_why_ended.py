@@ -82,7 +82,7 @@ def test_parameters_that_a_command_does_not_get_are_named(tmp_path: Path) -> Non
     config.write_text("space: {lr: [0.1, 0.2, 0.3], amp: [true, false]}\ngoals: minimize loss\n")
     (note,) = load(config, command="python train.py --lr {lr}").notes
     assert note.startswith("the command does not name amp: unless the program reads AUTOML_PARAMS")
-    for command in ("run {params}", "run {config.yaml}", "run --lr={lr} {amp}"):
+    for command in ("run {params}", "run {config}", "run --lr={lr} {amp}"):
         assert load(config, command=command).notes == ()
 
 

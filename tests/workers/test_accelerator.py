@@ -116,8 +116,8 @@ STRATEGY_KNOBS: Mapping[str, list[dict[str, Any]]] = {
         {"accumulation": 2},
         {"activation_checkpointing": "layers"},
     ],
-    "tensor": [{"sequence_parallel": True}, {"precision": "bf16"}],
-    "pipeline": [{"schedule": "gpipe"}, {"precision": "fp16"}, {"schedule": "zbvzerobubble"}],
+    "tensor": [{"precision": "bf16"}],
+    "pipeline": [{"schedule": "gpipe"}, {"precision": "fp16"}, {"schedule": "interleaved1f1b"}],
     "embedding_server": [{"precision": "bf16"}, {"clip_norm": 0.1}],
 }
 # Under these, tensors of these names lie in main memory.

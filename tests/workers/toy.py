@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from workers.context import Context
 from workers.device.precision import wide
-from workers.parallel.balance import balanced
+from workers.parallel.mesh import balanced
 from workers.protocol import Metric
 from workers.training.settings import TRAINING_METRICS
 from workers.workload import ParallelPlan
@@ -138,7 +138,6 @@ class Toy(TrainedWorkload):
         return ParallelPlan(
             layers=tuple(f"layers.{i}" for i in range(len(model.layers))),
             tensor={
-                "layers.*.attention_norm": "sequence",
                 "layers.*.attention.query": "column",
                 "layers.*.attention.key_value": "column:2",
                 "layers.*.attention.output": "row",

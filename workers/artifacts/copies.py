@@ -18,13 +18,14 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from search_spaces.errors import StoreError, UsageError
-from workers.files.disk import sha256
-from workers.files.folder import Folder
+from workers.failures import one_line
+from workers.files.folder import Folder, sha256
 from workers.protocol import DISPOSABLE, LOGS
 
 # Folders of the workers, and what begins with a dot in the trial's own folder, are not kept.
@@ -117,8 +118,9 @@ class Copies:
     def __init__(self, location: str) -> None:
         import fsspec
 
-        options = {"auto_mkdir": True} if location.startswith("/") else {}
         self.location = location
+        self._is_folder = location.startswith("/")
+        options = {"auto_mkdir": True} if self._is_folder else {}
         self._files, root = fsspec.url_to_fs(location, use_listings_cache=False, **options)
         self._root = root.rstrip("/")
 
@@ -196,6 +198,9 @@ class Copies:
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object so that readers see all of it or nothing."""
+        if not self._is_folder:  # an object store shows an object once it is complete
+            self._files.pipe_file(self._path(name), content)
+            return
         draft = self._path(f"{name}.draft")
         self._files.pipe_file(draft, content)
         self._files.mv(draft, self._path(name))
@@ -210,10 +215,11 @@ class Copies:
 
     def remove(self, name: str = "") -> None:
         """Remove an object, or all; do nothing if there is none."""
-        try:
-            self._files.rm(self._path(name) if name else self._root, recursive=not name)
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError):
+            if name:
+                self._files.rm_file(self._path(name))
+            else:
+                self._files.rm(self._root, recursive=True)
 
     def check(self) -> None:
         """Write an object, read it and remove it, to see that this is possible."""
@@ -330,16 +336,11 @@ def retried(call: Callable[[], T], seconds: float) -> T:
         delay = min(2 * delay, 30.0)
 
 
-def described(error: BaseException) -> str:
-    """An error in a line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
 def _tried(call: Callable[[], T], problem: str, seconds: float = READ_SECONDS) -> T:
     try:
         return retried(call, seconds)
     except Exception as error:
-        raise UsageError(f"{problem}: {described(error)}") from error
+        raise UsageError(f"{problem}: {one_line(error)}") from error
 
 
 def _sum(data: Mapping[str, Any]) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 MAX_BYTES: Final = 1 << 30  # of checkpoints that are copied at a pause
-_NEW: Final = ".checkpoints-new"
 
 
 def call_with_fallback(context: Context, objective: Callable[[Context], Any]) -> Any:
@@ -82,16 +81,8 @@ def _put_back(trial: Folder) -> None:
 
 def _keep_copy(trial: Folder) -> None:
     """Copy the checkpoints, unless they are too large; `trial.save` keeps the state before."""
-    checkpoints = trial / CHECKPOINTS
-    (trial / _NEW).remove()
-    if set(checkpoints.names()) <= {SAVED} or checkpoints.size() > MAX_BYTES:
-        (trial / CHECKPOINTS_BEFORE).remove()
-        return
-    (trial / _NEW).make()
-    try:
-        trial.copy(CHECKPOINTS, (trial / _NEW).path)
-    except BaseException:
-        (trial / _NEW).remove()
-        raise
-    (trial / CHECKPOINTS_BEFORE).remove()
-    trial.rename(_NEW, CHECKPOINTS_BEFORE)
+    checkpoints, before = trial / CHECKPOINTS, trial / CHECKPOINTS_BEFORE
+    before.remove()
+    if not set(checkpoints.names()) <= {SAVED} and checkpoints.size() <= MAX_BYTES:
+        before.make()
+        trial.copy(CHECKPOINTS, before.path)

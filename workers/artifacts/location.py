@@ -54,10 +54,13 @@ def read_location(text: str) -> str:
             f"artifacts: {protocol}:// keeps no files; a folder or one of {known} is needed"
         )
     url = urlsplit(text)
-    if "@" in url.netloc and protocol != "abfs" and ":" in url.netloc.rpartition("@")[0]:
-        raise _secret(protocol, url.netloc.rpartition("@")[2])
-    if url.query or url.fragment:
-        raise _secret(protocol, url.netloc.rpartition("@")[2])
+    account, _, place = url.netloc.rpartition("@")
+    if url.query or url.fragment or (":" in account and protocol != "abfs"):
+        raise UsageError(
+            f"artifacts: a password or an option in the URL of {protocol}://{place} would show in "
+            "the ledger and in `ps`: leave it out, and set the credentials in the environment or "
+            "in the configuration of fsspec on every node"
+        )
     if not url.netloc:
         raise UsageError(f"artifacts: {text!r} names no bucket, as in {protocol}://bucket/prefix")
     if ".." in url.path.split("/"):
@@ -69,11 +72,3 @@ def read_location(text: str) -> str:
             f"on every node: pip install {extra}"
         )
     return f"{protocol}://{text[found.end() :].rstrip('/')}"
-
-
-def _secret(protocol: str, place: str) -> UsageError:
-    return UsageError(
-        f"artifacts: a password or an option in the URL of {protocol}://{place} would show in the "
-        "ledger and in `ps`: leave it out, and set the credentials in the environment or in the "
-        "configuration of fsspec on every node"
-    )

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
-import shutil
 import socket
 import stat
 import sys
@@ -24,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search_spaces.errors import StoreError
-from workers.files.disk import sha256
-from workers.files.folder import Folder
+from workers.failures import one_line
+from workers.files.folder import Folder, link, sha256
 from workers.protocol import LOGS, log_name
 
 from .copies import (
@@ -34,7 +32,6 @@ from .copies import (
     Copies,
     DamagedCopy,
     Manifest,
-    described,
     object_name,
     retried,
 )
@@ -43,6 +40,7 @@ if TYPE_CHECKING:
     from workers.context import Context
 
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
+AGAIN: Final = 15  # times as long after an upload that has failed
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
 FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
 MARK: Final = ".artifacts.json"  # in the trial's folder: the attempt whose files these are
@@ -277,7 +275,7 @@ class Mirror:
         except Exception as error:
             raise ArtifactsUnreachable(
                 "the files of its earlier attempts cannot be read from "
-                f"{self._location}: {described(error)}"
+                f"{self._location}: {one_line(error)}"
             ) from error
 
     @contextmanager
@@ -299,7 +297,7 @@ class Mirror:
         """Upload what is new until the attempt is over, then the last files."""
         before: Mapping[str, FileIdentity] | None = None
         while not self._over.is_set():
-            announced = self._wake.wait(LOOK_SECONDS)
+            announced = self._wake.wait(AGAIN * LOOK_SECONDS if self._error else LOOK_SECONDS)
             self._wake.clear()
             if self._over.is_set():
                 break
@@ -332,8 +330,8 @@ class Mirror:
         finally:
             links.remove()
         for path, identity in now.items():
-            link = CopiedFile(link=identity.link)
-            files[path] = link if identity.link else self._known[identity]
+            symbolic = CopiedFile(link=identity.link)
+            files[path] = symbolic if identity.link else self._known[identity]
         number = self._manifests[-1].number + 1 if self._manifests else 0
         manifest = Manifest(self._attempt, number, files)
         self._copies.write(manifest.name, manifest.to_json())
@@ -353,11 +351,9 @@ class Mirror:
             source, target = self._folder.path / path, links.path / path
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                os.link(source, target)
+                link(source, target)
             except FileNotFoundError as error:
                 raise ChangedMeanwhile(f"{source} is gone") from error
-            except OSError:  # a file system without hard links
-                shutil.copy2(source, target)
 
     def _put(self, path: Path, identity: FileIdentity) -> CopiedFile:
         """Upload a file; raises ChangedMeanwhile if somebody writes to it."""
@@ -374,7 +370,7 @@ class Mirror:
         try:
             yield
         except Exception as error:
-            text = described(error)
+            text = one_line(error)
             if text != self._error:
                 print(f"artifacts: {self._location} cannot be written now: {text}", file=sys.stderr)
             self._error = text

@@ -15,8 +15,6 @@ from search_spaces.errors import UsageError
 from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
-from .formats import CONFIGS
-
 # Every parameter as arguments of its own; `{params}` is the first of them.
 STYLES: Final = {
     "params": ("--{}={}",),
@@ -24,7 +22,7 @@ STYLES: Final = {
     "--key value": ("--{}", "{}"),
     "key=value": ("{}={}",),
 }
-FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", *CONFIGS)
+FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", "config")
 _PART: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][^={}]*")
 
@@ -148,7 +146,7 @@ class Braces:
 
 def unnamed(command: str, names: Collection[str]) -> list[str]:
     """The parameters that no placeholder of a command stands for; none if one stands for all."""
-    if any(f"{{{name}}}" in command for name in (*STYLES, *CONFIGS)):
+    if any(f"{{{name}}}" in command for name in (*STYLES, "config")):
         return []
     return [name for name in names if f"{{{name}}}" not in command]
 

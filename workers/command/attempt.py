@@ -19,14 +19,12 @@ from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
 
 from .arguments import Braces, with_absolute_path
-from .csv_file import CSV_FILE
-from .formats import CONFIGS
+from .csv_file import CSV_FILE, place_of
 from .metrics import Collector
 from .output import Tail, TrialLog
 from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
-from .tensorboard import TENSORBOARD, place_of
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = "command"  # in the trial's folder
 REPORTS: Final = "reports.jsonl"
+CONFIG: Final = "params.json"
 STOP: Final = "stop"
 LOOK_SECONDS: Final = 0.05  # between two looks at files and at the request to stop
 EXIT_SECONDS: Final = 0.002  # between two looks whether a program without output has ended
@@ -64,7 +63,7 @@ class CommandAttempt:
             "trial_dir": str(context.work_dir),
             "checkpoint_dir": str(context.checkpoint_dir),
             "seed": str(context.seed),
-            **{name: self._path(_file_of(name)) for name in CONFIGS},
+            "config": self._path(CONFIG),
         }
         self._braces = Braces(params, facts, command.flags)
         self._folder = facts["trial_dir"] if command.in_trial else command.folder
@@ -134,12 +133,10 @@ class CommandAttempt:
         return started
 
     def _arguments(self) -> tuple[list[str], dict[str, str]]:
-        """The program with its arguments, and its environment; writes the parameters to files."""
+        """The program with its arguments, and its environment; writes the file of parameters."""
         given, environment = self._command.arguments, self._environment()
-        for name, written in CONFIGS.items():
-            if name == "config" or any(f"{{{name}}}" in argument for argument in given):
-                with self._files.open(_file_of(name), "w", encoding="utf-8") as file:
-                    file.write(written(self._assignment.params))
+        with self._files.open(CONFIG, "w", encoding="utf-8") as file:
+            json.dump(dict(self._assignment.params), file)
         filled = self._braces.fill(given)
         if self._command.in_trial:
             filled = [with_absolute_path(one, self._command.folder) for one in filled]
@@ -147,10 +144,8 @@ class CommandAttempt:
 
     def _sources(self, collector: Collector, environment: Mapping[str, str]) -> Sources:
         patterns = dict(self._command.reports)
-        events, table = (
-            place_of(text, self._braces, environment, self._folder) if text else None
-            for text in (patterns.pop(TENSORBOARD, None), patterns.pop(CSV_FILE, None))
-        )
+        text = patterns.pop(CSV_FILE, None)
+        table = place_of(text, self._braces, environment, self._folder) if text else None
         return Sources(
             collector,
             REPORTS,
@@ -160,7 +155,6 @@ class CommandAttempt:
             self._own,
             goals=self._assignment.goals or tuple(filter(None, [self._command.goal])),
             goes_on=self._resumed,
-            events=events,
             table=table,
         )
 
@@ -291,11 +285,6 @@ class CommandAttempt:
             raise nothing_reported(goal, collector, self._command.reports, last)
 
 
-def _file_of(config: str) -> str:
-    """The file of a placeholder such as `{config.yaml}`."""
-    return f"params.{config.partition('.')[2] or 'json'}"
-
-
 def _has_files(folder: Any) -> bool:
     with suppress(OSError):
         return any(folder.iterdir())
@@ -375,7 +364,7 @@ def nothing_reported(
         words += "; a CSV file is read by `reports: {file: metrics.csv}`"
     elif CSV_FILE in patterns:
         words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
-    elif TENSORBOARD not in patterns:
+    else:
         metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
         found = f"reports.{goal}='REGEX'"
         if goal in metrics:

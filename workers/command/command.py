@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from search_spaces.errors import UsageError
 
@@ -14,11 +14,11 @@ from .arguments import check
 from .attempt import CommandAttempt
 from .csv_file import CSV_FILE
 from .patterns import compile_pattern
-from .tensorboard import TENSORBOARD
 
 if TYPE_CHECKING:
     from workers.context import Context
 
+SIDE: Final = "side"  # the parameter that chooses one of two commands
 STOP_GRACE: float = 10.0  # seconds between AUTOML_STOP and SIGTERM
 
 
@@ -29,7 +29,7 @@ class CommandObjective:
     Args:
         arguments: the program and its arguments, with braces around names of parameters.
         reports: regular expressions by metric, searched in its standard output; `step` is that of
-            the step, `tensorboard` is a folder of event files, `file` a CSV file.
+            the step, `file` is a CSV file.
         folder: the working directory of the program.
         goal: the metric whose matches are steps if there is no expression for the step.
         stop_grace: seconds between a request to stop and SIGTERM.
@@ -60,7 +60,7 @@ class CommandObjective:
             raise UsageError("a command begins with a program, got none")
         check(self.arguments, names)
         for metric, text in self.reports.items():
-            if metric in (TENSORBOARD, CSV_FILE):
+            if metric == CSV_FILE:
                 check([text], names)
             else:
                 compile_pattern(metric, text)
@@ -86,3 +86,24 @@ class CommandObjective:
             CommandFailed: the command has failed.
         """
         return CommandAttempt(self, context).run()
+
+
+@dataclass(frozen=True)
+class EitherCommand:
+    """An objective that runs the command of the trial's parameter `side`.
+
+    Args:
+        commands: by value of the parameter.
+    """
+
+    checks_goals: ClassVar[bool] = CommandObjective.checks_goals
+
+    commands: Mapping[str, CommandObjective]
+
+    def __call__(self, context: Context) -> dict[str, float]:
+        """Run one attempt at a trial; returns its result.
+
+        Raises:
+            CommandFailed: the command has failed.
+        """
+        return self.commands[str(context.assignment.params[SIDE])](context)

@@ -1,14 +1,41 @@
 """Reads the metrics of a command from a CSV file, such as that of Lightning's CSVLogger."""
 
-import csv
-from pathlib import Path
-from typing import Final
+from __future__ import annotations
 
-from .metrics import Collector
+import csv
+import string
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from search_spaces.errors import TrialFailure
+
+if TYPE_CHECKING:
+    from .arguments import Braces
+    from .metrics import Collector
 
 CSV_FILE: Final = "file"  # among `reports`
 _STEPS: Final = ("step", "epoch", "iteration", "round")  # columns of the step, the best first
 _MAX_BYTES: Final = 1 << 26
+
+
+def place_of(text: str, braces: Braces, environment: Mapping[str, str], folder: str) -> Path:
+    """The CSV file of a trial.
+
+    Args:
+        text: with braces as in an argument, and variables such as `$AUTOML_CHECKPOINT_DIR`.
+        braces: what they stand for.
+        environment: of the command; only variables that begin with AUTOML_ are replaced.
+        folder: the working directory of the command.
+
+    Raises:
+        TrialFailure: the text holds a parameter that is inactive or None.
+    """
+    filled = braces.replaced(text)
+    if filled is None:
+        raise TrialFailure("missing_metric", f"`reports` names no place: {text!r}")
+    known = {name: value for name, value in environment.items() if name.startswith("AUTOML_")}
+    return Path(folder, string.Template(filled).safe_substitute(known))
 
 
 class CsvFile:

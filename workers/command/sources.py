@@ -1,9 +1,8 @@
-"""The places where a command reports: a file, its output, TensorBoard's event files."""
+"""The places where a command reports: a file of JSON lines, its output, a CSV file."""
 
 import json
 import os
 import reprlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ from .csv_file import CsvFile
 from .metrics import Collector
 from .output import Lines
 from .patterns import PatternReports, usual_patterns
-from .tensorboard import EventFiles
 
 MAX_BYTES: Final = 1 << 20  # of a line, and of what is read at a time
 SOURCE: Final = "AUTOML_REPORTS"
@@ -86,7 +84,6 @@ class ReportFile:
 
 
 COUNT: Final = "steps"  # file of the last step, if steps are counted
-CLOCK_SECONDS: Final = 2.0  # to which file systems round the time of a change
 
 
 class Sources:
@@ -95,12 +92,11 @@ class Sources:
     Args:
         collector: gets the reports.
         file: name of the file of JSON lines; folder: where it is made.
-        patterns, goal: see `PatternReports`; without patterns, events and table, and as long as the
-            file is empty, the usual lines of output count.
+        patterns, goal: see `PatternReports`; without patterns and table, and as long as the file
+            is empty, the usual lines of output count.
         goals: the metrics in usual lines.
         kept: folder that outlives the attempt, for the number of counted steps.
         goes_on: the attempt goes on from a checkpoint, so counted steps do too.
-        events: the folder of TensorBoard's event files; None if there are none.
         table: a CSV file of metrics; None if there is none.
     """
 
@@ -115,12 +111,11 @@ class Sources:
         *,
         goals: Sequence[str] = (),
         goes_on: bool,
-        events: Path | None,
         table: Path | None = None,
     ) -> None:
         self._file = ReportFile(folder, file, collector)
         self._patterns: PatternReports | None = None
-        self._usual = not patterns and events is None and table is None
+        self._usual = not patterns and table is None
         self._waiting: list[tuple[bytes, str]] = []  # output to search at the next look
         patterns = usual_patterns(goals) if self._usual else patterns
         if patterns:
@@ -129,9 +124,6 @@ class Sources:
                 patterns, goal, collector, step, _counter(kept), may_count=self._usual
             )
         self._table = CsvFile(table, collector) if table is not None else None
-        self._events: EventFiles | None = None
-        if events is not None:
-            self._events = EventFiles(events, time.time() - CLOCK_SECONDS, collector)
 
     def feed(self, chunk: bytes, stream: str) -> None:
         """Take in the next bytes of "stdout" or "stderr"."""
@@ -146,8 +138,6 @@ class Sources:
         self._search_usual()
         if self._table is not None:
             self._table.read()
-        if self._events is not None:
-            self._events.read()
 
     def close(self) -> None:
         """The command has ended: read the rest."""
@@ -160,8 +150,6 @@ class Sources:
             self._patterns.close()
         if self._table is not None:
             self._table.read(last=True)
-        if self._events is not None:
-            self._events.read()
 
     def _search_usual(self) -> None:
         """Search the output since the last look; a command that writes to the file is not searched.

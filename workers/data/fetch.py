@@ -4,19 +4,126 @@ import hashlib
 import os
 import tarfile
 import time
-import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path, PurePosixPath
+from typing import Final
 from urllib.parse import urlsplit
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
-from workers.files.disk import sha256
+from workers.files.folder import sha256
 
-from .datasets import DATASETS, PublicDataset, Source
+
+@dataclass(frozen=True)
+class Source:
+    """One file to fetch.
+
+    Args:
+        url: address of the file.
+        sha256: of the file; "" if only the hashes of its members are known.
+        unpack: the members of a tar archive to write: the last part of the name, and the sha256.
+    """
+
+    url: str
+    sha256: str = ""
+    unpack: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return PurePosixPath(urlsplit(self.url).path).name
+
+
+@dataclass(frozen=True)
+class PublicDataset:
+    """Files that belong together; `use` names the settings that read them."""
+
+    summary: str
+    use: str
+    sources: tuple[Source, ...]
+
+
+_CONVE: Final = (
+    "https://raw.githubusercontent.com/TimDettmers/ConvE/f3c0eb286025410fa5b4c04696c918264163d0ca"
+)
+_MULTI30K: Final = (
+    "https://raw.githubusercontent.com/multi30k/dataset/"
+    "a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw"
+)
+_MULTI30K_FILES: Final = {
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+}
+
+
+def _single(summary: str, use: str, url: str, sha256: str) -> PublicDataset:
+    return PublicDataset(summary, use, (Source(url, sha256),))
+
+
+def _graph(name: str, summary: str, train: str, valid: str, test: str) -> PublicDataset:
+    unpack = {"train.txt": train, "valid.txt": valid, "test.txt": test}
+    use = "workload graph_embedding, data.name=triples"
+    return PublicDataset(summary, use, (Source(f"{_CONVE}/{name}.tar.gz", unpack=unpack),))
+
+
+DATASETS: Final[Mapping[str, PublicDataset]] = {
+    "cifar10": _single(
+        "CIFAR-10, binary version: 60,000 images in ten classes (170 MB)",
+        "workload image_classification, data.name=cifar10",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    ),
+    "imdb": _single(
+        "Large Movie Review Dataset 1.0: 50,000 labelled reviews (84 MB)",
+        "workload sentiment, data.name=imdb",
+        "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+        "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+    ),
+    "resnet50": _single(
+        "torchvision's weights of ResNet-50, ImageNet 1K version 1 (103 MB)",
+        "workload feature_extraction, fixed.weights=DIR/resnet50-0676ba61.pth",
+        "https://download.pytorch.org/models/resnet50-0676ba61.pth",
+        "0676ba61b6795bbe1773cffd859882e5e297624d384b6993f7c9e683e722fb8a",
+    ),
+    "fb15k-237": _graph(
+        "FB15k-237",
+        "FB15k-237: 272,115 edges of Freebase",
+        "6e4c2782169af21e9743f3b1d200886f5d595bf6bc504ec1351720949c5cdfae",
+        "cf6309010852f6a8d47a45df830a426415d1ee6f7a3970a8376ff1fb81db4a5c",
+        "5711cf41623ceb4eacc50eb6108a3ca6565c7492e3caaf82a3e355cc660d1574",
+    ),
+    "wn18rr": _graph(
+        "WN18RR",
+        "WN18RR: 86,835 edges of WordNet",
+        "038612e783c215ee5f3ca9fbfca27b8d0739be1028fe4ee7c174aecf0b83d5df",
+        "453ce7202afa58094a04d2b1560ee2b02660f1c260b32ce6651c8ccedd1028ab",
+        "0383bceaaa1096cf3c03ec021ed0048068e2355dbfc0239b292cefdac821cec5",
+    ),
+    "umls": _graph(
+        "umls",
+        "umls: 5,216 edges of a medical ontology",
+        "873ef4925516b83e7f6f8cc02b4be51d848828710a7f65a956f0ac4a9e452f35",
+        "025c98f8a4891e2a6582ec5b40ee0d904031edad9c52554522f4b7904820c98e",
+        "a7eb529a3d2810fcc96341ccc97c625a5e202f8389673aa6bd317eeebbb79014",
+    ),
+    "multi30k": PublicDataset(
+        "Multi30k task 1: 31,014 captions in English, German and French, and a test set (2 MB)",
+        "workload translation, data.name=multi30k",
+        tuple(Source(f"{_MULTI30K}/{name}", sha256) for name, sha256 in _MULTI30K_FILES.items()),
+    ),
+}
+
 
 ATTEMPTS = 5
 _BLOCK = 1 << 18
@@ -25,7 +132,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class FetchError(AutomlError):
-    """A file could not be fetched; the received part is kept, and the next call continues it."""
+    """A file could not be fetched."""
 
 
 def fetch(
@@ -40,7 +147,7 @@ def fetch(
         name: of the data set.
         folder: to write to.
         progress: called with the file's name, the received bytes and all bytes (0 if unknown).
-        datasets: by default `workers.data.datasets.DATASETS`.
+        datasets: by default `DATASETS`.
 
     Returns:
         The files that a workload reads.
@@ -71,22 +178,19 @@ def _complete(source: Source, targets: list[Path]) -> bool:
 
 def _fetch_one(source: Source, folder: Path, progress: Progress) -> None:
     part = folder / f"{source.name}.part"
-    resumed = part.exists()
-    download(source.url, part, progress)
-    if source.sha256 and sha256(part) != source.sha256:
-        found = sha256(part)
-        part.unlink()
-        if resumed:  # the part of an earlier call may be of another file
-            _fetch_one(source, folder, progress)
-            return
-        raise DataError(
-            f"{source.url} has the sha256 {found}, expected {source.sha256}; the file was deleted"
-        )
-    if source.unpack:
-        _unpack(source, part, folder)
-        part.unlink()
-    else:
-        part.replace(folder / source.name)
+    try:
+        download(source.url, part, progress)
+        if source.sha256 and (found := sha256(part)) != source.sha256:
+            raise DataError(
+                f"{source.url} has the sha256 {found}, expected {source.sha256}; "
+                "the file was deleted"
+            )
+        if source.unpack:
+            _unpack(source, part, folder)
+        else:
+            part.replace(folder / source.name)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _unpack(source: Source, archive: Path, folder: Path) -> None:
@@ -94,7 +198,6 @@ def _unpack(source: Source, archive: Path, folder: Path) -> None:
     found = {name.rsplit("/", 1)[-1]: content for name, content in members(archive)}
     for name, wanted in source.unpack.items():
         if name not in found or hashlib.sha256(found[name]).hexdigest() != wanted:
-            archive.unlink()
             raise DataError(
                 f"{source.url}: member {name} is missing or has a wrong hash; the file was deleted"
             )
@@ -104,72 +207,40 @@ def _unpack(source: Source, archive: Path, folder: Path) -> None:
         temporary.replace(folder / name)
 
 
-def download(url: str, target: Path, progress: Progress = lambda file, done, total: None) -> None:
-    """Fetch a file, continuing the part in `target`, and try again as long as more of it arrives.
+def download(url: str, target: Path, progress: Progress) -> None:
+    """Fetch a file; a server that fails for a moment is asked again.
 
     Raises:
-        FetchError: the server refuses, or several tries in a row received nothing.
+        DataError: it is no address of http or https.
+        FetchError: the server refuses, or several tries have failed.
     """
-    failures = 0
-    problem = ""
-    while failures < ATTEMPTS:
-        before = _size(target)
-        try:
-            if _transfer(url, target, progress):
-                return
-            problem = "the transfer broke off"
-        except urllib.error.HTTPError as error:
-            if error.code == 416 and before:  # the file is complete, or it became shorter
-                if before == _total(error.headers.get("Content-Range", "")):
-                    return
-                target.unlink()
-            elif error.code < 500 and error.code != 429:
-                problem = f"{url}: the server answers {error.code} {error.reason}"
-                raise FetchError(problem) from error
-            problem = f"the server answers {error.code}"
-        except (OSError, HTTPException, ValueError) as error:
-            problem = f"{type(error).__name__}: {error}"
-        failures = 0 if _size(target) > before else failures + 1
-        if failures:
-            time.sleep(min(0.05 * 4**failures, 10.0))
-    raise FetchError(
-        f"{url}: {problem}; {_size(target)} bytes are kept in {target}; try again to continue"
-    )
-
-
-def _transfer(url: str, target: Path, progress: Progress) -> bool:
-    """Send one request for the missing bytes; return whether the file is complete now."""
-    have = _size(target)
-    request = urllib.request.Request(
-        url, headers={"User-Agent": "automl", "Accept-Encoding": "identity"}
-    )
-    if have:
-        request.add_header("Range", f"bytes={have}-")
     if urlsplit(url).scheme not in ("http", "https"):
         raise DataError(f"only http and https are fetched, got {url}")
-    with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:
-        partial = response.status == 206
-        if partial and not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            raise ValueError("the server sends another range than the requested one")
-        have = have if partial else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length is not None else 0
-        with target.open("ab" if partial else "wb") as file:
-            while block := response.read(_BLOCK):
-                file.write(block)
-                have += len(block)
-                progress(target.name.removesuffix(".part"), have, total)
-    return not total or have >= total
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            _transfer(url, target, progress)
+            return
+        except (OSError, HTTPException) as error:  # HTTPError is an OSError
+            status = getattr(error, "code", 500)
+            refused = status < 500 and status != 429
+            if refused or attempt == ATTEMPTS:
+                raise FetchError(f"{url}: {error or type(error).__name__}; try again") from error
+        time.sleep(min(0.05 * 4**attempt, 10.0))
 
 
-def _total(content_range: str) -> int:
-    """The whole length in a header like `bytes */123`; -1 if it has none."""
-    length = content_range.rpartition("/")[2]
-    return int(length) if length.isdigit() else -1
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
+def _transfer(url: str, target: Path, progress: Progress) -> None:
+    request = urllib.request.Request(url, headers={"User-Agent": "automl"})
+    with (
+        urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response,
+        target.open("wb") as file,
+    ):
+        total = int(response.headers.get("Content-Length") or 0)
+        have = 0
+        while block := response.read(_BLOCK):
+            have += file.write(block)
+            progress(target.name.removesuffix(".part"), have, total)
+    if have < total:
+        raise OSError(f"the transfer broke off after {have} of {total} bytes")
 
 
 MAX_MEMBERS = 1_000_000

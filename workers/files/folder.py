@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -12,7 +13,32 @@ from typing import IO, Any, NoReturn
 
 from search_spaces.errors import StoreError
 
-from .disk import flush, sha256
+
+def flush(path: Path) -> None:
+    """Wait until the content of a file or a folder is on disk; raises OSError if that fails."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """The sha256 of a file, in hexadecimal; raises OSError if it is not a regular file."""
+    if not path.is_file():  # a pipe or a device may never end
+        raise OSError(f"{path} is not a regular file")
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def link(source: Path, target: Path) -> None:
+    """Hard-link a file, or copy it if the file system has no such links."""
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copy2(source, target)
 
 
 class Folder:

@@ -19,8 +19,8 @@ fails then, the hashes show the damage.
 """
 
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -199,26 +199,6 @@ class CheckpointSnapshot:
         return tensor.clone() if shared else tensor
 
 
-class _Writing:
-    """A thread that writes; `join` raises what it has raised."""
-
-    def __init__(self, write: Callable[[], None]) -> None:
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(write,), name="checkpoint")
-        self._thread.start()
-
-    def join(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except BaseException as error:
-            self._error = error
-
-
 def writes_beside(device: torch.device) -> bool:
     """Whether checkpoints are written while the training goes on.
 
@@ -251,7 +231,8 @@ class Saver:
         self.strategy = strategy
         self.optimizer = optimizer
         self.parts = parts
-        self._writing: _Writing | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: Future[None] | None = None
 
     def save(self, update: int, progress: Mapping[str, Any], *, wait: bool, beside: bool) -> None:
         """Write a checkpoint of this update; see `checkpoint.save`.
@@ -265,7 +246,7 @@ class Saver:
         if leads and beside and writes_beside(self.strategy.device) and self._has_room():
             snapshot = CheckpointSnapshot(self._live_storages())
             self._collect(snapshot)
-            self._writing = _Writing(lambda: self._write(snapshot, update, progress, wait=wait))
+            self._writing = self._thread.submit(self._write, snapshot, update, progress, wait=wait)
             return
         draft = CheckpointDraft(self.context.folder, update) if leads else None
         self._collect(draft)
@@ -281,7 +262,7 @@ class Saver:
         """
         writing, self._writing = self._writing, None
         if writing is not None:
-            writing.join()
+            writing.result()
 
     def _collect(self, draft: CheckpointDraft | CheckpointSnapshot | None) -> None:
         """Add the parts of the model and of the optimizer's state, one after the other."""

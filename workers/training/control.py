@@ -8,12 +8,10 @@ import torch
 import torch.distributed as dist
 
 from workers.context import Context
-from workers.device.peak_memory import PeakMemory
 from workers.protocol import StopRequest
 from workers.ranks.process_group import side_group
 
 _REQUESTS = tuple(StopRequest)
-_MEMORY_SECONDS = 0.2
 _DELAY_SECONDS = 0.2  # ranks act on a request or a limit of time about so late
 _MAX_INTERVAL = 50  # updates
 
@@ -26,7 +24,6 @@ class Orders:
         stop: ends the attempt, with a checkpoint.
         finish: a limit is reached: the attempt is complete.
         out_of_memory: a rank has exceeded its limit.
-        scale: factor on the learning rate.
         losses: mean losses over all ranks of the updates since ranks agreed last.
     """
 
@@ -35,7 +32,6 @@ class Orders:
     evaluate: bool = False
     save: bool = False
     out_of_memory: bool = False
-    scale: float = 1.0
     losses: tuple[float, ...] = ()
 
     @property
@@ -54,7 +50,6 @@ class Control:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.group = side_group() if context.world_size > 1 else None
-        self._memory_checked = 0.0
         self._left = 0  # updates until ranks meet again
         self._since = 0  # updates since they met
         self._met = time.monotonic()
@@ -94,9 +89,8 @@ class Control:
             own.out_of_memory,
         ]
         requests = [own.stop is request for request in _REQUESTS]
-        lead = (own.scale, float(self._interval())) if leads else (0.0, 0.0)
-        votes = [*lead, *map(float, flags), *map(float, requests)]
-        scale, interval, *counts = self.sums([*votes, *losses])
+        interval = float(self._interval()) if leads else 0.0
+        interval, *counts = self.sums([interval, *map(float, [*flags, *requests]), *losses])
         self._left = int(interval) - 1
         self._since = 1
         self._met = time.monotonic()
@@ -104,7 +98,7 @@ class Control:
         counts = counts[4:]
         stops = (r for r, count in zip(_REQUESTS, counts, strict=False) if count > 0)
         means = tuple(counts[len(_REQUESTS) :])
-        return Orders(next(stops, None), finish, evaluate, save, exceeded, scale, means)
+        return Orders(next(stops, None), finish, evaluate, save, exceeded, means)
 
     def sums(self, numbers: Sequence[float]) -> list[float]:
         """The sum of each number over all ranks."""
@@ -120,12 +114,3 @@ class Control:
             return 1
         each = (time.monotonic() - self._met) / self._since
         return max(1, min(_MAX_INTERVAL, int(_DELAY_SECONDS / max(each, 1e-6))))
-
-    def memory_exceeded(self, memory: PeakMemory) -> bool:
-        """Whether this rank's peak exceeds its limit; measured at most every 0.2 s."""
-        limit = self.context.assignment.limits.memory_bytes
-        now = time.monotonic()
-        if limit is None or now - self._memory_checked < _MEMORY_SECONDS:
-            return False
-        self._memory_checked = now
-        return memory.bytes() > limit

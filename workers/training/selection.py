@@ -1,4 +1,4 @@
-"""Decisions from evaluations: the end of training, a lower learning rate, weights to average."""
+"""The best evaluations of a training, and the weights at them, which are averaged."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,33 +28,7 @@ class Selection:
         self.settings = settings
         self.files = files / "best"
         self.directions = {metric.name: metric.direction for metric in metrics}
-        self.best: float | None = None
-        self.stale = 0  # evaluations in a row without a new best
-        self.scale = 1.0  # of the learning rate
         self.kept: list[tuple[float, int]] = []  # (value, update) of the kept weights, best first
-
-    def see(self, metrics: Mapping[str, float]) -> None:
-        """Count an evaluation; lower `scale` at a plateau.
-
-        Raises:
-            UsageError: the optimised metric is missing.
-        """
-        value = self._value(metrics)
-        if value is None:
-            return
-        if math.isfinite(value) and (self.best is None or value > self.best):
-            self.best = value
-            self.stale = 0
-            return
-        self.stale += 1
-        plateau = self.settings.plateau_evaluations
-        if plateau and self.stale % plateau == 0:
-            self.scale *= self.settings.plateau_factor
-
-    @property
-    def done(self) -> bool:
-        """Whether this many evaluations as `patience` gave no new best."""
-        return self.settings.patience is not None and self.stale >= self.settings.patience
 
     def wants(self, metrics: Mapping[str, float], update: int) -> bool:
         """Whether `keep` would keep the weights of this evaluation."""
@@ -109,13 +83,10 @@ class Selection:
 
     def state(self) -> dict[str, Any]:
         """The state that a checkpoint keeps."""
-        return {"best": self.best, "stale": self.stale, "scale": self.scale, "kept": self.kept}
+        return {"kept": self.kept}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """The inverse of `state`."""
-        self.best = state["best"]
-        self.stale = state["stale"]
-        self.scale = state["scale"]
         self.kept = [
             (v, update) for v, update in state["kept"] if self.files.is_file(_name(update))
         ]

@@ -51,8 +51,6 @@ class Settings:
             written at the end and at a pause.
         optimized_metric: the metric that compares evaluations; the workload declares its
             direction.
-        patience: training ends after this many evaluations in a row without a new best.
-        plateau_evaluations: after this many, the learning rate is multiplied by `plateau_factor`.
         average_best: at the end, the mean of the weights at this many of the best evaluations
             replaces the last weights (Junczys-Dowmunt et al. 2016,
             https://aclanthology.org/W16-2316); 0 for none.
@@ -71,17 +69,12 @@ class Settings:
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
     optimized_metric: str | None = None
-    patience: int | None = None
-    plateau_evaluations: int | None = None
-    plateau_factor: float = 0.7
     average_best: int = 0
     profile_updates: int = 0
 
     def __post_init__(self) -> None:
-        if self.optimized_metric is None and (
-            self.patience or self.plateau_evaluations or self.average_best
-        ):
-            raise UsageError("patience, plateau_evaluations and average_best need optimized_metric")
+        if self.optimized_metric is None and self.average_best:
+            raise UsageError("average_best needs optimized_metric")
         if self.accumulation < 1:
             raise UsageError(f"accumulation must be at least 1, got {self.accumulation}")
 

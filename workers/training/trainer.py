@@ -109,7 +109,6 @@ class Trainer:
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
         self.selection = Selection(settings, context.files, workload.metrics)
-        self.rate_scale = 1.0
         self.position = BatchPosition()
         self.updates = 0
         self.skipped = 0
@@ -197,18 +196,16 @@ class Trainer:
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         return Orders(
             stop=self.context.stop_requested(),
-            finish=out_of_time or full or exhausted or self.selection.done,
-            scale=self.selection.scale,
+            finish=out_of_time or full or exhausted,
             evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
             save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
-            out_of_memory=self.control.memory_exceeded(self.memory),
+            out_of_memory=self.context.memory_exceeded(),
         )
 
     def _check(self, orders: Orders) -> None:
         if orders.out_of_memory:
             limit = self.context.assignment.limits.memory_bytes
             raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
-        self.rate_scale = orders.scale
         self._count(orders.losses)
 
     def _count(self, losses: Iterable[float]) -> None:
@@ -229,7 +226,7 @@ class Trainer:
         seed = (self.context.seed * 1_000_003 + self.updates) * 4_099
         torch.manual_seed(seed + self.context.rank // tensor_degree)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.workload.learning_rate(self.updates) * self.rate_scale
+            group["lr"] = self.workload.learning_rate(self.updates)
         self.optimizer.zero_grad(set_to_none=True)
         share.ready()
         if COMPILE.value(self.values) in RECORDS_GRAPHS:
@@ -265,8 +262,6 @@ class Trainer:
         if evaluated is not None:
             self.window = Window(self.clock.total)
         found = evaluated if self.context.rank == 0 else None
-        if found is not None:
-            self.selection.see(found)
         if self.settings.average_best and value_of_rank_0(
             found is not None and self.selection.wants(found, self.updates)
         ):  # only rank 0 knows if it evaluated fully

@@ -3,11 +3,9 @@
 `BackgroundThread` lets a workload compute while it looks for a request to stop.
 """
 
-import queue
-import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from importlib import import_module
@@ -25,10 +23,7 @@ from workers.workload import Trainable, Workload
 from ._data import check_options
 
 T = TypeVar("T")
-_Work = tuple[Future[Any], Callable[[], Any]]
 _POLL_SECONDS = 0.2
-# Abandoned work of an earlier attempt may still run, and shares the global random state.
-_ALONE = threading.Lock()
 
 
 class BackgroundThread:
@@ -38,10 +33,8 @@ class BackgroundThread:
 
     Args:
         context: of the trial; it knows about stop requests.
-        around: makes a context manager for everything in the thread, such as
+        around: makes a context manager for each call in the thread, such as
             `torch.inference_mode`.
-        daemon: whether the process may exit during abandoned work; torch kernels do not survive
-            that.
 
     Example:
         with BackgroundThread(context) as background:
@@ -52,19 +45,16 @@ class BackgroundThread:
         self,
         context: Context,
         around: Callable[[], AbstractContextManager[Any]] = nullcontext,
-        *,
-        daemon: bool = True,
     ) -> None:
         self.context = context
         self.around = around
-        self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="background", daemon=daemon).start()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._work.put(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def __call__(self, work: Callable[[], T]) -> T:
         """Call `work` in the thread and return its result.
@@ -73,22 +63,15 @@ class BackgroundThread:
             Stopped: the attempt must stop; the work runs on in the thread, and its result is lost.
             BaseException: any error of `work`.
         """
-        future: Future[T] = Future()
-        self._work.put((future, work))
+        future = self._pool.submit(self._run, work)
         while not wait([future], _POLL_SECONDS).done:
             if self.context.world_size == 1:
                 self.context.check_stop()
         return future.result()
 
-    def _serve(self) -> None:
+    def _run(self, work: Callable[[], T]) -> T:
         with self.around():
-            while (item := self._work.get()) is not None:
-                future, work = item
-                try:
-                    with _ALONE:
-                        future.set_result(work())
-                except BaseException as error:
-                    future.set_exception(error)
+            return work()
 
 
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
@@ -96,10 +79,6 @@ Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the
 _OF_GRAPHS = (
     "compile in ('off', 'default') or accumulation == 1",
     "compile in ('off', 'default') or parallelism not in ('pipeline', 'data_pipeline')",
-)
-# torch's check of them is a RuntimeError of the first update.
-_OF_PIPELINES = (
-    "compile == 'off' or schedule not in ('interleavedzerobubble', 'zbvzerobubble', 'dualpipev')",
 )
 
 
@@ -137,7 +116,7 @@ class DeclarativeWorkload(Workload):
         found = cls._resolved(hardware)
         parameters = [*cls.own(hardware), *(p for one in found for p in one.parameters)]
         names = {parameter.name for parameter in parameters}
-        wanted = (*cls.constraints, *_OF_PIPELINES, *(_OF_GRAPHS if hardware.gpus else ()))
+        wanted = (*cls.constraints, *(_OF_GRAPHS if hardware.gpus else ()))
         kept = [text for text in wanted if names.issuperset(Expression(text).names)]
         return Space(
             *parameters, constraints=(*(text for one in found for text in one.constraints), *kept)

@@ -414,7 +414,7 @@ def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     folder = command.trial.parent
     (folder / "helper.py").touch()
     (folder / "script.py").write_text(f"import os, sys\n{code}")
-    arguments = ("{trial}", "{trial_dir}", "{seed}", "{checkpoint_dir}", "{config.yaml}")
+    arguments = ("{trial}", "{trial_dir}", "{seed}", "{checkpoint_dir}", "{config}")
     done = command(
         sys.executable, "script.py", *arguments, folder=str(folder), in_trial=True, goal=""
     )
@@ -423,7 +423,7 @@ def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     expected = ["3", str(work), "7", str(command.trial / "checkpoints")]
     written = (work / "out.txt").read_text()
     assert written.startswith(f"{work} {expected!r}"[:-1])
-    assert written.rstrip().endswith("params.yaml']")
+    assert written.rstrip().endswith("params.json']")
 
 
 def test_both_outputs_are_searched(command: Any) -> None:

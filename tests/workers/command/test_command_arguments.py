@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from search_spaces import Choice, Float
 from search_spaces.errors import UsageError
 from workers.command.arguments import Braces, check, flags_of, with_absolute_path
-from workers.command.formats import CONFIGS
 
 PARAMS = {"lr": 1e-05, "width": 64, "amp": True, "mode": "a b", "off": None, "layers": (1, 2)}
 FACTS = {"config": "/c.json", "trial": "3", "checkpoint_dir": "/t/checkpoints"}
@@ -88,13 +85,6 @@ def test_styles_of_all_parameters() -> None:
 def test_a_value_with_braces_is_not_replaced_again() -> None:
     assert Braces({"a": "{b}", "b": "secret"}).fill(["{a}"]) == ["{b}"]
     assert Braces({"a": "{b}"}).replaced("x-{a}") == "x-{b}"
-
-
-def test_configurations_in_two_formats() -> None:
-    params = {"model.lr": 1e-5, "name": "a: 'b' #c", "amp": True, "off": None, "dims": (1, 2)}
-    plain = {**params, "dims": [1, 2]}
-    assert json.loads(CONFIGS["config"](params)) == plain
-    assert yaml.safe_load(CONFIGS["config.yaml"](params)) == plain
 
 
 def test_paths_of_files_become_absolute(tmp_path: Path) -> None:

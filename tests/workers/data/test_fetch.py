@@ -14,8 +14,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from search_spaces.errors import DataError
-from workers.data.datasets import DATASETS, PublicDataset, Source
-from workers.data.fetch import FetchError, fetch
+from workers.data.fetch import DATASETS, FetchError, PublicDataset, Source, fetch
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -31,17 +30,12 @@ def tar(files: dict[str, bytes]) -> bytes:
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `files`, ends after `limit` bytes a request, and keeps the requested ranges."""
-
-    files: dict[str, bytes]
-    limit: int | None = None
-    ranges: bool = True
-    silent_after: int | None = None
+    """Serves `files`; the first `broken` answers end in the middle."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str | None] = []
-        self.files = {}
+        self.files: dict[str, bytes] = {}
+        self.asked = self.broken = 0
 
     @property
     def url(self) -> str:
@@ -52,26 +46,16 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.asked.append(asked)
+        self.server.asked += 1
         content = self.server.files.get(self.path.lstrip("/"))
         if content is None:
             self.send_error(404)
             return
-        begin = int(asked.split("=")[1].rstrip("-")) if asked and self.server.ranges else 0
-        if begin >= len(content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(content)}")
-            self.end_headers()
-            return
-        self.send_response(206 if begin else 200)
-        if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - begin))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        end = len(content) if self.server.limit is None else begin + self.server.limit
-        if self.server.silent_after is None or begin < self.server.silent_after:
-            self.wfile.write(content[begin:end])
+        end = len(content) // 2 if self.server.asked <= self.server.broken else len(content)
+        self.wfile.write(content[:end])
         self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
@@ -102,7 +86,7 @@ def test_fetches_checks_and_keeps(tmp_path: Path, server: Server) -> None:
     assert path.read_bytes() == CONTENT
     assert seen[-1] == len(CONTENT)
     fetch("one", tmp_path, datasets=dataset(server))
-    assert len(server.asked) == 1
+    assert server.asked == 1
     assert [p.name for p in tmp_path.iterdir()] == ["set.bin"]
 
 
@@ -120,42 +104,16 @@ def test_a_wrong_checksum_is_refused_and_not_kept(tmp_path: Path, server: Server
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_transfer_goes_on_from_where_it_broke(tmp_path: Path, server: Server) -> None:
-    server.files["set.bin"], server.limit = CONTENT, 300_000
-    (path,) = fetch("one", tmp_path, datasets=dataset(server))
-    assert path.read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=300000-", "bytes=600000-", "bytes=900000-"]
-
-
-def test_a_transfer_that_stays_broken_is_kept_for_the_next_try(
+def test_a_broken_transfer_is_tried_again(
     tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workers.data.fetch.ATTEMPTS", 2)
-    server.files["set.bin"], server.limit, server.silent_after = CONTENT, 400_000, 400_000
-    with pytest.raises(FetchError, match="400000 bytes are kept"):
+    server.files["set.bin"], server.broken = CONTENT, 3
+    with pytest.raises(FetchError, match="the transfer broke off after 512000 of 1024000 bytes"):
         fetch("one", tmp_path, datasets=dataset(server))
-    server.limit = server.silent_after = None
-    server.asked.clear()
+    assert list(tmp_path.iterdir()) == []
     (path,) = fetch("one", tmp_path, datasets=dataset(server))
-    assert server.asked == ["bytes=400000-"]
-    assert path.read_bytes() == CONTENT
-
-
-def test_a_server_without_ranges_sends_all_again(tmp_path: Path, server: Server) -> None:
-    server.files["set.bin"], server.ranges = CONTENT, False
-    (tmp_path / "set.bin.part").write_bytes(CONTENT[:1000])
-    (path,) = fetch("one", tmp_path, datasets=dataset(server))
-    assert path.read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("stale", [b"x" * 1000, b"x" * len(CONTENT), b"x" * (len(CONTENT) + 5)])
-def test_a_part_of_another_file_is_thrown_away(
-    tmp_path: Path, server: Server, stale: bytes
-) -> None:
-    server.files["set.bin"] = CONTENT
-    (tmp_path / "set.bin.part").write_bytes(stale)
-    (path,) = fetch("one", tmp_path, datasets=dataset(server))
-    assert path.read_bytes() == CONTENT
+    assert (path.read_bytes(), server.asked) == (CONTENT, 4)
 
 
 def test_refused(tmp_path: Path, server: Server) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -170,27 +169,6 @@ def test_what_a_link_leads_to_is_neither_counted_nor_removed(store: Path, outsid
     assert folder.size() == 0
     folder.remove()
     assert not (store / "a").exists()
-
-
-def test_files_of_others_do_not_disturb_a_walk(store: Path) -> None:
-    """Other ranks write and remove files in the same folder."""
-    folder = Folder(store, "a", "b")
-    over = threading.Event()
-
-    def busy() -> None:
-        while not over.is_set():
-            (folder / "c").make()
-            with (folder / "c").open("file", "w"):
-                pass
-            (folder / "c").remove()
-
-    thread = threading.Thread(target=busy)
-    thread.start()
-    for _ in range(200):
-        folder.check()
-        folder.size()
-    over.set()
-    thread.join()
 
 
 def test_a_label_is_one_line_and_the_log_begins_with_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -57,29 +56,6 @@ def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
     }
     context(tmp_path).save(state)
     assert same(context(tmp_path, 2).restore(), state)
-
-
-def test_a_model_and_its_optimizer_go_on_where_they_were(tmp_path: Path) -> None:
-    def made() -> tuple[nn.Module, torch.optim.Optimizer]:
-        torch.manual_seed(0)
-        model = nn.Linear(3, 2)
-        return model, torch.optim.Adam(model.parameters(), 0.1)
-
-    def step(model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        optimizer.zero_grad()
-        model(torch.ones(4, 3)).square().sum().backward()
-        optimizer.step()
-
-    model, optimizer = made()
-    step(model, optimizer)
-    context(tmp_path).save({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
-    step(model, optimizer)
-    other, other_optimizer = made()
-    found = context(tmp_path, 2).restore()
-    other.load_state_dict(OrderedDict(found["model"]))
-    other_optimizer.load_state_dict(found["optimizer"])
-    step(other, other_optimizer)
-    assert torch.equal(model.weight, other.weight)
 
 
 def test_there_is_none_before_the_first_and_the_newest_counts(tmp_path: Path) -> None:

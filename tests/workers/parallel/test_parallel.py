@@ -10,8 +10,7 @@ from search_spaces.errors import UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from workers.parallel import STRATEGIES, num_ranks, requirements
-from workers.parallel.balance import balanced
-from workers.parallel.mesh import Mesh
+from workers.parallel.mesh import Mesh, balanced
 from workers.parallel.strategies.tensor import regrouped
 from workers.workloads import WORKLOADS
 

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from strategies import run_all
 from toy import Toy
 
-from workers.context import Context
-from workers.data.batch import Batch, BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
+from workers.data.batch import BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
 from workers.training.batches import BatchPosition, Prefetcher, Upload, shares
 from workers.workloads import WORKLOADS
-from workers.workloads.translation import Translation
 
 log: list[tuple[Any, ...]] = []
 
@@ -165,33 +160,6 @@ def test_a_rank_builds_only_its_rows_and_they_are_those_of_the_batch(
         built.clear()
         for key in whole if parts else ():
             assert torch.equal(torch.cat([part[key] for part in parts]), whole[key]), key
-
-
-class WholeBatches(Translation):
-    """Each rank builds the whole batch, and takes its rows of it."""
-
-    __module__ = Translation.__module__  # the modules beside it read the data
-
-    def train_batches_from(self, epoch: int, index: int) -> Iterator[Batch]:
-        return map(dict, super().train_batches_from(epoch, index))
-
-
-def translated(context: Context) -> Any:
-    kind = WholeBatches if context.params["whole"] else Translation
-    fixed = {**Translation.smallest["fixed"], "batch_tokens": 200, "eval_sentences": 2}
-    return kind(context.params, Translation.smallest["data"], fixed, seed=3).run(context)
-
-
-def test_two_ranks_that_build_their_own_rows_have_the_same_losses(tmp_path: Path) -> None:
-    common = {"parallelism": "ddp", "max_updates": 6, "evaluate_updates": 1, "max_epochs": None}
-    options: list[dict[str, Any]] = [{"accumulation": 2}, {"precision": "bf16"}]
-    trials = [{**common, **one, "whole": whole} for one in options for whole in (True, False)]
-    found = run_all(tmp_path, trials, 2, translated)
-    assert [result["message"] for result in found] == [""] * 4
-    for whole, own in (found[:2], found[2:]):
-        assert len(whole["train_loss"]) == 6
-        assert own["train_loss"] == whole["train_loss"], "to the last bit"
-        assert own["loss"] == whole["loss"]
 
 
 def test_rows_keep_their_count_on_the_way() -> None:

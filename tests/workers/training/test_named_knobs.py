@@ -18,9 +18,6 @@ from search_spaces.knobs import float8
 from search_spaces.knobs.float8 import Float8Knob
 from search_spaces.knobs.memory_budget import MemoryBudgetKnob
 from workers.context import Context
-from workers.parallel import STRATEGIES
-from workers.parallel.mesh import Mesh
-from workers.parallel.strategies import ddp
 from workers.protocol import Assignment
 from workers.run import run
 from workers.training.setup import compile_model
@@ -175,25 +172,6 @@ def test_state_that_ranks_share_is_kept_once_and_resumed(tmp_path: Path) -> None
     assert resumed < 0.8 * plain
 
 
-def test_the_size_of_a_bucket_reaches_ddp(monkeypatch: pytest.MonkeyPatch) -> None:
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(ddp, "DistributedDataParallel", lambda model, **rest: given.update(rest))
-    monkeypatch.setattr(ddp, "buffers_left_alone", dict)
-    mesh = Mesh(0, 2, data=2)
-    for size in (5, None):
-        values = {"bucket_megabytes": size}
-        ddp.DDP(mesh, Toy({}, {}, {}), torch.device("cpu"), values).wrap(nn.Linear(1, 1))
-        assert given["bucket_cap_mb"] == size
-
-
-def test_a_degree_of_all_ranks_leaves_one_replica() -> None:
-    for name, axis in (("data_tensor", "tensor"), ("data_pipeline", "pipeline")):
-        degrees = STRATEGIES.get(name).degrees
-        assert degrees(8, {f"{axis}_degree": 4}) == {"data": 2, axis: 4}
-        assert degrees(4, {f"{axis}_degree": 4}) == {"data": 1, axis: 4}
-        assert degrees(4, {}) == {"data": 2, axis: 2}
-
-
 def large(width: int) -> nn.Module:
     return nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 10))
 
@@ -240,11 +218,3 @@ def test_float8_takes_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(list(model.parameters()), [nn.Parameter(p) for p in reference])
     torch.testing.assert_close(outputs[1], outputs[0], rtol=0.1, atol=0.05)
     assert not torch.equal(outputs[0], outputs[1])
-
-
-def test_a_schedule_that_splits_backward_takes_no_compiled_code() -> None:
-    values = {"parallelism": "pipeline", "schedule": "zbvzerobubble", "compile": "default"}
-    kind = STRATEGIES.get("pipeline")
-    strategy = kind(Mesh(0, 2, **kind.degrees(2, values)), Toy({}, {}, {}), CPU, values)
-    with pytest.raises(UsageError, match="compile must be off, got 'default'"):
-        strategy.wrap(nn.Linear(1, 1))

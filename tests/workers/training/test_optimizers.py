@@ -64,14 +64,6 @@ def test_muon_takes_the_matrices_inside_and_adamw_the_rest() -> None:
     assert all(parameter.grad is None for parameter in ours.values())
 
 
-def test_adafactor_keeps_a_row_and_a_column() -> None:
-    ours = parameters()
-    optimizer = build_optimizer(ours, {"optimizer": "adafactor"})
-    step(optimizer)
-    kept = optimizer.state[ours["embedding.weight"]]
-    assert kept["row_var"].numel() + kept["col_var"].numel() == 10
-
-
 def test_muon_needs_both_kinds_of_parameters() -> None:
     only = {"inner.weight": nn.Parameter(torch.ones(2, 2))}
     with pytest.raises(UsageError, match="muon needs a model with matrices, and"):

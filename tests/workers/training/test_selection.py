@@ -1,4 +1,4 @@
-"""Patience, plateaus of the learning rate, and the mean of the best weights."""
+"""The mean of the best weights."""
 
 from __future__ import annotations
 
@@ -25,28 +25,6 @@ class Scripted(Toy):
 
 def scripted(context):
     return Scripted(context.params, {}, {}, seed=0).run(context)
-
-
-def test_patience_ends_the_training(runner):
-    runner.objective = scripted
-    outcome = runner(max_epochs=100, evaluate_updates=2, optimized_metric="perplexity", patience=3)
-    assert outcome.ending is Ending.COMPLETED
-    assert outcome.metrics["updates"] == 2 * 8  # the best is the fifth evaluation
-
-
-def test_the_learning_rate_falls_at_a_plateau(runner):
-    runner.objective = scripted
-    settings = {"optimized_metric": "perplexity", "plateau_evaluations": 2, "plateau_factor": 0.5}
-    runner(max_updates=9, evaluate_updates=1, **settings)
-    rates = [
-        report.metrics["learning_rate"]
-        for report in runner.reports
-        if "learning_rate" in report.metrics
-    ]
-    relative = [rate / rates[0] for rate in rates]
-    assert relative[:4] == [1.0] * 4
-    assert relative[4:7] == [0.5] * 3
-    assert relative[7] == 0.25
 
 
 def test_the_best_weights_are_averaged(runner):
@@ -77,7 +55,9 @@ def test_the_best_weights_alone_are_measured_again_unless_they_are_the_last(
     assert "train_loss" in outcome.metrics
 
 
-@pytest.mark.parametrize("wrong", [{"patience": 2}, {"optimized_metric": "bleu", "patience": 2}])
+@pytest.mark.parametrize(
+    "wrong", [{"average_best": 2}, {"optimized_metric": "bleu", "average_best": 2}]
+)
 def test_a_metric_that_is_not_there_is_refused(runner, wrong):
     runner.objective = scripted
     outcome = runner(max_updates=2, evaluate_updates=1, **wrong)

@@ -7,7 +7,6 @@ import json
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import CheckpointPolicy
 from toy import Toy, objective
 
 from search_spaces.knobs.table import RECORDS_GRAPHS
@@ -16,7 +15,7 @@ from workers.device.precision import LossScaler
 from workers.protocol import Assignment, StopRequest
 from workers.run import run
 from workers.training import checkpoint, control
-from workers.training.setup import _policy, compiles_by_shape, switches
+from workers.training.setup import compiles_by_shape, switches
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -207,14 +206,6 @@ def test_fsdp_and_tensor_hold_little_more_than_half_of_it_on_each_of_two_ranks(r
         assert shares["ddp"] == pytest.approx(1.0)
         assert shares["fsdp"] <= 0.6
         assert shares["tensor"] <= 0.6
-
-
-def test_every_fused_attention_is_saved_by_selective_checkpointing():
-    names = ("flash", "efficient", "cudnn", "flash_attention_for_cpu")
-    for name in names:
-        name = name if name.endswith("cpu") else f"{name}_attention"
-        operation = getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
-        assert _policy(None, operation) is CheckpointPolicy.MUST_SAVE
 
 
 @pytest.mark.parametrize("mode", RECORDS_GRAPHS)

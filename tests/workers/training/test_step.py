@@ -68,19 +68,16 @@ def test_a_scale_that_is_read_late_is_the_same(runner, monkeypatch):
     assert found[True][2] == pytest.approx(found[False][2], rel=1e-3)
 
 
-def late_exploding(context: Context):
-    step_module.reading_waits = lambda device: True  # of this process, which is a rank
+def exploding_or_late(context: Context):
+    step_module.reading_waits = lambda device: context.params["late"]  # of this process, a rank
     return exploding(context)
 
 
 def test_the_norm_of_a_sharded_model_is_read_late(tmp_path):
     trial = {"bad": "slope", "max_updates": 6, "evaluate_updates": 1}
-    sharded = {**trial, "parallelism": "fsdp"}
-    (alone,) = run_all(tmp_path / "1", [{**trial, "parallelism": "single"}], 2, exploding)
-    at_once, late = (
-        run_all(tmp_path / name, [sharded], 2, train)[0]
-        for name, train in (("2", exploding), ("3", late_exploding))
-    )
+    ways = (("single", False), ("fsdp", False), ("fsdp", True))
+    trials = [{**trial, "parallelism": name, "late": late} for name, late in ways]
+    alone, at_once, late = run_all(tmp_path, trials, 2, exploding_or_late)
     assert late["failure"] is None, late
     assert late["loss"] == pytest.approx(at_once["loss"], rel=1e-6)
     assert late["loss"] == pytest.approx(alone["loss"], rel=1e-5)

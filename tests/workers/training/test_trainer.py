@@ -11,16 +11,8 @@ from toy import Toy
 from workers.protocol import Ending, Limits, StopRequest
 
 
-def test_it_learns(runner):
-    outcome = runner(max_epochs=5)
-    assert outcome.ending is Ending.COMPLETED
-    assert outcome.metrics["loss"] < 3.3
-    assert outcome.metrics["updates"] == 50
-
-
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_a_pause_in_mid_epoch_does_not_change_the_curve(runner, dropout):
-    settings = {"max_epochs": 2, "evaluate_updates": 1, "dropout": dropout}
+def test_a_pause_in_mid_epoch_does_not_change_the_curve(runner):
+    settings = {"max_epochs": 2, "evaluate_updates": 1, "dropout": 0.3}
     assert runner(**settings).ending is Ending.COMPLETED
     whole = runner.losses()
     runner.folder /= "second"
@@ -69,12 +61,12 @@ def test_accumulation_computes_the_same(runner):
 
 
 def test_loader_thread_and_recomputation_compute_the_same(runner):
-    runner(max_updates=12, evaluate_updates=1, dropout=0.1)
+    runner(max_updates=6, evaluate_updates=1, dropout=0.1)
     whole = runner.losses()
-    runner(max_updates=12, evaluate_updates=1, dropout=0.1, loader_workers=1)
+    runner(max_updates=6, evaluate_updates=1, dropout=0.1, loader_workers=1)
     assert runner.losses() == whole
     for how in ("layers", "selective"):
-        runner(max_updates=12, evaluate_updates=1, dropout=0.1, activation_checkpointing=how)
+        runner(max_updates=6, evaluate_updates=1, dropout=0.1, activation_checkpointing=how)
         assert runner.losses() == pytest.approx(whole, rel=1e-5)
 
 

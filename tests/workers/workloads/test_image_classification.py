@@ -101,13 +101,6 @@ def test_folders_of_images(tmp_path: Path) -> None:
         read_folders(tmp_path, 32)
 
 
-def test_generated_images_are_a_function_of_the_seed() -> None:
-    pixels, labels = images(50, 3)
-    np.testing.assert_array_equal(pixels, images(50, 3)[0])
-    assert np.bincount(labels).tolist() == [5] * 10
-    assert (pixels != images(50, 4)[0]).any()
-
-
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_augmentation_keeps_shape_and_is_repeatable(name: str) -> None:
     pixels = images(40, 0)[0]
@@ -116,23 +109,6 @@ def test_augmentation_keeps_shape_and_is_repeatable(name: str) -> None:
     assert first.shape == pixels.shape
     assert first.dtype == np.uint8
     assert (first == pixels).all() == (name == "none")
-
-
-def test_flip_mirrors_half_of_the_images() -> None:
-    pixels = images(40, 0)[0]
-    changed = augment(pixels, "flip", np.random.default_rng(1))
-    mirrored = [(c == p[..., ::-1]).all() for c, p in zip(changed, pixels, strict=True)]
-    same = [(c == p).all() for c, p in zip(changed, pixels, strict=True)]
-    assert all(m or s for m, s in zip(mirrored, same, strict=True))
-    assert 8 < sum(mirrored) < 32
-
-
-def test_published_network_has_the_published_size() -> None:
-    model = ImageModel(ImageModelOptions())
-    assert (
-        sum(p.numel() for p in model.parameters())
-        == 1400 + 22550 + 45100 + 90100 + 6400 * 512 + 512 + 5130
-    )
 
 
 @pytest.mark.parametrize("num_stages", [1, 2, 3])
@@ -168,19 +144,15 @@ def test_gradient_penalty_has_the_second_order_gradient() -> None:
     torch.testing.assert_close(slope.detach(), weight.grad[row, column], rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("memory_format", ["contiguous", "channels_last"])
-def test_a_pause_changes_nothing_in_any_memory_format(
-    tmp_path: Path, memory_format: str, optimizer: str
-) -> None:
+def test_a_pause_changes_nothing_if_channels_are_last(tmp_path: Path) -> None:
     fixed = {
         "filters": 4,
         "dense_units": 8,
         "max_epochs": 1,
         "batch_size": 16,
-        "optimizer": optimizer,
+        "optimizer": "adam",
     }
-    params, section = {"memory_format": memory_format}, {"train": 120, "test": 20}
+    params, section = {"memory_format": "channels_last"}, {"train": 120, "test": 20}
 
     def trained(folder: Path, look: int = 0, **more: bool) -> Outcome:
         looks = iter(range(1, 1000))

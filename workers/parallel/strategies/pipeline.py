@@ -24,12 +24,9 @@ from workers.parallel.base import Strategy
 from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
 from workers.workload import Trainable
 
-# Names of torch's schedules. Each rank has one stage, or two: in a loop (0, 1, 0, 1) or a V.
+# Names of torch's schedules. Each rank has one stage, or two in a loop (0, 1, 0, 1).
 ONE_STAGE: Final = ("1f1b", "gpipe")
-LOOPED: Final = ("interleaved1f1b", "loopedbfs", "interleavedzerobubble")
-V_SHAPED: Final = ("zbvzerobubble", "dualpipev")
-# They compute the gradients of inputs and of weights apart, which torch cannot do in compiled code.
-SPLIT_BACKWARD: Final = ("interleavedzerobubble", *V_SHAPED)
+INTERLEAVED: Final = "interleaved1f1b"
 _PREFIX = "batch_"  # the schedule has keywords of its own
 MAX_SCHEDULES = 2  # kept for different shapes: each keeps its receive buffers
 
@@ -39,7 +36,7 @@ SCHEDULE = Option(
     "1f1b",
     ONE_STAGE,
     affects=COMPUTES_THE_SAME,
-    on_request=(*LOOPED, *V_SHAPED),
+    on_request=(INTERLEAVED,),
 )
 NUM_MICROBATCHES = Option(
     "num_microbatches",
@@ -52,14 +49,11 @@ NUM_MICROBATCHES = Option(
 
 
 class Pipeline(Strategy):
-    """torch's pipelining, with each of its schedules.
+    """torch's pipelining.
 
     Sources: Huang et al. 2019 (gpipe, https://arxiv.org/abs/1811.06965), Narayanan et al. 2019
     (1f1b, https://arxiv.org/abs/1806.03377) and 2021 (interleaved1f1b,
-    https://arxiv.org/abs/2104.04473), Lamy-Poirier 2023 (loopedbfs,
-    https://arxiv.org/abs/2211.05953), Qi et al. 2024 (interleavedzerobubble, zbvzerobubble,
-    https://arxiv.org/abs/2401.10241), DeepSeek-AI 2024 (dualpipev,
-    https://arxiv.org/abs/2412.19437).
+    https://arxiv.org/abs/2104.04473).
 
     The workload's plan names the function that cuts the model. A stage takes what the stage before
     returned (a tensor or several, nothing at the first). By keyword it takes those tensors of the
@@ -83,17 +77,11 @@ class Pipeline(Strategy):
         """Cut the model and keep this rank's stage.
 
         Raises:
-            UsageError: the workload cannot be cut, an option has no such value, the schedule takes
-                no compiled code, or CUDA graphs would be recorded: a graph's outputs lie where the
-                next microbatch writes its own.
+            UsageError: the workload cannot be cut, an option has no such value, or CUDA graphs
+                would be recorded: a graph's outputs lie where the next microbatch writes its own.
         """
         mode = COMPILE.value(self.values)
         self.schedule = SCHEDULE.value(self.values)
-        if mode != "off" and self.schedule in SPLIT_BACKWARD:
-            raise UsageError(
-                f"schedule {self.schedule} computes gradients of inputs and of weights apart, "
-                f"which torch cannot do in compiled code: compile must be off, got {mode!r}"
-            )
         if mode in RECORDS_GRAPHS:
             raise UsageError(
                 f"compile {mode!r} records CUDA graphs, which cannot compute the microbatches of a "
@@ -267,9 +255,7 @@ def stages_of(schedule: str, rank: int, degree: int) -> tuple[int, ...]:
         rank: place in the pipeline.
         degree: ranks of the pipeline.
     """
-    if schedule in LOOPED:
-        return rank, degree + rank
-    return (rank, 2 * degree - 1 - rank) if schedule in V_SHAPED else (rank,)
+    return (rank,) if schedule in ONE_STAGE else (rank, degree + rank)
 
 
 def fitting(schedule: str, count: int, degree: int) -> str:
@@ -282,8 +268,6 @@ def fitting(schedule: str, count: int, degree: int) -> str:
     """
     if schedule in ONE_STAGE:
         return schedule if count >= degree else "gpipe"
-    if schedule in V_SHAPED:
-        return schedule if count >= 2 * degree else "zbvzerobubble"
     return schedule if count >= degree and count % (count // degree) == 0 else "loopedbfs"
 
 

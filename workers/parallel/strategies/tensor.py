@@ -1,13 +1,12 @@
 """Tensor parallelism: each rank computes some heads and some hidden units of every layer."""
 
 import fnmatch
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_module
+from torch.distributed.tensor import DTensor, Partial, Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -16,16 +15,12 @@ from torch.distributed.tensor.parallel import (
 )
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import contiguous, is_sharded, sum_over
 from workers.workload import ParallelPlan
 
-SEQUENCE_PARALLEL = Option(
-    "sequence_parallel", "whether each rank computes the norms of some positions", False
-)
 _SPLIT_DIMENSIONS = {"column": 0, "row": 1, "vocabulary": 0}
 
 
@@ -38,8 +33,6 @@ class TensorParallel(ModuleStrategy):
       each other, each of which is shared out.
     - "row": the columns of the weight are shared out.
     - "vocabulary": the rows of an embedding are shared out.
-    - "sequence": a norm, computed by positions if option `sequence_parallel` is set
-      (Korthikanti et al. 2022, https://arxiv.org/abs/2205.05198).
 
     Every rank computes the modules that the plan does not name. Between updates, their parameters
     and optimizer state are sharded, as `fsdp` does with all of them.
@@ -50,7 +43,6 @@ class TensorParallel(ModuleStrategy):
         constraints=("num_heads % ranks == 0",),
         plan=("tensor",),
     )
-    options: ClassVar[tuple[Option, ...]] = (SEQUENCE_PARALLEL,)
     axis = "tensor"
 
     @classmethod
@@ -79,11 +71,9 @@ class TensorParallel(ModuleStrategy):
             )
         self.axes = self.mesh.device_mesh(self.device)
         self.groups: dict[str, int] = {}  # parameters whose rows are several matrices
-        by_sequence = bool(SEQUENCE_PARALLEL.value(self.values))
         styles = {
             name: self._style(model.get_submodule(name), name, kind)
             for name, kind in planned_modules(model, plan).items()
-            if kind != "sequence" or by_sequence
         }
         parallelize_module(model, self.axes["tensor"], styles)
         model.to(self.device)  # what is not planned
@@ -107,7 +97,6 @@ class TensorParallel(ModuleStrategy):
             "column": ColwiseParallel(),
             "row": RowwiseParallel(),
             "vocabulary": RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
-            "sequence": _SequenceNorm(),
         }
         if kind not in styles:
             raise UsageError(f"a module is planned as {', '.join(styles)}, got {kind!r}")
@@ -189,25 +178,6 @@ def _narrow(module: nn.Module, kind: str, degree: int) -> None:
         module.bias = nn.Parameter(torch.empty(shape[0]))
 
 
-class _SequenceNorm(ParallelStyle):
-    """Each rank normalises some positions (dim 1); input and output are whole on every rank."""
-
-    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        share: Any = _share_positions
-        return distribute_module(module, device_mesh, None, share, _join_positions)
-
-
 def _own(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     """A copy: a model may change an output in place, which torch forbids for views of a DTensor."""
     return output.clone()
-
-
-def _share_positions(
-    module: nn.Module, inputs: tuple[Any, ...], mesh: DeviceMesh
-) -> tuple[Any, ...]:
-    whole = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
-    return (whole.redistribute(placements=[Shard(1)]), *inputs[1:])
-
-
-def _join_positions(module: nn.Module, outputs: Any, mesh: DeviceMesh) -> Any:
-    return outputs.redistribute(placements=[Replicate()]).to_local()

@@ -49,7 +49,6 @@ class FeatureExtraction(DeclarativeWorkload):
         Metric("images_per_second", "maximize", "speed"),
         Metric("cosine", "maximize"),
         Metric("mean_cosine", "maximize"),
-        Metric("transfer_accuracy", "maximize"),
     )
     last_report_counts = True
     defaults: ClassVar[Mapping[str, Any]] = {
@@ -57,7 +56,6 @@ class FeatureExtraction(DeclarativeWorkload):
         "size": 224,
         "passes": 3,
         "weights": "",
-        "transfer": True,
         "batch_size": 32,
         "precision": "fp32",
         "memory_format": "contiguous",
@@ -120,9 +118,9 @@ class FeatureExtraction(DeclarativeWorkload):
 
     def load_data(self) -> None:
         """See `Workload`."""
-        from .extractor import labels
+        from .extractor import subset
 
-        labels(self.data, int(self.option("images")))
+        subset(self.data, int(self.option("images")))
 
     def run(self, context: Context) -> Mapping[str, float]:
         """Time passes over all images, report after each, and compare with the plain model."""
@@ -140,7 +138,7 @@ class FeatureExtraction(DeclarativeWorkload):
             with (
                 precision,
                 torch.inference_mode(),
-                BackgroundThread(context, torch.inference_mode, daemon=False) as background,
+                BackgroundThread(context, torch.inference_mode) as background,
             ):
                 background(lambda: torch.set_num_threads(threads))
                 return self._run(context, background)
@@ -188,7 +186,6 @@ class FeatureExtraction(DeclarativeWorkload):
                 "images_per_second": 1000 / best,
                 "cosine": float(similar.min().nan_to_num(nan=-1.0)),
                 "mean_cosine": float(similar.mean().nan_to_num(nan=-1.0)),
-                **self._transferred(features),
             }
             (context.folder / "progress.json").write_text(
                 json.dumps({"passes": number + 1, "metrics": metrics})
@@ -231,14 +228,6 @@ class FeatureExtraction(DeclarativeWorkload):
             features.append(background(partial(_there_and_back, extract, block, device)))
             seconds += time.perf_counter() - begun
         return seconds, torch.cat(features)
-
-    def _transferred(self, features: torch.Tensor) -> dict[str, float]:
-        """The accuracy of a linear classifier on the features, if requested."""
-        from .extractor import labels, linear_accuracy
-
-        if not self.option("transfer"):
-            return {}
-        return {"transfer_accuracy": linear_accuracy(features, labels(self.data, len(features)))}
 
     def _blocks(self, batch_size: int) -> Iterator[torch.Tensor]:
         from .extractor import blocks

@@ -1,4 +1,4 @@
-"""Features of images: their batches, a model made fast, and the quality of its features."""
+"""Features of images: their batches, and a model made fast."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -98,7 +98,8 @@ MEAN = (0.485, 0.456, 0.406)
 STD = (0.229, 0.224, 0.225)
 
 
-def _subset(data: Mapping[str, Any], count: int) -> Any:
+def subset(data: Mapping[str, Any], count: int) -> Any:
+    """The data set, with at least `count` images; cached for the trials of this process."""
     if data.get("name", "builtin") == "builtin":
         data = {"train": count, "test": 1, **data}
     images = load(data).train
@@ -107,14 +108,9 @@ def _subset(data: Mapping[str, Any], count: int) -> Any:
     return images
 
 
-def labels(data: Mapping[str, Any], count: int) -> Tensor:
-    """Classes of the first `count` images, (count,)."""
-    return torch.from_numpy(_subset(data, count).labels[:count].copy())
-
-
 def blocks(data: Mapping[str, Any], count: int, batch_size: int, size: int) -> Iterator[Tensor]:
     """The first `count` images in batches (b, 3, size, size) of float32."""
-    pixels = _subset(data, count).pixels
+    pixels = subset(data, count).pixels
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in (MEAN, STD))
     for begin in range(0, count, batch_size):
         part = torch.from_numpy(pixels[begin : min(begin + batch_size, count)].copy()).float() / 255
@@ -123,23 +119,3 @@ def blocks(data: Mapping[str, Any], count: int, batch_size: int, size: int) -> I
                 part, size=(size, size), mode="bilinear", align_corners=False
             )
         yield (part - mean) / std
-
-
-def linear_accuracy(features: Tensor, labels: Tensor, penalty: float = 1e-2) -> float:
-    """Accuracy of ridge regression onto the classes, on every fifth row, fitted on the others.
-
-    Args:
-        features: (n, d).
-        labels: (n,), from 0.
-        penalty: of the squared weights, as a share of the mean eigenvalue.
-    """
-    test = torch.arange(len(features)) % 5 == 4
-    train, held = (features[rows].double() for rows in (~test, test))
-    mean = train.mean(0)
-    std = train.std(0).clamp(min=1e-6)
-    train, held = ((part - mean) / std for part in (train, held))
-    targets = nn.functional.one_hot(labels[~test], int(labels.max()) + 1).double()
-    kernel = train @ train.t()  # the dual form, with one unknown per image
-    kernel.diagonal().add_(penalty * kernel.diagonal().mean())
-    predicted = (held @ train.t() @ torch.linalg.solve(kernel, targets - targets.mean(0))).argmax(1)
-    return float((predicted == labels[test]).double().mean())

@@ -5,8 +5,6 @@ graph/<number>/relations.safetensors   relations and their optimizer state
 graph/<number>/manifest.json           progress, and sha256 of the files above
 """
 
-import os
-import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.files.folder import Folder
+from workers.files.folder import Folder, link
 from workers.files.sealed import Draft, newest_first, verified
 from workers.training.checkpoint import write_tensors
 
@@ -70,11 +68,3 @@ def read_entities(
             rows[:, :dimension].copy()
         )
     return vectors
-
-
-def link(source: Path, target: Path) -> None:
-    """Hard-link a file, or copy it if that fails."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)

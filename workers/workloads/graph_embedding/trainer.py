@@ -14,10 +14,11 @@ from safetensors.torch import load_file
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import full_products
+from workers.files.folder import link
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
-from .checkpoint import link, load_checkpoint, save_checkpoint
+from .checkpoint import load_checkpoint, save_checkpoint
 from .data import Graph
 from .partitions import Pair, Partitioning, edges_of_pairs, pairs_of
 from .ranking import known, ranks, summary
@@ -56,9 +57,6 @@ class TrainOptions:
     checkpoint_seconds: float
     initial_scale: float
     test: bool
-
-
-_MEMORY_EVERY = 20  # updates between checks of the peak memory
 
 
 class EmbeddingTrainer:
@@ -156,7 +154,7 @@ class EmbeddingTrainer:
         for batch, rows in enumerate(np.split(edges, range(size, len(edges), size))):
             if batch < self.place.batch or not len(rows):
                 continue
-            self._look(batch)
+            self._look()
             if self._over():
                 break
             begun = time.perf_counter()
@@ -182,13 +180,10 @@ class EmbeddingTrainer:
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.context.seed, self.place.epoch, *key])
 
-    def _look(self, batch: int = 0) -> None:
+    def _look(self) -> None:
         """Raise if the attempt must end."""
         self.context.check_stop()
-        limit = self.context.assignment.limits.memory_bytes
-        memory = self.context.memory
-        if limit and memory and batch % _MEMORY_EVERY == 0 and memory.bytes() > limit:
-            raise TrialFailure("out_of_memory", f"used more than its limit of {limit} bytes")
+        self.context.check_memory()
 
     def _report(self) -> None:
         """Rank validation edges and report; this does not count as training time."""

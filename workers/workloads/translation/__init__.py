@@ -2,9 +2,8 @@
 
 The built-in corpus: `builtin`. Other corpora: `data`.
 Subwords: `vocabulary`. Batches: `batches`. The model: `model`, `attention`, `attention_layouts`,
-`dropout`, `loss`, `parallel_plan`. Decoding: `beam_search`, `search_batches`, `inference`,
-`inference_layers`, `decoder_state`, `matrix_products`. Scores: `evaluation`. Trained
-models: `translator`. The command line: `cli`.
+`loss`, `parallel_plan`. Decoding: `beam_search`, `inference`. Scores: `evaluation`. Trained models:
+`translator`. The command line: `cli`.
 """
 
 from __future__ import annotations

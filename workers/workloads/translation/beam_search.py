@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .inference import Stepper, best_tokens
-from .matrix_products import fast_products
+from .inference import Stepper, best_tokens, fast_products
 from .model import Transformer
 from .vocabulary import BOS, EOS, PAD
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workers.files.folder import Folder
+
 from .batches import Examples, Ids
 from .beam_search import SearchOptions, translate
 from .language_tags import LanguagePair
@@ -70,8 +72,10 @@ class Evaluation:
 
     def write(self, folder: Path) -> None:
         """Write `hypotheses.valid.txt` and `references.valid.txt`, for use with `sacrebleu`."""
-        write_lines(folder / "references.valid.txt", self.references)
-        write_lines(folder / "hypotheses.valid.txt", self.hypotheses)
+        texts = {"references": self.references, "hypotheses": self.hypotheses}
+        for name, lines in texts.items():
+            content = "".join(line + "\n" for line in lines).encode()
+            Folder(folder).replace(f"{name}.valid.txt", content)
 
 
 def evaluate_share(
@@ -186,10 +190,3 @@ def tokenizer_of(references: Sequence[str]) -> str:
         words = "ja-mecab" if find_spec("MeCab") and find_spec("ipadic") else "char"
         return words if japanese else "zh"
     return "char" if most(*_WITHOUT_BLANKS) else "13a"
-
-
-def write_lines(path: Path, lines: Sequence[str]) -> None:
-    """Write one line each; a reader sees the old file or the whole new one."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text("".join(line + "\n" for line in lines), encoding="utf-8", newline="\n")
-    temporary.replace(path)

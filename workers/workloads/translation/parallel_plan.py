@@ -4,7 +4,7 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from workers.parallel.balance import balanced
+from workers.parallel.mesh import balanced
 from workers.workload import ParallelPlan
 
 from .attention_layouts import CROSS
@@ -29,16 +29,6 @@ def plan(architecture: Architecture) -> ParallelPlan:
             f"{side}.layers.*.feed_forward.inner": "column",
             f"{side}.layers.*.feed_forward.outer": "row",
         }
-    norms = (
-        "encoder.layers.*.attention_norm",
-        "decoder.layers.*.self_norm",
-        "decoder.layers.*.cross_norm",
-        "encoder.layers.*.feed_forward_norm",
-        "encoder.norm",
-        "decoder.layers.*.feed_forward_norm",
-        "decoder.norm",
-    )
-    tensor |= dict.fromkeys(norms, "sequence")
     return ParallelPlan(
         layers=tuple(layers),
         tensor=tensor,

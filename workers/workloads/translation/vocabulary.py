@@ -6,7 +6,6 @@ words.
 
 import hashlib
 import io
-import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, cast
 import sentencepiece
 
 from search_spaces.errors import DataError, UsageError
+from workers.files.folder import Folder
 
 PAD = 0
 UNK = 1
@@ -146,13 +146,9 @@ def cached(
 
 def save(vocabulary: Vocabulary, path: Path) -> None:
     """Write the sentencepiece model; a reader sees the whole file or none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as file:
-        file.write(vocabulary.proto)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    folder = Folder(path.parent)
+    folder.make()
+    folder.replace(path.name, vocabulary.proto)
 
 
 def keep(vocabulary: Vocabulary, path: Path, resumes: bool, *, writes: bool) -> None:

@@ -13,7 +13,7 @@ from search_spaces.errors import DataError, UsageError
 from workers.context import Context
 from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
-from workers.workloads.graph_embedding import GraphEmbedding, data, generated
+from workers.workloads.graph_embedding import GraphEmbedding, data
 from workers.workloads.graph_embedding.checkpoint import load_checkpoint
 from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, pairs_of
 from workers.workloads.graph_embedding.ranking import Known, ranks
@@ -71,15 +71,6 @@ def test_real_counts(data_dir: Path) -> None:
     graph = data.load({"name": "triples", "dir": str(data_dir / "kg" / "umls")})
     assert (len(graph.train), len(graph.valid), len(graph.test)) == (5216, 652, 661)
     assert (len(graph.entities), len(graph.relations)) == (135, 46)
-
-
-def test_generated_family_is_consistent() -> None:
-    facts = set(generated.triples(2, 0))
-    assert all((r != "sibling_of") or ((t, r, h) in facts and h != t) for h, r, t in facts)
-    assert all((t, "child_of", h) in facts for h, r, t in facts if r == "parent_of")
-    train, valid, test = generated.split(sorted(facts), 0)
-    assert len(train) + len(valid) + len(test) == len(facts)
-    assert {r for _, r, _ in facts} <= {r for _, r, _ in train}
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16])

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from strategies import run_all
 
 from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
@@ -17,7 +18,6 @@ from workers.__main__ import main
 from workers.context import Context
 from workers.protocol import Assignment, Ending, Outcome
 from workers.run import run
-from workers.runtime.processes import run_gang
 from workers.training.settings import trainer_options
 from workers.workloads.translation import Translation
 from workers.workloads.translation.builtin import splits
@@ -32,17 +32,12 @@ SMALL = {
 
 def train(folder: Path, *, resume: bool = False, **params) -> tuple[Outcome, dict[int, float]]:
     """The outcome and the training loss of each update."""
-    chosen = {**SMALL, **params}
-    ranks = int(chosen.get("ranks", 1))
     reports = []
     assignment = Assignment(
-        "s", 0, 1, chosen, "translation", str(folder), num_ranks=ranks, resume=resume
+        "s", 0, 1, {**SMALL, **params}, "translation", str(folder), resume=resume
     )
-    if ranks > 1:
-        outcome = run_gang(assignment, reports.append, lambda: None)
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        outcome = run(Context(assignment, reports.append))
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = run(Context(assignment, reports.append))
     assert outcome.ending is Ending.COMPLETED, outcome.details.get("traceback")
     return outcome, {r.step: r.metrics["train_loss"] for r in reports if "train_loss" in r.metrics}
 
@@ -91,21 +86,24 @@ def test_trials_of_a_sweep_share_the_vocabulary(trained):
     assert cached.read_bytes() == (folder / "vocabulary.model").read_bytes()
 
 
-@pytest.mark.parametrize("layout", ["separate", "packed"])
-def test_a_run_goes_on_under_another_layout(trained, tmp_path, layout):
+def test_a_run_goes_on_under_another_layout(trained, tmp_path):
     _, _, uninterrupted = trained
     train(tmp_path, max_updates=3)
-    _, losses = train(tmp_path, resume=True, attention_layout=layout)
+    _, losses = train(tmp_path, resume=True, attention_layout="packed")
     assert losses[6] == pytest.approx(uninterrupted[6], rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("parallelism", "layout"), [("tensor", "packed"), ("pipeline", "interleaved")]
-)
-def test_parallel_strategies_compute_the_same(trained, tmp_path, parallelism, layout):
+def translated(context: Context):
+    return Translation({**SMALL, **context.params}, {}, {}).run(context)
+
+
+def test_parallel_strategies_compute_the_same(trained, tmp_path):
     _, _, single = trained
-    _, losses = train(tmp_path, parallelism=parallelism, ranks=2, attention_layout=layout)
-    assert losses == pytest.approx(single, rel=1e-5)
+    pairs = (("tensor", "packed"), ("pipeline", "interleaved"))
+    trials = [{"parallelism": one, "attention_layout": layout} for one, layout in pairs]
+    for found in run_all(tmp_path, trials, 2, translated):
+        losses = {int(update): loss for update, loss in found["train_loss"].items()}
+        assert losses == pytest.approx(single, rel=1e-5), found["message"]
 
 
 def test_export_and_translate(trained, tmp_path, capsysbinary, monkeypatch):
@@ -191,17 +189,6 @@ def test_going_on_with_another_vocabulary_is_refused(trained, tmp_path):
     assert (folder / "vocabulary.model").read_bytes() == before
 
 
-def test_a_truncated_checkpoint_is_passed_over_and_told(tmp_path):
-    train(tmp_path, max_updates=4, checkpoint_updates=2)
-    folders = sorted((tmp_path / "checkpoints").iterdir())
-    assert [int(path.name) for path in folders] == [2, 4]
-    path = folders[-1] / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-100])
-    outcome, losses = train(tmp_path, resume=True, max_updates=5)
-    assert outcome.details["damaged_checkpoints"] == ["00000004"]
-    assert set(losses) == {3, 4, 5}
-
-
 def test_one_line_of_10000_words_is_skipped_and_told(tmp_path):
     """In training; in validation it is cut. Line breaks of both kinds are in the files."""
     sides = [list(side) for side in zip(*splits()["train"][:400], strict=True)]
@@ -248,14 +235,3 @@ def test_decoding_on_rank_0_is_a_sign_of_life(tmp_path, monkeypatch):
     )
     assert len(slow) > 3
     assert min(slow) == 1
-
-
-def test_the_other_rank_waits_for_a_long_search(trained, tmp_path):
-    """Rank 0 alone translates with a beam of 5 after each update; the losses stay the same."""
-    _, _, single = trained
-    outcome, losses = train(
-        tmp_path, parallelism="ddp", ranks=2, beam=5, eval_sentences=60, max_updates=2
-    )
-    assert losses == pytest.approx({step: single[step] for step in (1, 2)}, rel=1e-5)
-    assert len((tmp_path / "hypotheses.valid.txt").read_text().splitlines()) == 60
-    assert 0 <= outcome.metrics["bleu"] <= 100
