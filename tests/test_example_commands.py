@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from automl.cli import cli
 from workers.command import CommandObjective
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
@@ -90,9 +88,3 @@ def test_each_goes_on_where_it_was(name: str, folder: Path) -> None:
     assert [report.step for report in reports] == list(range(4, 28))
     losses = [report.metrics["loss"] for report in reports]
     assert losses == pytest.approx(expected()[3:], rel=1e-4, abs=1e-6)
-
-
-def test_the_configuration_is_that_of_all(folder: Path) -> None:
-    words = ["sweep", "train.yaml", "--dispatcher", "inline", "budget.trials=3", "--"]
-    done = CliRunner().invoke(cli, [*words, *PROGRAMS["train.py"], "{params}"])
-    assert done.exit_code == 0, done.output

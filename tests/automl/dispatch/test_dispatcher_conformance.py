@@ -233,14 +233,6 @@ def test_a_death_is_told_and_the_slot_goes_on(
     assert driver.finish(beside).ending is Ending.STOPPED
 
 
-def test_an_exception_keeps_the_worker_and_tells_the_cause(driver: Driver) -> None:
-    outcome = driver.finish(driver.submit("raise"))
-    assert outcome.failure == "crashed"
-    assert outcome.message == "ValueError: this configuration is wrong"
-    assert "in fail" in outcome.details["traceback"]
-    assert driver.dispatcher.free_slots == 4
-
-
 def test_output_goes_to_the_log(driver: Driver) -> None:
     number = driver.submit("print", megabytes=1)
     assert driver.finish(number).ending is Ending.COMPLETED

@@ -101,12 +101,6 @@ def test_a_slot_is_given_up_after_three_failures_in_a_row() -> None:
         two.attempt_ended(1, "broken")
 
 
-def test_a_success_ends_the_row_of_failures() -> None:
-    two = TwoSlots()
-    for problem in ("", "p", "p", "", "p", "p"):
-        assert not two.attempt_ended(0, problem)
-
-
 def test_inline_the_sweep_ends_since_its_process_cannot_be_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

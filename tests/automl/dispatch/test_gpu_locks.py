@@ -45,10 +45,3 @@ def test_a_folder_that_cannot_be_used_locks_nothing_and_says_why(tmp_path: Path)
         assert alone.take(1, visible, used) == ["GPU-b"]
         assert words in alone.trouble
         assert alone.take(2, visible, used, least=2) == visible
-
-
-def test_a_broken_file_holds_nothing(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "GPU-a.gpu").write_text("{")
-    assert holders(folder) == []
-    assert GpuLocks("one", folder).take(1, ["GPU-a"], {}) == ["GPU-a"]

@@ -15,8 +15,7 @@ from objectives import make_spec, run_inline, states
 from automl.core.events import Command
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
-from automl.dispatch.inline import PULSE_SECONDS, InlineDispatcher
-from automl.errors import StoreError, StoreFailure, TrialFailure
+from automl.errors import StoreError, StoreFailure
 from automl.ledger import Ledger, Recorder
 from workers.context import Context
 
@@ -97,28 +96,6 @@ def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
         assert [report.sequence for report in trial.reports] == list(range(200))
 
 
-def test_a_thread_that_outlives_its_trial_reports_to_nobody(ledger: Ledger) -> None:
-    left: list[bool] = []
-    over = threading.Event()
-    threads = []
-
-    def objective(trial: Context) -> dict[str, float]:
-        def late() -> None:
-            over.wait(30)
-            left.append(trial.report(step=1, loss=0.0))
-
-        threads.append(threading.Thread(target=late))
-        threads[-1].start()
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert left == [False, False]
-    assert [len(trial.reports) for trial in snapshot.trials] == [0, 0]
-
-
 def test_a_fork_that_returns_from_the_objective_ends(ledger: Ledger) -> None:
     codes = []
 
@@ -135,71 +112,6 @@ def test_a_fork_that_returns_from_the_objective_ends(ledger: Ledger) -> None:
     assert states(snapshot) == ["completed"] * 3
     assert codes == [0, 1, 0]
     assert {trial.metrics["loss"] for trial in snapshot.trials} == {1.0}
-
-
-class Silent(Exception):
-    """Its text raises, as does its representation."""
-
-    def __str__(self) -> str:
-        raise SystemExit(7)
-
-    __repr__ = __str__
-
-
-def test_an_exception_without_a_text_fails_its_trial_only(ledger: Ledger) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        if trial.number == 0:
-            raise Silent
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    assert states(snapshot) == ["failed", "completed"]
-    assert snapshot.trials[0].failure == "crashed"
-    assert snapshot.trials[0].message == "Silent: its text cannot be shown, SystemExit is raised"
-
-
-def test_a_failure_without_a_text_fails_its_trial_only(ledger: Ledger) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        if trial.number == 0:
-            raise TrialFailure("crashed", Silent())  # type: ignore[arg-type]
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    assert states(snapshot) == ["failed", "completed"]
-    assert snapshot.trials[0].message == "its text cannot be shown, SystemExit is raised"
-
-
-@pytest.mark.parametrize("place", ["", "within"])
-def test_a_link_out_of_the_store_fails_its_trial_only(ledger: Ledger, place: str) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        following = trial.folder.parent / str(trial.number + 1)
-        if trial.number == 0:
-            outside = trial.folder.parents[1] / "outside"
-            outside.mkdir()
-            (following / place).parent.mkdir(exist_ok=True)
-            (following / place).symlink_to(outside)
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=3)
-    assert states(snapshot) == ["completed", "failed", "completed"]
-    assert "1" in snapshot.trials[1].message
-    assert "is a symbolic link" in snapshot.trials[1].message
-    assert snapshot.trials[1].traceback == ""
-
-
-def test_a_poll_waits_if_nothing_runs() -> None:
-    dispatcher = InlineDispatcher()
-    waited: list[float] = []
-
-    def wait(timeout: float) -> bool:
-        waited.append(timeout)
-        return False
-
-    dispatcher._closed.wait = wait  # type: ignore[assignment,method-assign]
-    for timeout in (10.0, 0.01):
-        dispatcher.poll(lambda event: None, timeout)
-    assert waited == [PULSE_SECONDS, 0.01]
-    dispatcher.close()
 
 
 def test_a_store_that_fails_is_no_failure_of_the_trial(

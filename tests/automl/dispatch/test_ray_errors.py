@@ -34,11 +34,6 @@ def test_a_dead_actor_is_a_lost_worker(message: str) -> None:
     assert "class_name" not in death.message
 
 
-def test_memory_that_ray_takes_back_is_told_as_such() -> None:
-    death = _death(ray.exceptions.OutOfMemoryError("the node was low on memory"))
-    assert (death.failure, death.cause) == ("out_of_memory", Cause.KILLED)
-
-
 def test_what_a_thread_of_ray_prints_does_not_reach_standard_output(
     shared_ray: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from objectives import SPACE, dying, loss_of, make_spec, marked, patient, quick
+from objectives import SPACE, dying, loss_of, make_spec, quick
 
 import automl
 from automl import sweeps
-from automl.core.budget import Budget
-from automl.core.events import Command, Ended
+from automl.core.events import Ended
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
@@ -79,19 +78,6 @@ def test_the_dashboard_of_ray_lists_the_log_of_an_attempt(ledger: Ledger, run: R
     log = (ledger.files("test").path / "trials" / "0" / "logs" / "attempt-1-rank-0.log").read_text()
     listed = Path(ray.init(ignore_reinit_error=True).address_info["session_dir"], "logs")
     assert (listed / "test-trial-0-attempt-1-rank-0.log").read_text() == log
-
-
-@on(ALL)
-def test_every_report_arrives_in_order(ledger: Ledger, run: Run) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        for step in range(200):
-            trial.report(step=step, loss=float(step))
-        return {"loss": -1.0}
-
-    snapshot = run(make_spec(trials=2), objective)
-    for trial in snapshot.trials:
-        assert [point.step for point in trial.reports] == list(range(200))
-        assert trial.metrics["loss"] == -1.0
 
 
 @on(WORKERS)
@@ -214,18 +200,6 @@ def test_what_the_configuration_caused_is_not_tried_again(ledger: Ledger, run: R
 
 
 @on(WORKERS)
-def test_time_stops_what_runs(ledger: Ledger, run: Run) -> None:
-    def started(snapshot: Snapshot) -> None:
-        if any(len(trial.reports) > 2 for trial in snapshot.trials):
-            ledger.send("test", Command("stop", {}))
-
-    snapshot = run(make_spec(budget=Budget(time=100.0), workers=2), patient, on_change=started)
-    assert snapshot.state == "finished"
-    assert {str(trial.state) for trial in snapshot.trials} == {"stopped"}
-    assert any(trial.metrics.get("loss", 0) > 0 for trial in snapshot.trials)
-
-
-@on(WORKERS)
 def test_an_objective_that_cannot_be_sent_is_refused(
     ledger: Ledger, run: Run, tmp_path: Path
 ) -> None:
@@ -301,40 +275,3 @@ def test_more_slots_than_there_is_room_for_is_refused(
     with pytest.raises(UsageError, match="no room for 9 workers"):
         run(make_spec(trials=1, workers=9), quick)
     assert "waits at most 1 s for room on the Ray cluster: it has room for" in caplog.text
-
-
-@on(ALL)
-def test_the_states_of_a_sweep_are_the_same_on_every_dispatcher(ledger: Ledger, run: Run) -> None:
-    run(make_spec(trials=3), marked)
-    assert {trial.state for trial in ledger.trials("test")} == {TrialState.COMPLETED}
-    assert all(
-        [point.step for point in trial.reports] == [0, 1, 2, 3] for trial in ledger.trials("test")
-    )
-
-
-class SlowToLoad:
-    """An objective that takes seconds to arrive in a worker."""
-
-    def __setstate__(self, state: Any) -> None:
-        time.sleep(4.0)
-
-    def __getstate__(self) -> str:
-        return "slow"
-
-    def __call__(self, trial: Context) -> dict[str, float]:
-        return {"loss": 1.0}
-
-
-@on(("ray",))
-def test_a_worker_that_does_not_start_is_named(
-    ledger: Ledger, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("automl.dispatch.ray.timeouts.SLOW_START_SECONDS", 0.2)
-    seen: list[str] = []
-    run(
-        make_spec(trials=1),
-        SlowToLoad(),
-        on_change=lambda snapshot: seen.append(snapshot.waits_for),
-    )
-    assert any(text.startswith("waits for the start of worker 0, ") for text in seen), seen
-    assert seen[-1] == ""

@@ -85,14 +85,6 @@ def test_jobs_share_the_splits_of_several_suggestions() -> None:
     assert search.best_params_ == search.cv_results_["params"][search.best_index_]
 
 
-def test_a_finite_space_ends_the_search() -> None:
-    data, target = load_iris(return_X_y=True)
-    tree = DecisionTreeClassifier()
-    search = AutomlSearchCV(tree, {"max_depth": [1, 2, 3]}, n_iter=50, suggester="sobol", cv=2)
-    search.fit(data, target)
-    assert sorted(p["max_depth"] for p in search.cv_results_["params"]) == [1, 2, 3]
-
-
 class FailsAbove(LogisticRegression):  # type: ignore[misc]
     def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
         if self.C > 1.0:
@@ -144,14 +136,3 @@ def test_estimators_and_distributions_in_a_space() -> None:
     assert kinds == {SVC, LogisticRegression}
     assert all(0.01 <= params["model__C"] <= 10 for params in search.cv_results_["params"])
     assert search.best_score_ > 0.8
-
-
-@pytest.mark.parametrize("refit", [False, lambda results: int(np.argmax(results["mean_test_f1"]))])
-def test_several_metrics_without_a_name_to_refit(refit: Any) -> None:
-    data, target = make_classification(60, random_state=0)
-    space = {"C": {"low": 1e-3, "high": 1e3, "log": True}}
-    search = AutomlSearchCV(
-        LogisticRegression(), space, n_iter=3, scoring=["accuracy", "f1"], refit=refit, cv=2
-    ).fit(data, target)
-    assert len(search.cv_results_["mean_test_f1"]) == 3
-    assert hasattr(search, "best_estimator_") is bool(refit)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-import warnings
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.p
 
 from report_sweeps import SPACE, write_sweep
 
-import automl
 from automl.cli import cli
 from automl.core.goals import Goal
 from automl.core.trial import TrialState
@@ -29,7 +26,6 @@ from automl.sweeps import load
 from automl.trackers import TRACKERS
 from automl.trackers.base import TrackedSweep, write_all
 from automl.workflows import import_trials
-from search_spaces import Float, Space
 
 
 @pytest.fixture(scope="module")
@@ -48,22 +44,6 @@ def test_optuna_reads_a_sweep(runs: str) -> None:
     assert study.trials[0].params == dict(result.trials[0].params)
     assert len(study.trials[0].intermediate_values) == 6
     assert set(study.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
-    storage.close()
-
-
-def test_optunas_figures_draw_a_sweep(runs: str) -> None:
-    storage = LedgerStorage(runs)
-    study = optuna.load_study(study_name="toy", storage=storage)
-    plots = optuna.visualization
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        draws: list[Any] = [
-            plots.plot_optimization_history,
-            plots.plot_slice,
-            plots.plot_intermediate_values,
-        ]
-        for draw in [*draws, plots.plot_parallel_coordinate, plots.plot_timeline, plots.plot_edf]:
-            assert draw(study).data, draw
     storage.close()
 
 
@@ -114,32 +94,6 @@ def test_tensorboard_has_every_curve(runs: str, tmp_path: Path) -> None:
     trial = load("toy", runs).trials[0]
     assert read.Scalars("memory_bytes/peak")[0].value == pytest.approx(trial.peak_memory_bytes)
     assert read.Scalars("memory_bytes/head")[0].step == 60
-
-
-def traced(trial: Any) -> dict[str, float]:
-    import torch
-
-    with trial.profile(num_steps=1) as step_ended:
-        for _ in range(4):
-            total = float(torch.ones(8, 8).exp().sum())
-            step_ended()
-    return {"loss": total}
-
-
-def test_tensorboard_gets_the_profilers_traces(tmp_path: Path) -> None:
-    space = Space(Float("lr", 0.0, 1.0, default=0.5))
-    options: dict[str, Any] = {
-        "suggester": "random",
-        "dispatcher": "inline",
-        "store": str(tmp_path / "runs"),
-    }
-    automl.sweep(traced, space, "minimize loss", trials=2, name="traced", **options)
-    publish(str(tmp_path / "runs"), "traced", tmp_path / "logs")
-    for number in range(2):
-        trace = json.loads(
-            (tmp_path / "logs" / f"trial-{number}" / "rank-0.pt.trace.json").read_text()
-        )
-        assert any(event.get("name") == "aten::exp" for event in trace["traceEvents"])
 
 
 CSV = """\

@@ -102,15 +102,6 @@ def test_the_default_is_costliest_where_it_matters_most(tmp_path: Path) -> None:
     assert rows[0].cost == pytest.approx(truth(0.1, 0.3) - truth(0.6, 0.3), rel=0.3)
 
 
-def test_going_on_gains_less_at_the_end_than_at_the_beginning(tmp_path: Path) -> None:
-    early = answer(Record.of(swept(tmp_path / "a", 0.02, 12).snapshot)).outlook
-    late = answer(Record.of(swept(tmp_path / "b", 0.02, 60).snapshot)).outlook
-    assert early is not None
-    assert late is not None
-    assert early.gains[50] > late.gains[50]
-    assert list(late.gains.values()) == sorted(late.gains.values())
-
-
 def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:
     result = swept(tmp_path, 100.0)
     advice = result.recommended
@@ -180,22 +171,6 @@ def test_failures_are_grouped_by_message_and_said_where_they_are() -> None:
     assert (groups[1].where, groups[1].cut) == ("", "")
     few = failure_groups(snapshot(*good, *bad[:4]))
     assert few[0].where == "", "four failures are too few for a sentence"
-
-
-def test_failures_that_are_everywhere_have_no_place() -> None:
-    rng = np.random.default_rng(0)
-    good = [
-        trial(i, 20.0, params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"})
-        for i in range(9)
-    ]
-    bad = [
-        replace(
-            failed(9 + i, 10 ** rng.uniform(-5, -1), "lost"),
-            params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"},
-        )
-        for i in range(6)
-    ]
-    assert failure_groups(snapshot(*good, *bad))[0].where == ""
 
 
 def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:

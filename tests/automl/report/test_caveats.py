@@ -32,11 +32,6 @@ def test_skipped_updates_are_counted() -> None:
     assert both[0].startswith("2 trials skipped updates")
 
 
-def test_few_usable_trials_make_the_best_uncertain() -> None:
-    ended = replace(sweep({}, {}), state="finished")
-    assert list(caveats(ended, SPACE)) == ["2 usable trials for 1 parameter: the best is uncertain"]
-
-
 def test_a_goal_against_the_declared_direction_is_reported() -> None:
     goal = Goal("loss", declared=Metric("loss", "maximize"))
     assert list(caveats(replace(sweep({}), goals=(goal,)), SPACE)) == [

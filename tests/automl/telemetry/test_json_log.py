@@ -58,22 +58,6 @@ def test_warnings_and_errors_of_libraries_are_lines_too() -> None:
     assert "ValueError: wrong" in third["traceback"]
 
 
-def test_logging_is_as_before_afterwards() -> None:
-    before = logging.getLogger().handlers[:]
-    with json_log(io.StringIO()):
-        assert logging.getLogger().handlers != before
-    assert logging.getLogger().handlers == before
-
-
-def test_numbers_that_are_not_finite_are_legal_json() -> None:
-    stream = io.StringIO()
-    with json_log(stream):
-        fields = {"automl_fields": {"loss": float("nan")}}
-        logging.getLogger("automl.sweep").info("trial", extra=fields)
-    (line,) = lines(stream.getvalue())
-    assert line["loss"] == "nan"
-
-
 def test_a_sweep_writes_nothing_else_to_standard_error(tmp_path: Path) -> None:
     (tmp_path / "toy.yaml").write_text(
         "name: toy\nspace:\n  x: {low: 0.0, high: 1.0, default: 0.5}\ngoals: minimize loss\n"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import automl
-from automl.core import Ended, Snapshot, SweepSpec, Trial, TrialState
+from automl.core import Ended, Snapshot, Trial, TrialState
 from automl.core.goals import Goal
 from automl.errors import UsageError
 from automl.trackers import TRACKERS
@@ -171,18 +171,3 @@ def test_a_tool_that_is_not_installed_is_said_before_anything_begins(
     with pytest.raises(UsageError, match=message):
         sweep(tmp_path, ["wandb"])
     assert not list(tmp_path.iterdir())
-
-
-def test_a_configuration_names_trackers(tmp_path: Path) -> None:
-    from automl import config
-    from automl.errors import ConfigError
-
-    file = tmp_path / "toy.yaml"
-    text = "space: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n"
-    file.write_text(f"{text}trackers: [tensorboard, mlflow]\n")
-    spec = config.load(file, objective=True).spec
-    assert spec.trackers == ("tensorboard", "mlflow")
-    assert SweepSpec.from_dict(spec.to_dict()).trackers == spec.trackers
-    file.write_text(f"{text}trackers: tensorbord\n")
-    with pytest.raises(ConfigError, match="unknown tracker 'tensorbord': did you mean"):
-        config.load(file, objective=True)

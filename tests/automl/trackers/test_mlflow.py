@@ -13,7 +13,6 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
 
-from report_sweeps import write_sweep
 
 import automl
 from automl.errors import UsageError
@@ -94,24 +93,3 @@ def test_a_server_that_is_away_is_told_at_once(tmp_path: Path) -> None:
     ).snapshot
     with pytest.raises(UsageError, match=r"mlflow: http://127.0.0.1:9: ConnectionRefusedError"):
         write_all(tracker, TrackedSweep("toy", 0.0), snapshot)
-
-
-def test_every_trial_is_written(address: str, tmp_path: Path) -> None:
-    runs = write_sweep(tmp_path / "runs", 30, constraints=["size <= 2000"])
-    with closing(Ledger.open(runs)) as ledger:
-        written = TrackedSweep.of(ledger, "toy"), ledger.snapshot("toy")
-    write_all(MlflowTracker(address), *written)
-    client = MlflowClient(tracking_uri=address)
-    experiment = client.get_experiment_by_name("automl")
-    found = {
-        run.info.run_name: run
-        for run in client.search_runs([experiment.experiment_id], max_results=100)
-    }
-    trials = automl.load("toy", runs).trials
-    assert set(found) == {"toy", *(f"trial {trial.number}" for trial in trials)}
-    first = found["trial 0"]
-    assert first.data.params["optimizer"] == trials[0].params["optimizer"]
-    assert first.data.metrics["loss"] == pytest.approx(trials[0].metrics["loss"])
-    assert [m.step for m in client.get_metric_history(first.info.run_id, "loss")][:2] == [10, 20]
-    failed = next(trial for trial in trials if trial.failure)
-    assert found[f"trial {failed.number}"].info.status == "FAILED"

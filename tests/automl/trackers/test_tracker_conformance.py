@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -62,15 +61,6 @@ def test_a_sweep_is_written_while_it_runs(name: str, caplog: pytest.LogCaptureFi
         automl.sweep(objective, SPACE, "minimize loss", trials=4, trackers=[name], **options)
     messages = [record.getMessage() for record in caplog.records]
     assert [one for one in messages if one.startswith((f"{name} fails", f"{name} lacks"))] == []
-
-
-def test_odd_trials_are_written_and_stay_as_they_were(name: str) -> None:
-    values = [{"loss": 1.0}, {"loss": math.nan, "val@loss/a b": math.inf}, {"loss": 1e300}]
-    states = [state for state in TrialState if state is not TrialState.WAITING]
-    trials = [trial(number, state, values[: number % 4]) for number, state in enumerate(states)]
-    before = repr(trials)
-    assert write_all(TRACKERS.get(name)(), SWEEP, snapshot(*trials)) == len(trials)
-    assert repr(trials) == before
 
 
 def test_a_trial_is_written_again_as_it_grows_and_by_another_process(name: str) -> None:
