@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("automl", "workers", "search_spaces", "hydra_plugins")
+PRODUCT = ("automl", "workers", "search_spaces")
 # Statements are nodes of `ast.stmt`; a file counts in the row of its longest folder.
 FOLDERS: dict[str, tuple[str, ...]] = {
     "search_spaces": ("search_spaces",),
@@ -24,7 +24,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "suggesters, stopping": ("automl/suggesters", "automl/stopping"),
     "config, actions, cli, top": ("automl/config", "automl/actions", "automl/cli", "automl/*"),
     "report, studio": ("automl/report", "automl/studio"),
-    "the rest of automl": ("automl", "hydra_plugins"),
+    "the rest of automl": ("automl",),
     "product": PRODUCT,
     "tests": ("tests",),
     "benchmarks": ("benchmarks",),

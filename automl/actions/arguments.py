@@ -68,13 +68,6 @@ DISPATCHING: Final = (
     replace(setting("dispatcher"), type=DISPATCHERS, metavar=None),
     setting("ray_address"),
 )
-LOG_JSON: Final = Argument(
-    "log_json",
-    bool,
-    "Write JSON lines to standard error instead of the live view.",
-    "--log-json",
-    default=False,
-)
 
 
 def output(default: str, metavar: str = "DIR", help: str = "A new folder.") -> Argument:

@@ -11,7 +11,6 @@ from .arguments import (
     CONFIG,
     DISPATCHING,
     JSON,
-    LOG_JSON,
     OBJECTIVE,
     STORE,
     SWEEP,
@@ -27,8 +26,6 @@ _AS_BEFORE: Final = replace(
     _DISPATCHER, help=_DISPATCHER.help.replace("[default: auto]", "[default: as before]")
 )
 _TRAINED: Final = (OBJECTIVE, ARTIFACTS, _AS_BEFORE, *DISPATCHING[1:])
-_RUN: Final = (*DISPATCHING, LOG_JSON)
-
 
 RUNNING: Final = (
     Action(
@@ -152,7 +149,7 @@ RUNNING: Final = (
                 metavar="NAME=REGEX",
                 many=True,
             ),
-            *_RUN,
+            *DISPATCHING,
         ),
         "automl.cli.sweep.sweep",
         parser=_PROGRAM,
@@ -207,7 +204,7 @@ RUNNING: Final = (
                 metavar="FOLDER",
             ),
             _AS_BEFORE,
-            *_RUN[1:],
+            *DISPATCHING[1:],
         ),
         "automl.cli.resume.resume",
         parser=_PROGRAM,

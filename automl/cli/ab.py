@@ -6,7 +6,7 @@ import re
 import secrets
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -15,9 +15,6 @@ from automl.errors import UsageError
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .common import emit, say
 from .program import Program, ProgramVerb, load_trained
-
-if TYPE_CHECKING:
-    pass
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
 
@@ -63,7 +60,7 @@ def ab(
     """Compare two commands by pairs of runs; return the exit status."""
     from automl import sweeps
     from automl.ledger import Ledger
-    from automl.workflows.ab import KIND, A, B, begin, code_of_commands, compare, of_commands
+    from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
     from automl.workflows.paired_test import PairedTest
     from workers.command.either import EitherCommand
 
@@ -75,11 +72,11 @@ def ab(
         )
     goal, patterns = _goal(program, **options)
     drawn = secrets.randbelow(2**31) if seed is None else seed
-    spec, sides = of_commands(goal, f"{program} {other}", patterns, drawn)
+    spec = of_commands(goal, f"{program} {other}", patterns, drawn)
     both = {A: program, B: other}
     commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
     code = code_of_commands({side: one.arguments for side, one in both.items()})
-    facts = {**code[KIND], "alpha": alpha, "effect": effect, "most_runs": most}
+    facts = {**code, "alpha": alpha, "effect": effect, "most_runs": most}
     with closing(Ledger.open(store, create=True)) as ledger:
         run = partial(
             sweeps.run,
@@ -89,15 +86,8 @@ def ab(
             ray_address=ray_address,
             resume=True,
         )
-        spec = begin(ledger, spec, {KIND: facts})
         comparison, snapshot = compare(
-            ledger,
-            spec,
-            sides,
-            test,
-            most,
-            run,
-            tell=lambda one: say(str(one), err=True),
+            *(ledger, spec, test, most, run, facts), tell=lambda one: say(str(one), err=True)
         )
     if as_json:
         emit(comparison.to_dict())

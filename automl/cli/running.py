@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.control.signals import SafeEnd
@@ -12,7 +13,6 @@ from automl.errors import UsageError
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
 from .common import emit, opened, say
-from .live import shown
 from .looking import status_object
 
 if TYPE_CHECKING:
@@ -102,7 +102,6 @@ def run_sweep(
     *,
     summary: bool = True,
     as_json: bool = False,
-    log_json: bool = False,
     **run_options: Any,
 ) -> int:
     """Run a sweep of the ledger until it ends, and return the exit status.
@@ -111,20 +110,17 @@ def run_sweep(
         typed: what the lines that the user may type next repeat.
         summary: print the final status or, if it is False, only how to resume.
         as_json: print the status as JSON, without the live view.
-        log_json: write JSON lines to standard error instead of the live view.
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     from automl import sweeps
     from automl.report import confirmations
     from automl.report.console import console
     from automl.report.summary import print_summary
+    from automl.report.terminal_view import view
 
     again = typed.line(spec)
-    with (
-        SafeEnd(),
-        told_how_to_resume(again),
-        shown(as_json=as_json, log_json=log_json) as show,
-    ):
+    shown = nullcontext(_unseen) if as_json else view()
+    with SafeEnd(), told_how_to_resume(again), shown as show:
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
         )
@@ -133,8 +129,6 @@ def run_sweep(
         if summary:
             emit(status_object(snapshot))
         return _exit_status(snapshot)
-    if log_json:
-        return _exit_status(snapshot)
     if summary:
         again_run = confirmations.read(ledger, snapshot)
         space = (snapshot.spec or spec).known_space  # it may have grown
@@ -142,6 +136,10 @@ def run_sweep(
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
+
+
+def _unseen(snapshot: Snapshot) -> None:
+    """Show nothing."""
 
 
 def _exit_status(snapshot: Snapshot) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from automl.core import SweepSpec
     from search_spaces.hardware import Hardware
 
-RUN_OPTIONS = ("dispatcher", "ray_address", "as_json", "log_json")
+RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
 
 
 def sweep(

@@ -69,18 +69,15 @@ class MlflowTracker(Tracker):
         self._created = sweep.created
         wanted = f"tags.`{_SWEEP}` = '{sweep.id}'"
         runs = client.search_runs([self._folder], wanted, max_results=1)
-        if runs:
-            self._parent = runs[0].info.run_id
-            self._runs = dict(self._known())
-        else:
-            tags = {"mlflow.runName": sweep.name, _SWEEP: sweep.id}
-            self._parent = client.create_run(self._folder, tags=tags).info.run_id
+        tags = {"mlflow.runName": sweep.name, _SWEEP: sweep.id}
+        run = runs[0] if runs else client.create_run(self._folder, tags=tags)
+        self._parent = run.info.run_id
 
     def write(self, trial: Trial, snapshot: Snapshot) -> None:
         """Add the reports that the run of a trial lacks, and the end of the trial."""
         from mlflow.entities import Param, RunTag
 
-        run = self._runs.get(trial.number) or self._create(trial)
+        run = self._runs.get(trial.number) or self._begin(trial)
         if run.state == trial.state and run.num_reports == len(trial.reports):
             return
         metrics = list(self._metrics(trial, run.num_reports))
@@ -109,29 +106,25 @@ class MlflowTracker(Tracker):
         ended = {"running": "RUNNING", "interrupted": "KILLED", "failed": "FAILED"}
         self._client.set_terminated(self._parent, ended.get(snapshot.state, "FINISHED"))
 
-    def _known(self) -> Iterator[tuple[int, _Run]]:
-        """The runs of trials that are there already."""
-        wanted, token = f"tags.`mlflow.parentRunId` = '{self._parent}'", None
-        while True:
-            page = self._client.search_runs([self._folder], wanted, page_token=token)
-            for run in page:
-                tags = run.data.tags
-                known = _Run(run.info.run_id, int(tags.get(_REPORTS, 0)), tags.get(_STATE, ""))
-                yield int(tags[_TRIAL]), known
-            token = page.token
-            if not token:
-                return
-
-    def _create(self, trial: Trial) -> _Run:
+    def _begin(self, trial: Trial) -> _Run:
+        """The run of a trial, which another process may have begun."""
+        wanted = (
+            f"tags.`mlflow.parentRunId` = '{self._parent}' and tags.`{_TRIAL}` = '{trial.number}'"
+        )
         tags = {
             "mlflow.runName": f"trial {trial.number}",
             "mlflow.parentRunId": self._parent,
             "source": trial.source,
             _TRIAL: str(trial.number),
         }
+        found = self._client.search_runs([self._folder], wanted, max_results=1)
         begun = self._time(trial, 0.0)
-        run = self._client.create_run(self._folder, start_time=begun, tags=tags).info.run_id
-        return self._runs.setdefault(trial.number, _Run(run))
+        run = found[0] if found else self._client.create_run(self._folder, begun, tags)
+        known = run.data.tags
+        return self._runs.setdefault(
+            trial.number,
+            _Run(run.info.run_id, int(known.get(_REPORTS, 0)), known.get(_STATE, "")),
+        )
 
     def _metrics(self, trial: Trial, first: int) -> Iterator[Any]:
         """The metrics of the reports from the first on and, if the trial has ended, the last."""

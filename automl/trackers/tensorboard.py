@@ -33,21 +33,19 @@ class TensorBoardTracker(Tracker):
     Args:
         folder: for the folders of sweeps; None for the environment variable TENSORBOARD_LOGDIR, or
             else "runs".
-        inside: write `FOLDER/trial-NUMBER` instead.
     """
 
     name = "tensorboard"
     module = "tensorboard"
 
-    def __init__(self, folder: str | Path | None = None, *, inside: bool = False) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
         self._root = Path(folder or os.environ.get("TENSORBOARD_LOGDIR") or "runs").absolute()
-        self._inside = inside
         self._logs: dict[int, _Log] = {}
         self.place = str(self._root)
 
     def open(self, sweep: TrackedSweep) -> None:
         """Make the folder."""
-        self._folder = self._root if self._inside else self._root / sweep.name
+        self._folder = self._root / sweep.name
         self.place = str(self._folder)
         self._files = sweep.files
         self._folder.mkdir(parents=True, exist_ok=True)

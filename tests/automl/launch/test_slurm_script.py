@@ -12,8 +12,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from automl.errors import UsageError
-from automl.launch.slurm import SlurmJob, flag_lines, time_limit
-from automl.launch.sweep_command import SweepCommand
+from automl.launch.slurm import SlurmJob, SweepCommand, flag_lines, time_limit
 
 CONFIG = """
 name: toy
@@ -84,7 +83,7 @@ def test_the_script_asks_slurm_for_what_was_typed(folder: Path) -> None:
         "--signal=B:USR1@180",
         f"--chdir={folder}",
     }
-    assert "--name=toy --resume --store=.automl --objective=train.py:objective" in text
+    assert "--resume --name=toy --store=.automl --objective=train.py:objective" in text
     assert not (folder / ".automl").exists()
 
 

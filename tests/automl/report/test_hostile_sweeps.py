@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from report_snapshots import snapshot, trial
-from rich.console import Console
 from test_page import opened
 
 from automl.core.goals import Goal
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import AutomlError, UsageError
+from automl.report.console import console
 from automl.report.page import save
 from automl.report.record import Record
 from automl.report.summary import print_summary
@@ -35,10 +34,11 @@ def losing(*losses: float) -> Snapshot:
 
 
 def in_terminal(shown: Snapshot) -> str:
-    out = Console(file=io.StringIO(), width=100)
-    out.print(SweepView(shown, 30))
-    print_summary(out, shown, Record.of(shown).space)
-    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+    out = console(width=100)
+    with out.capture() as terminal:
+        out.print(SweepView(shown, 30))
+        print_summary(out, shown, Record.of(shown).space)
+    return terminal.get()
 
 
 @pytest.mark.parametrize("losses", LOSSES)

@@ -14,7 +14,7 @@ from report_sweeps import write_sweep
 
 from automl import config
 from automl.cli import cli
-from automl.integrations.optuna_figures import FIGURES
+from automl.integrations.optuna_view import FIGURES
 from automl.ledger import Ledger
 from automl.report.page import data_of, render
 from automl.report.recipe import recipe

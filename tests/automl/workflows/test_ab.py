@@ -15,7 +15,7 @@ from scipy import stats
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.reports import ReportPoint
 from automl.errors import UsageError
-from automl.workflows.ab import code_of_commands, compared, pairs_of, side_of
+from automl.workflows.ab import code_of_commands, compared, gains, side_of
 from automl.workflows.paired_test import PairedTest, _log_ratio
 
 GOAL = Goal.parse("minimize loss")
@@ -46,12 +46,7 @@ def failed(number: int) -> Trial:
 
 def test_every_other_pair_begins_with_b() -> None:
     assert "".join(map(side_of, range(8))) == "ABBAABBA"
-    pairs = pairs_of(runs([1, 2, 3], [4, 5, 6]))
-    assert [(one.a.metrics["loss"], one.b.metrics["loss"]) for one in pairs] == [
-        (1, 4),
-        (2, 5),
-        (3, 6),
-    ]
+    assert gains(runs([1, 2, 3], [4, 6, 8]), GOAL) == [-3, -4, -5]
 
 
 def test_the_effect_is_the_gain_of_b() -> None:
@@ -86,7 +81,7 @@ def test_commit_and_diff_of_each_side_are_recorded(tmp_path: Path) -> None:
     git("commit", "-qm", "first")
     (tmp_path / "b" / "train.py").write_text("rate = 2\n")
     commands = {side: ["python", str(tmp_path / side.lower() / "train.py")] for side in "AB"}
-    found = code_of_commands(commands)["ab"]
+    found = code_of_commands(commands)
     assert found["A"]["command"] == commands["A"]
     assert len(found["A"]["git_commit"]) == 40
     assert found["A"]["git_diff"] == ""

@@ -12,8 +12,7 @@ import ray
 from sweep_snapshots import FIRST, LATER
 
 from automl.dispatch.ray.session import environment
-from automl.telemetry.metrics import SweepMetrics
-from automl.telemetry.ray_meter import RayMeter
+from automl.trackers.ray_metrics import RayMetrics
 
 
 def fetched(port: int) -> str:
@@ -35,7 +34,7 @@ def page() -> Iterator[str]:
             _system_config={"metrics_report_interval_ms": 500},
         )
         try:
-            metrics = SweepMetrics(RayMeter("toy"))
+            metrics = RayMetrics("toy")
             metrics(FIRST)
             metrics(LATER)
             deadline, text = time.monotonic() + 60, ""
