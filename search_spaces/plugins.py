@@ -10,6 +10,7 @@ import importlib
 import inspect
 import pkgutil
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata, util
 from typing import Any, Generic, TypeVar, cast
@@ -32,6 +33,7 @@ class Registry(Generic[T]):
             module, or else the only subclass of the base that the module defines.
         separator: between the words of a name; `get` accepts `-` and `_` alike.
         others: further modules of the folder that are not extensions.
+        rows: extensions that are declared together in one of these, by name.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Registry(Generic[T]):
         base: str,
         separator: str = "-",
         others: tuple[str, ...] = (),
+        rows: Mapping[str, type[T]] | None = None,
     ) -> None:
         self.noun = noun
         self.package = package
@@ -49,6 +52,7 @@ class Registry(Generic[T]):
         self.base = base
         self.separator = separator
         self._others = {"base", *others}
+        self._rows = rows or {}
 
     def names(self) -> list[str]:
         """Sorted names of all extensions, without importing them."""
@@ -93,10 +97,13 @@ class Registry(Generic[T]):
         """The names of those in the folder: they need no search for installed packages."""
         spec = util.find_spec(self.package)
         paths = list(spec.submodule_search_locations or ()) if spec else []
-        modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"} - self._others
-        return {name.replace("_", self.separator) for name in modules}
+        modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"}
+        files = {name.replace("_", self.separator) for name in modules - self._others}
+        return files | self._rows.keys()
 
     def _load(self, name: str) -> type[T]:
+        if name in self._rows:
+            return self._rows[name]
         if name not in self._own():
             for entry in _installed(self.group, tuple(sys.path)):
                 if entry.name == name:

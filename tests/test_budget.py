@@ -30,7 +30,7 @@ FOLDERS: dict[str, tuple[str, ...]] = {
     "benchmarks": ("benchmarks",),
 }
 CAPS = {
-    "search_spaces": 3_024,
+    "search_spaces": 2_790,
     "workers, without workloads": 9_808,
     "workers/workloads": 4_709,
     "core, control, ledger": 6_033,

@@ -14,7 +14,7 @@ from search_spaces import Choice
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
-from search_spaces.knobs.option import ON_REQUEST
+from search_spaces.knobs.base import ON_REQUEST
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest

@@ -9,10 +9,8 @@ try:
 except ModuleNotFoundError:
     from pytorch_lightning import Callback
 
-from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import COMPILE
+from search_spaces.knobs.table import ACCUMULATION, COMPILE, PRECISION
 from workers.device.compilation import compile_module
 
 from .training import knob_of, newest_name, replacing, report

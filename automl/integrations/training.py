@@ -11,7 +11,7 @@ from typing import Any, Final
 from automl import client
 from automl.errors import UsageError
 from search_spaces.knobs import Option
-from search_spaces.knobs.batch import ACCUMULATION
+from search_spaces.knobs.table import ACCUMULATION
 from workers.protocol import StopRequest
 
 _NAME: Final = re.compile(r"step-(\d+)")

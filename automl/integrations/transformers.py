@@ -10,10 +10,8 @@ from transformers import TrainerCallback
 
 from automl.errors import UsageError
 from search_spaces.knobs import Option
-from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import ACTIVATION_CHECKPOINTING, COMPILE
+from search_spaces.knobs.table import ACCUMULATION, ACTIVATION_CHECKPOINTING, COMPILE, PRECISION
 
 from .training import is_over, knob_of, report
 

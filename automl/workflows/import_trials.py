@@ -73,9 +73,8 @@ def read(
     Raises:
         UsageError: the source is malformed or cannot be read.
     """
-    kind, _, rest = (
-        str(source).partition(":") if isinstance(source, str | PathLike) else ("", "", "")
-    )
+    named = str(source) if isinstance(source, str | PathLike) else ""
+    kind, _, rest = named.partition(":")
     if hasattr(source, "get_trials") and hasattr(source, "directions"):
         found = from_study(source, goals)
     elif hasattr(source, "trials"):

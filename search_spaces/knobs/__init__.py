@@ -1,16 +1,17 @@
-"""Ready-made parameters, one knob a file; `KNOBS` finds them by the names of their files."""
+"""Ready-made parameters; `KNOBS` finds them in the table, by the names of files, or installed."""
 
 from search_spaces.plugins import Registry
 
-from .base import Knob
-from .option import DroppedValue, Option
+from .base import DroppedValue, Knob, Option
+from .table import TABLE
 
 KNOBS: Registry[Knob] = Registry(
     "knob",
     "search_spaces.knobs",
     "search_spaces.knobs",
     "search_spaces.knobs.base:Knob",
-    others=("option",),
+    others=("table",),
+    rows=TABLE,
 )
 
 __all__ = ["KNOBS", "DroppedValue", "Knob", "Option"]

@@ -1,17 +1,192 @@
-"""The base class of every knob: ready-made parameters, fitted to the hardware."""
+"""Options and knobs: ready-made parameters, fitted to the hardware."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final, Self, cast
 
-from search_spaces.errors import SpaceError
+from search_spaces.errors import SpaceError, UsageError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
-from search_spaces.parameters import Parameter, Value
+from search_spaces.parameters import ALL, Choice, Float, Int, Parameter, Value
 from search_spaces.plugins import nearest
 
-from .option import DroppedValue, Option
+COMPUTES_THE_SAME: Final = frozenset({"speed", "memory"})
+CHANGES_THE_RESULT: Final = frozenset({"quality"})
+
+ON_REQUEST: Final = "is tried only if the space names it"
+
+_ADJUSTABLE = ("low", "high", "log", "choices", "ordered", "default", "when", "affects")
+_SAME_AS_DEFAULT: Final = object()
+
+
+@dataclass(frozen=True)
+class DroppedValue:
+    """A value that a knob leaves out: `parameter` is the name, `reason` says why, for a person."""
+
+    parameter: str
+    value: Value
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.parameter} {self.value!r}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: the only statement of its domain, its default and its help.
+
+    A knob builds a parameter from it. The code that reads the option takes its default from here.
+    `make docs` lists it in docs/internals/knobs.md.
+
+    Args:
+        name: the key in `space:` and `fixed:`.
+        help: one line for people.
+        default: the value of trial 0 if the option is tuned.
+        choices: the values that can be tuned; empty for a range.
+        ordered: whether the choices have an order.
+        low, high, log: the range that can be tuned, if there are no choices.
+        affects: the aspects of a trial that the option can change.
+        requires: values of other parameters, by name, under which the option is active. The knob
+            leaves the option out if another option of the knob has none of these values.
+        needed: whether the option stays in the space if a single value is left; then it is an
+            error if none is left.
+        on_request: further values, which are tuned only if a configuration names them.
+        untuned: further values that can be fixed, but are not tuned.
+        unset: the value if the option is neither tuned nor fixed; `default` if omitted.
+    """
+
+    name: str
+    help: str
+    default: Any
+    choices: tuple[Any, ...] = ()
+    ordered: bool = False
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    affects: frozenset[str] = ALL
+    requires: Mapping[str, tuple[Value, ...]] = field(default_factory=dict, hash=False)
+    needed: bool = False
+    on_request: tuple[Any, ...] = ()
+    untuned: tuple[Any, ...] = ()
+    unset: Any = _SAME_AS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.unset is _SAME_AS_DEFAULT:
+            object.__setattr__(self, "unset", self.default)
+
+    def value(self, options: Mapping[str, Any]) -> Any:
+        """The value in `options`, or `unset` if it is not there; raises as `checked`."""
+        return self.checked(options.get(self.name, self.unset))
+
+    def checked(self, value: Any) -> Any:
+        """The same value; UsageError if it is a word that is none of the choices."""
+        known = (*self.choices, *self.on_request, *self.untuned)
+        if self.choices and isinstance(value, str) and value not in known:
+            words = ", ".join(map(str, known))
+            raise UsageError(f"{self.name} is one of {words}, got {value!r}")
+        return value
+
+    def build(
+        self, adjustments: Mapping[str, Any], kept: Sequence[Value] | None = None, **declared: Any
+    ) -> Parameter | None:
+        """The parameter as `adjustments[name]` changes it (see `Knob`); None if that is False.
+
+        Args:
+            adjustments: of the knob.
+            kept: the choices that remain, whatever the adjustments ask for.
+            declared: arguments of the parameter that take the place of those declared here.
+
+        Raises:
+            SpaceError: the adjustment is malformed.
+        """
+        given = adjustments.get(self.name, True)
+        if given is False or given is None:
+            return None
+        change = self._change(given)
+        arguments: dict[str, Any] = {"affects": self.affects, **declared}
+        if kept is not None:
+            change["choices"] = kept
+        if "choices" in change or (self.choices and "low" not in change):
+            kind: type[Parameter] = Choice
+            arguments |= {"choices": self.choices, "ordered": self.ordered}
+        else:
+            arguments |= {"low": self.low, "high": self.high, "log": self.log}
+            bounds = (change.get("low", self.low), change.get("high", self.high))
+            kind = Int if all(isinstance(bound, int) for bound in bounds) else Float
+        known = {*arguments, "default", "when"}
+        arguments |= {key: value for key, value in change.items() if key in known}
+        if "default" not in change:
+            default = adjustments.get("defaults", {}).get(self.name)
+            if default is None:
+                default = declared.get("default", self.default)
+            arguments["default"] = _nearest_legal(default, arguments)
+        return kind(self.name, **arguments)
+
+    def wanted(
+        self, adjustments: Mapping[str, Any], declared: Sequence[Value] | None = None
+    ) -> list[Value]:
+        """The choices that the adjustments ask for, or else the declared ones."""
+        given = adjustments.get(self.name, True)
+        if isinstance(given, Mapping):
+            given = given.get("choices", True)
+        if isinstance(given, list | tuple):
+            return list(given)
+        return list(self.choices if declared is None else declared)
+
+    def split(
+        self, choices: Sequence[Value], reasons: Mapping[Any, str]
+    ) -> tuple[list[Value], list[DroppedValue]]:
+        """Split choices into those to keep and those that `reasons` names.
+
+        Raises:
+            SpaceError: the option is needed, and there is none to keep.
+        """
+        dropped = [DroppedValue(self.name, c, reasons[c]) for c in choices if c in reasons]
+        kept = [c for c in choices if c not in reasons]
+        if self.needed and not kept:
+            why = "; ".join(map(str, dropped)) or "no choice was given"
+            raise SpaceError(
+                f"knob {self.name!r} has no value left that this machine can run: {why}"
+            )
+        return kept, dropped
+
+    def not_named(
+        self, parameter: Parameter | None, reasons: Mapping[Any, str]
+    ) -> list[DroppedValue]:
+        """The values on request that a parameter has not.
+
+        Args:
+            reasons: why the hardware cannot run values.
+        """
+        return [
+            DroppedValue(self.name, value, reasons.get(value, ON_REQUEST))
+            for value in self.on_request
+            if parameter is not None and not parameter.legal(value)
+        ]
+
+    def _change(self, given: Any) -> dict[str, Any]:
+        change = {"choices": given} if isinstance(given, list | tuple) else given
+        change = {} if given is True else change
+        if not isinstance(change, Mapping) or not set(change) <= set(_ADJUSTABLE):
+            raise SpaceError(
+                f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
+                f"{', '.join(_ADJUSTABLE)}; got {given!r}"
+            )
+        return dict(change)
+
+
+def _nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
+    """The value nearest to the default that the parameter has."""
+    if "choices" not in arguments:
+        return min(max(default, arguments["low"]), arguments["high"])
+    choices = list(arguments["choices"])
+    if default in choices or not choices:
+        return default
+    numbers = [c for c in choices if isinstance(c, int | float) and not isinstance(c, bool)]
+    if numbers and isinstance(default, int | float) and not isinstance(default, bool):
+        return min(numbers, key=lambda c: abs(c - default))
+    return choices[0]
 
 
 @dataclass
@@ -26,14 +201,14 @@ class KnobSpace:
 class Knob:
     """A group of options that is tuned together; a knob is stateless and deterministic.
 
-    A knob is one file of this folder. It names its `options`, the `conditions` under which an
-    option is active (values of other parameters), `constraints` between its options, and those
-    `across` it and other knobs, for options on request. It overrides `lacks` if the
-    hardware cannot run every value, or `declare` if more depends on it. It overrides `applied` or
-    `change` if it acts by itself; otherwise the trainer or the workload reads its options. Set
-    `automatic` to add it to the space of every workload that the trainer trains. Options that are
-    `on_request` act in each of these workloads; if its space leaves one out, a configuration can
-    still name it.
+    A knob is a row of `search_spaces.knobs.table`, or a file of this folder if it has code of its
+    own. It names its `options`, and `constraints` between these and the options of other knobs,
+    each of which holds if all its parameters are tuned. It overrides `lacks` if the hardware cannot
+    run every value, `fit` if an option depends on the hardware otherwise, or `declare` if more
+    does. It overrides `applied` or `change` if it acts by itself; otherwise the trainer or the
+    workload reads its options. Set `automatic` to add it to the space of every workload that the
+    trainer trains. Options that are `on_request` act in each of these workloads; if its space
+    leaves one out, a configuration can still name it.
 
     Adjustments come from a workload or a configuration, as plain data. The name of an option
     adjusts its parameter. False leaves it out, a list gives the choices, and a mapping gives any of
@@ -45,15 +220,21 @@ class Knob:
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[Option, ...]] = ()
-    conditions: ClassVar[Mapping[str, Mapping[str, tuple[Value, ...]]]] = {}
     constraints: ClassVar[tuple[str, ...]] = ()
-    across: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
     automatic: ClassVar[bool] = False
     on_request: ClassVar[tuple[Option, ...]] = ()
 
+    @classmethod
+    def row(cls, name: str, summary: str, *options: Option, **more: Any) -> type[Self]:
+        """A knob that has no code of its own; `more` are further class attributes."""
+        members = {"name": name, "summary": summary, "options": options, **more}
+        return cast(type[Self], type(f"{name.title()}Knob", (cls,), members))
+
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         """A parameter for each option of which two values can run, and the `constraints`.
+
+        An option of which one value can run is there if the adjustments name its values.
 
         Args:
             adjustments: their keys are known.
@@ -62,23 +243,47 @@ class Knob:
             SpaceError: an adjustment is malformed, or the hardware can run no value that is left.
         """
         found = KnobSpace()
-        for option in self.options:
-            reasons = self.lacks(option, hardware)
-            when: dict[str, Any] = {"when": w} if (w := self.conditions.get(option.name)) else {}
-            kept = None
-            if reasons:
-                kept, dropped = option.split(option.wanted(adjustments), reasons)
-                found.dropped += dropped
-            parameter = option.build(adjustments, kept, **when)
-            found.dropped += option.not_named(parameter, reasons)
-            if parameter is not None and (kept is None or len(kept) > 1):
-                found.parameters.append(parameter)
-        names = {parameter.name for parameter in found.parameters}
-        holding = [text for text in self.constraints if names.issuperset(Expression(text).names)]
-        found.constraints += holding
+        tuned: dict[str, Parameter] = {}
+        for declared in self.options:
+            option = self.fit(declared, hardware, adjustments)
+            when = self._condition(option, tuned)
+            if when is None or adjustments.get(option.name, True) in (False, None):
+                continue
+            reasons = self.lacks(option, hardware, adjustments)
+            choices = option.wanted(adjustments)
+            kept, dropped = option.split(choices, reasons)
+            parameter = None
+            if kept or not choices:
+                parameter = option.build(adjustments, kept if reasons else None, when=when)
+            dropped += [d for d in option.not_named(parameter, reasons) if d not in dropped]
+            found.dropped += dropped
+            single = len(kept) == 1 and not option.needed and not option.wanted(adjustments, ())
+            if parameter is not None and not single:
+                tuned[option.name] = parameter
+        found.parameters = list(tuned.values())
+        found.constraints = [t for t in self.constraints if tuned.keys() >= {*Expression(t).names}]
         return found
 
-    def lacks(self, option: Option, hardware: Hardware) -> Mapping[Value, str]:
+    def _condition(self, option: Option, tuned: Mapping[str, Parameter]) -> dict[str, Any] | None:
+        """The condition of an option, given the knob's tuned parameters; None if it never holds."""
+        own = {other.name for other in self.options}
+        when: dict[str, Any] = {}
+        for parent, values in option.requires.items():
+            if parent in tuned:
+                values = tuple(value for value in values if tuned[parent].legal(value))
+                if not values:
+                    return None
+            if parent in tuned or parent not in own:
+                when[parent] = values
+        return when
+
+    def fit(self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]) -> Option:
+        """The option on this hardware; by default the same everywhere."""
+        return option
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
         """The values of an option that this hardware cannot run, each with the reason."""
         return {}
 

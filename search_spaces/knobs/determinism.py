@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .base import Knob
-from .option import COMPUTES_THE_SAME, Option
+from .base import COMPUTES_THE_SAME, Knob, Option
 
 DETERMINISTIC = Option(
     "deterministic",

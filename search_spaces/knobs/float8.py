@@ -8,14 +8,14 @@ from search_spaces.errors import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Value
 
-from .base import Knob
-from .option import Option
+from .base import Knob, Option
 
 FLOAT8 = Option(
     "float8",
     "matrix products of large linear layers in 8 bits, each row with a scale of its own",
     "off",
     ("off", "rowwise"),
+    requires={"precision": ("bf16",)},
 )
 MIN_FEATURES: Final = 1024  # of input and output; smaller products are slower than in bf16
 _MULTIPLE: Final = 16  # of features, which the kernels need
@@ -35,10 +35,11 @@ class Float8Knob(Knob):
     summary = "matrix products in 8 bits"
     options = (FLOAT8,)
     on_request = (FLOAT8,)
-    conditions = {"float8": {"precision": ("bf16",)}}
-    across = ("float8 == 'off' or parallelism in ('single', 'ddp', 'fsdp', 'hsdp')",)
+    constraints = ("float8 == 'off' or parallelism in ('single', 'ddp', 'fsdp', 'hsdp')",)
 
-    def lacks(self, option: Option, hardware: Hardware) -> Mapping[Value, str]:
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
         """See `Knob.lacks`."""
         # AMD's GPUs have no tf32.
         fast = all(gpu.capability >= _HOPPER for gpu in hardware.gpus)

@@ -7,8 +7,7 @@ from typing import Any, Final
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Value
 
-from .base import Knob
-from .option import COMPUTES_THE_SAME, Option
+from .base import COMPUTES_THE_SAME, Knob, Option
 
 ATTENTION_BACKEND = Option(
     "attention_backend",
@@ -38,7 +37,9 @@ class KernelsKnob(Knob):
     summary = "library that computes attention"
     options = (ATTENTION_BACKEND,)
 
-    def lacks(self, option: Option, hardware: Hardware) -> Mapping[Value, str]:
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
         """See `Knob.lacks`."""
         if not hardware.gpus:
             return {name: f"{name} attention needs a CUDA GPU" for name in ("cudnn", "efficient")}

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from .base import Knob
-from .option import COMPUTES_THE_SAME, Option
+from .base import COMPUTES_THE_SAME, Knob, Option
 
 ACTIVATION_MEMORY_BUDGET = Option(
     "activation_memory_budget",
@@ -14,6 +13,7 @@ ACTIVATION_MEMORY_BUDGET = Option(
     (1.0, 0.75, 0.5, 0.25),
     ordered=True,
     affects=COMPUTES_THE_SAME,
+    requires={"compile": ("default", "reduce-overhead", "max-autotune")},
 )
 
 
@@ -28,9 +28,6 @@ class MemoryBudgetKnob(Knob):
     summary = "share of its activations that compiled code keeps"
     options = (ACTIVATION_MEMORY_BUDGET,)
     on_request = (ACTIVATION_MEMORY_BUDGET,)
-    conditions = {
-        "activation_memory_budget": {"compile": ("default", "reduce-overhead", "max-autotune")}
-    }
 
     @contextmanager
     def applied(self, values: Mapping[str, Any]) -> Iterator[None]:

@@ -11,11 +11,14 @@ from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from .base import Knob, KnobSpace, present
-from .option import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Option
+from .base import COMPUTES_THE_SAME, ON_REQUEST, DroppedValue, Knob, KnobSpace, Option, present
 
 PARALLELISM = Option(
-    "parallelism", "strategy that spreads the model over ranks", "single", affects=COMPUTES_THE_SAME
+    "parallelism",
+    "strategy that spreads the model over ranks",
+    "single",
+    needed=True,
+    affects=COMPUTES_THE_SAME,
 )
 RANKS = Option(
     "ranks",
@@ -111,7 +114,7 @@ class ParallelismKnob(Knob):
         wanted = _wanted(adjustments, strategies)
         assessed = {name: machine.assess(name, strategies[name]) for name in wanted}
         reasons = {name: one.lacks for name, one in assessed.items() if one.lacks}
-        kept, dropped = PARALLELISM.split(wanted, reasons, self.name)
+        kept, dropped = PARALLELISM.split(wanted, reasons)
         default = "single" if "single" in kept else kept[0]
         parallelism = PARALLELISM.build(adjustments, kept, default=default)
         if parallelism is None:

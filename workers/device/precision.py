@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import MATMUL_PRECISION
+from search_spaces.knobs.table import MATMUL_PRECISION, PRECISION
 
 HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _EXACT = 1e-5  # relative error that counts as exact

@@ -23,9 +23,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
-from search_spaces.knobs.zero import OPTIMIZER_SHARDING
+from search_spaces.knobs.table import OPTIMIZER_SHARDING, PRECISION, SPARSE_GRADIENTS
 from workers.data.batch import Batch
 from workers.device.fake_tensors import AutocastOfCuda, LiveStorages, planned_for
 from workers.device.gpu import CONTEXT_BYTES

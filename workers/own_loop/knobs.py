@@ -9,23 +9,25 @@ from search_spaces import Choice, Space
 from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs import KNOBS, Option
-from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.communication import BUCKET_MEGABYTES, REDUCTION
-from search_spaces.knobs.compilation import COMPILE_SCOPE
-from search_spaces.knobs.degrees import SHARD_DEGREE, TENSOR_DEGREE
 from search_spaces.knobs.determinism import DETERMINISTIC
 from search_spaces.knobs.kernels import ATTENTION_BACKEND
 from search_spaces.knobs.memory_budget import ACTIVATION_MEMORY_BUDGET
-from search_spaces.knobs.offload import CPU_OFFLOAD
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.recomputation import CHECKPOINT_EVERY
-from search_spaces.knobs.runtime import (
+from search_spaces.knobs.table import (
+    ACCUMULATION,
     ACTIVATION_CHECKPOINTING,
+    BUCKET_MEGABYTES,
+    CHECKPOINT_EVERY,
     COMPACT_MEMORY,
     COMPILE,
+    COMPILE_SCOPE,
+    CPU_OFFLOAD,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
+    PRECISION,
+    REDUCTION,
+    SHARD_DEGREE,
+    TENSOR_DEGREE,
     THREADS,
 )
 from search_spaces.parameters import Parameter, parameter_from_dict

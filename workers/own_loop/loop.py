@@ -23,13 +23,13 @@ from torch.utils._pytree import TreeSpec, tree_flatten, tree_map_only, tree_unfl
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
-from search_spaces.knobs.batch import ACCUMULATION
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import (
+from search_spaces.knobs.table import (
+    ACCUMULATION,
     COMPACT_MEMORY,
     COMPILE,
     MATMUL_PRECISION,
+    PRECISION,
     RECORDS_GRAPHS,
     THREADS,
 )

@@ -10,10 +10,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.compilation import COMPILE_SCOPE
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.runtime import ACTIVATION_CHECKPOINTING, COMPILE
+from search_spaces.knobs.table import ACCUMULATION, ACTIVATION_CHECKPOINTING, COMPILE, COMPILE_SCOPE
 from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.parallel import STRATEGIES

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.optimizer import OPTIMIZER
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.sparsity import SPARSE_GRADIENTS
-from search_spaces.knobs.zero import OPTIMIZER_SHARDING
+from search_spaces.knobs.table import OPTIMIZER, OPTIMIZER_SHARDING, SPARSE_GRADIENTS
 from workers.parallel.transfers import is_sharded, own_part
 
 from .settings import OPTIMIZER_OPTIONS

@@ -8,11 +8,15 @@ from typing import Any, Final
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS, Option
-from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.optimizer import MOMENTUM, OPTIMIZER, WEIGHT_DECAY
 from search_spaces.knobs.parallelism import PARALLELISM, RANKS
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import RuntimeKnob
+from search_spaces.knobs.table import (
+    ACCUMULATION,
+    MOMENTUM,
+    OPTIMIZER,
+    PRECISION,
+    WEIGHT_DECAY,
+    RuntimeKnob,
+)
 from workers.protocol import Metric
 from workers.workload import Workload
 

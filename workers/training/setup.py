@@ -15,16 +15,16 @@ from torch.utils.checkpoint import (
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs import KNOBS
-from search_spaces.knobs.batch import ACCUMULATION
-from search_spaces.knobs.compilation import COMPILE_SCOPE
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.recomputation import CHECKPOINT_EVERY
-from search_spaces.knobs.runtime import (
+from search_spaces.knobs.table import (
+    ACCUMULATION,
     ACTIVATION_CHECKPOINTING,
+    CHECKPOINT_EVERY,
     COMPACT_MEMORY,
     COMPILE,
+    COMPILE_SCOPE,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
+    PRECISION,
     RECORDS_GRAPHS,
     THREADS,
 )

@@ -17,10 +17,10 @@ import torch
 
 from search_spaces.errors import TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.precision import PRECISION
-from search_spaces.knobs.runtime import (
+from search_spaces.knobs.table import (
     COMPILE,
     LOADER_WORKERS,
+    PRECISION,
     PREFETCH,
     RECORDS_GRAPHS,
 )

@@ -164,7 +164,7 @@ class DeclarativeWorkload(Workload):
                 p for p in found.parameters if p.name in names and p.name not in tuned
             ]
             whole.dropped += [value for value in found.dropped if value.parameter in names]
-            whole.constraints += [*found.constraints, *knob.across]
+            whole.constraints += dict.fromkeys([*found.constraints, *knob.constraints])
         return whole
 
     @classmethod

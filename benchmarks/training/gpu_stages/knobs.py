@@ -9,8 +9,7 @@ from typing import Any
 from benchmarks.common.bounds import Claim, at_least
 from benchmarks.training.gpu_stages._case import Case, Row, Rows, Stage, Target, label
 from benchmarks.training.gpu_stages._trials import base, speed, train_once
-from search_spaces.knobs.attention import ATTENTION_LAYOUT
-from search_spaces.knobs.runtime import COMPILE
+from search_spaces.knobs.table import ATTENTION_LAYOUT, COMPILE
 
 PRECISIONS = ("bf16", "fp32", "tf32", "fp16")
 KERNELS = ("sdpa", "math")

@@ -47,7 +47,7 @@ def test_every_knob_has_a_legal_default_and_says_why_it_leaves_values_out(
     assert knob.summary
     with pytest.raises(SpaceError, match=f"knob '{name}' has no option 'no-such-option'"):
         knob.resolve(hardware, {"no-such-option": []})
-    parents = {parent for when in knob.conditions.values() for parent in when}
+    parents = {parent for option in knob.options for parent in option.requires}
     owners = {option.name: other for other in KNOBS.names() for option in KNOBS.get(other).options}
     space = one_space(hardware, *sorted({owners[one] for one in parents & owners.keys()} | {name}))
     assert found.parameters or found.dropped

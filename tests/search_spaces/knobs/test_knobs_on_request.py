@@ -14,9 +14,9 @@ from automl.config.tunable import Tunable
 from search_spaces import Space
 from search_spaces.hardware import detect
 from search_spaces.knobs import float8
+from search_spaces.knobs.base import ON_REQUEST
 from search_spaces.knobs.determinism import DeterminismKnob
 from search_spaces.knobs.kernels import KernelsKnob
-from search_spaces.knobs.option import ON_REQUEST
 from search_spaces.parameters import parameter_from_dict
 from workers.parallel.strategies.pipeline import SCHEDULE, SPLIT_BACKWARD
 from workers.workload import Trainable

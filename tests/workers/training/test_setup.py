@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import CheckpointPolicy
 from toy import Toy, objective
 
-from search_spaces.knobs.runtime import RECORDS_GRAPHS
+from search_spaces.knobs.table import RECORDS_GRAPHS
 from workers.context import Context
 from workers.device.precision import LossScaler
 from workers.protocol import Assignment, StopRequest

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from search_spaces.knobs.degrees import PIPELINE_DEGREE
+from search_spaces.knobs.table import PIPELINE_DEGREE
 from workers.parallel.strategies.pipeline import ONE_STAGE, Pipeline
 
 

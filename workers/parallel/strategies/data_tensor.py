@@ -1,7 +1,7 @@
 """Data x tensor parallelism: replicas of a model, each of which is tensor-parallel."""
 
-from search_spaces.knobs.degrees import TENSOR_DEGREE
 from search_spaces.knobs.parallelism import StrategyNeeds
+from search_spaces.knobs.table import TENSOR_DEGREE
 from workers.parallel.strategies.tensor import TensorParallel
 
 

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from search_spaces.knobs import Option
-from search_spaces.knobs.communication import BUCKET_MEGABYTES
 from search_spaces.knobs.parallelism import StrategyNeeds
-from search_spaces.knobs.zero import OPTIMIZER_SHARDING
+from search_spaces.knobs.table import BUCKET_MEGABYTES, OPTIMIZER_SHARDING
 from workers.parallel.base import ModuleStrategy
 
 STATIC_GRAPH = Option("static_graph", "whether all updates have the same graph", False)

@@ -7,11 +7,9 @@ import torch
 from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, fully_shard
 
-from search_spaces.knobs.communication import REDUCTION
-from search_spaces.knobs.offload import CPU_OFFLOAD
-from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
+from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
-from search_spaces.knobs.precision import PRECISION
+from search_spaces.knobs.table import CPU_OFFLOAD, PRECISION, REDUCTION
 from workers.device.precision import HALF
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.transfers import contiguous, from_rank_0, is_sharded

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from search_spaces.knobs.degrees import SHARD_DEGREE
 from search_spaces.knobs.parallelism import StrategyNeeds
+from search_spaces.knobs.table import SHARD_DEGREE
 from workers.parallel.strategies.fsdp import FSDP
 
 

@@ -14,10 +14,9 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.compilation import COMPILE_SCOPE
-from search_spaces.knobs.option import COMPUTES_THE_SAME, Option
+from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
-from search_spaces.knobs.runtime import COMPILE, RECORDS_GRAPHS
+from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
 from workers.device.compilation import compile_module
 from workers.device.precision import Precision, wide

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from search_spaces import UsageError
 from search_spaces.hardware import Hardware
-from search_spaces.knobs.compilation import COMPILE_SCOPE
-from search_spaces.knobs.loss import CHUNKED_LOSS
-from search_spaces.knobs.runtime import COMPILE
+from search_spaces.knobs.table import CHUNKED_LOSS, COMPILE, COMPILE_SCOPE
 from workers.context import Context
 from workers.data.batch import Batch, CountedRows, PlannedBatch
 from workers.protocol import Metric

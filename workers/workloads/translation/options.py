@@ -4,9 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from search_spaces.errors import UsageError
-from search_spaces.knobs.architecture import DROPOUT, LABEL_SMOOTHING, NUM_HEADS
-from search_spaces.knobs.attention import ATTENTION_LAYOUT
-from search_spaces.knobs.optimizer import LEARNING_RATE
+from search_spaces.knobs.table import (
+    ATTENTION_LAYOUT,
+    DROPOUT,
+    LABEL_SMOOTHING,
+    LEARNING_RATE,
+    NUM_HEADS,
+)
 
 KNOBS: Final[dict[str, dict[str, Any]]] = {
     "optimizer": {

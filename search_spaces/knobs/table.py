@@ -1,0 +1,537 @@
+"""The table of knobs: each option is a row, and each knob is a row that groups its options.
+
+A knob whose code does more is a file of this folder. The trainer or a workload reads the options
+here with `Option.value`.
+"""
+
+import os
+import shutil
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from search_spaces.errors import SpaceError
+from search_spaces.hardware import PRECISIONS, Hardware
+from search_spaces.parameters import Value
+
+from .base import CHANGES_THE_RESULT, COMPUTES_THE_SAME, Knob, KnobSpace, Option
+
+# How weights are updated.
+# Adafactor (Shazeer and Stern 2018, https://arxiv.org/abs/1804.04235) keeps a row and a column of
+# moments in place of a matrix. Muon (Jordan et al. 2024) takes the matrices inside the model and
+# leaves the rest to AdamW. Both need whole matrices.
+OPTIMIZER = Option(
+    "optimizer",
+    "rule by which weights are updated",
+    "adamw",
+    ("adamw", "adam", "sgd"),
+    on_request=("adafactor", "muon"),
+)
+LEARNING_RATE = Option(
+    "learning_rate",
+    "step size at its peak",
+    1e-3,
+    low=1e-5,
+    high=1e-1,
+    log=True,
+    affects=CHANGES_THE_RESULT,
+)
+WARMUP_UPDATES = Option(
+    "warmup_updates",
+    "updates until the learning rate is at its peak",
+    400,
+    low=10,
+    high=4000,
+    log=True,
+    affects=CHANGES_THE_RESULT,
+)
+WEIGHT_DECAY = Option(
+    "weight_decay",
+    "pull of the weights towards 0",
+    1e-4,
+    low=1e-6,
+    high=1e-1,
+    log=True,
+    affects=CHANGES_THE_RESULT,
+    unset=0.0,
+)
+MOMENTUM = Option(
+    "momentum",
+    "share of the last step in the next one, under sgd",
+    0.9,
+    low=0.0,
+    high=0.99,
+    affects=CHANGES_THE_RESULT,
+    requires={"optimizer": ("sgd",)},
+)
+# ZeRO-1 (Rajbhandari et al. 2020, https://arxiv.org/abs/1910.02054): each rank updates the
+# parameters whose state it keeps, and sends them to the others.
+OPTIMIZER_SHARDING = Option(
+    "optimizer_sharding",
+    "each rank of ddp keeps the optimizer state of some parameters only",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("ddp",)},
+)
+# torch's SparseAdam: moments of other rows stay as they are, and these rows get no weight decay.
+SPARSE_GRADIENTS = Option(
+    "sparse_gradients",
+    "adam updates only those rows of embeddings that the batch looks up",
+    False,
+    (False, True),
+)
+
+# From how many examples an update is computed.
+BATCH_TOKENS = Option(
+    "batch_tokens",
+    "tokens in the global batch of an update",
+    2048,
+    (512, 1024, 2048, 4096, 8192),
+    ordered=True,
+    log=True,
+)
+BATCH_SIZE = Option(
+    "batch_size",
+    "items in the global batch of an update",
+    64,
+    (16, 32, 64, 128, 256),
+    ordered=True,
+    log=True,
+)
+ACCUMULATION = Option(
+    "accumulation",
+    "parts in which a batch is computed, one after the other",
+    1,
+    (1, 2, 4),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+)
+
+# The size of a Transformer, and its regularisation.
+NUM_LAYERS = Option("num_layers", "blocks of the encoder, and of the decoder", 3, low=1, high=6)
+WIDTH = Option("width", "size of the hidden vectors", 256, (64, 128, 256, 512), ordered=True)
+NUM_HEADS = Option(
+    "num_heads", "attention heads; they divide the width", 4, (1, 2, 4, 8), ordered=True
+)
+DROPOUT = Option(
+    "dropout",
+    "probability that an activation is set to 0",
+    0.1,
+    low=0.0,
+    high=0.5,
+    affects=CHANGES_THE_RESULT,
+)
+LABEL_SMOOTHING = Option(
+    "label_smoothing",
+    "probability that is spread over all classes",
+    0.1,
+    low=0.0,
+    high=0.3,
+    affects=CHANGES_THE_RESULT,
+)
+# All layouts compute the same function. `separate` has three projections. `packed` has one whose
+# output is all queries, then all keys, then all values; `interleaved` alternates head by head.
+ATTENTION_LAYOUT = Option(
+    "attention_layout",
+    "how the projections of queries, keys and values lie in memory",
+    "interleaved",
+    ("interleaved", "separate", "packed"),
+    affects=COMPUTES_THE_SAME,
+)
+# Wijmans et al. 2024, https://arxiv.org/abs/2411.09009: one chunk of rows at a time goes from
+# hidden states to the gradients. It saves memory if the vocabulary is large.
+CHUNKED_LOSS = Option(
+    "chunked_loss",
+    "compute logits and cross-entropy in chunks of rows, which keeps no logits",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+    unset=None,  # in chunks on CPUs, where it is faster
+)
+
+# Number formats.
+PRECISION = Option(
+    "precision",
+    "number format of forward and backward",
+    "fp32",
+    PRECISIONS,
+    needed=True,
+    untuned=("fp64",),
+)
+MATMUL_PRECISION = Option(
+    "matmul_precision",
+    "library of float32 matrix products on CPUs; on GPUs precision decides",
+    "highest",
+    ("highest", "high", "medium"),
+    affects=COMPUTES_THE_SAME,
+    unset=None,  # "high" under tf32, otherwise "highest"
+)
+
+# Compilation, and activations that are computed again in backward.
+COMPILE = Option(
+    "compile",
+    "mode of torch.compile; reduce-overhead and max-autotune record CUDA graphs, "
+    "cudagraphs records them and compiles nothing",
+    "off",
+    ("off", "default", "reduce-overhead"),
+    affects=COMPUTES_THE_SAME,
+    on_request=("max-autotune", "cudagraphs"),
+)
+RECORDS_GRAPHS: Final = ("reduce-overhead", "max-autotune", "cudagraphs")  # modes of `compile`
+# Layers that are alike share their code, so that compilation takes less time.
+COMPILE_SCOPE = Option(
+    "compile_scope",
+    "compile the whole model, or each layer of its plan by itself",
+    "model",
+    ("model", "layers"),
+    affects=COMPUTES_THE_SAME,
+    requires={"compile": ("default", "reduce-overhead", "max-autotune", "cudagraphs")},
+)
+ACTIVATION_CHECKPOINTING = Option(
+    "activation_checkpointing",
+    "activations computed again in backward: none, all but matrix products, or whole layers",
+    "none",
+    ("none", "selective", "layers"),
+    affects=COMPUTES_THE_SAME,
+)
+CHECKPOINT_EVERY = Option(
+    "checkpoint_every",
+    "recompute every n-th layer only, under activation_checkpointing",
+    1,
+    (1, 2, 3, 4),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"activation_checkpointing": ("selective", "layers")},
+)
+
+# Memory, loading and threads.
+MEMORY_FORMAT = Option(
+    "memory_format",
+    "order of the dimensions of images in memory",
+    "contiguous",
+    ("contiguous", "channels_last"),
+    affects=COMPUTES_THE_SAME,
+)
+LOADER_WORKERS = Option(
+    "loader_workers",
+    "1 prepares batches in a thread of their own, 0 in the training thread",
+    0,
+    (0, 1),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    unset=None,  # 1 on a GPU if a rank has a core to spare
+)
+PREFETCH = Option(
+    "prefetch",
+    "batches that the thread prepares ahead",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"loader_workers": tuple(range(1, 65))},
+)
+COMPACT_MEMORY = Option(
+    "compact_memory",
+    "return every large block to the system at once (CPU); 5 to 15% slower",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+)
+THREADS = Option(
+    "threads",
+    "CPU threads of a rank; by default the cores of its slot",
+    1,
+    ordered=True,
+    affects=frozenset({"speed"}),
+    unset=None,
+)
+
+# Several ranks; `parallelism.py` has the strategies.
+TENSOR_DEGREE = Option(
+    "tensor_degree",
+    "ranks that share each product of one replica, under data_tensor",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("data_tensor",)},
+)
+SHARD_DEGREE = Option(
+    "shard_degree",
+    "ranks that share the parameters of one replica, under hsdp",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("hsdp",)},
+)
+PIPELINE_DEGREE = Option(
+    "pipeline_degree",
+    "stages of one replica, under data_pipeline",
+    2,
+    (2, 4, 8),
+    ordered=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("data_pipeline",)},
+)
+# Li et al. 2020, https://arxiv.org/abs/2006.15704: small buckets are sent earlier during backward,
+# large ones cost fewer calls.
+BUCKET_MEGABYTES = Option(
+    "bucket_megabytes",
+    "gradients that ddp reduces in one call",
+    25,
+    (1, 5, 25, 100),
+    ordered=True,
+    log=True,
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("ddp",)},
+    unset=None,  # torch's own: a small first bucket, then 25 MB
+)
+REDUCTION = Option(
+    "reduction_precision",
+    "format in which fsdp sums gradients over ranks, under a half precision",
+    "fp32",
+    ("fp32", "half"),
+    requires={"parallelism": ("fsdp", "hsdp"), "precision": ("bf16", "fp16")},
+)
+# Ren et al. 2021 (https://arxiv.org/abs/2101.06840).
+CPU_OFFLOAD = Option(
+    "cpu_offload",
+    "fsdp keeps parameters, gradients and optimizer state in main memory",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+    requires={"parallelism": ("fsdp", "hsdp")},
+)
+
+
+class OptimizerKnob(Knob):
+    """The optimizer, its learning rate with warm-up, weight decay, and momentum under sgd.
+
+    Momentum is left out with the optimizer, unless it is named.
+    """
+
+    name = "optimizer"
+    summary = "optimizer, learning rate, warm-up and weight decay"
+    constraints = ("optimizer not in ('adafactor', 'muon') or parallelism in ('single', 'ddp')",)
+    on_request = (OPTIMIZER,)
+    options = (OPTIMIZER, LEARNING_RATE, WARMUP_UPDATES, WEIGHT_DECAY, MOMENTUM)
+
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
+        """See `Knob.declare`."""
+        if adjustments.get("optimizer", True) in (False, None):
+            adjustments = {"momentum": False, **adjustments}
+        return super().declare(hardware, adjustments)
+
+
+class BatchKnob(Knob):
+    """`batch_tokens` or `batch_size`, and `accumulation`, which needs less memory if it is larger.
+
+    Adjustments: `unit` is "items", or "tokens" for texts.
+    """
+
+    name = "batch"
+    summary = "batch size and gradient accumulation"
+    options = (BATCH_TOKENS, BATCH_SIZE, ACCUMULATION)
+    constraints = ("batch_tokens >= accumulation", "batch_size >= accumulation")
+    keys = ("unit",)
+
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
+        """See `Knob.declare`."""
+        others = {"tokens": BATCH_SIZE, "items": BATCH_TOKENS}
+        unit = adjustments.get("unit", "tokens" if "batch_tokens" in adjustments else "items")
+        if unit not in others:
+            raise SpaceError(f"unit of knob 'batch' is one of {', '.join(others)}, got {unit!r}")
+        return super().declare(hardware, {**adjustments, others[unit].name: False})
+
+
+class PrecisionKnob(Knob):
+    """fp32, tf32 (matrix products with 10-bit mantissas), bf16, or fp16 with dynamic loss scaling.
+
+    A format that the hardware only emulates is left out too, unless it is named.
+    """
+
+    name = "precision"
+    summary = "number format of training"
+    options = (PRECISION,)
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
+        """See `Knob.lacks`."""
+        reasons: dict[Any, str] = {}
+        if option.wanted(adjustments) == list(PRECISIONS):
+            reasons |= hardware.slow
+        lacking = {name: hardware.lacks_precision(name) for name in PRECISIONS}
+        return {**reasons, **{name: reason for name, reason in lacking.items() if reason}}
+
+
+class RuntimeKnob(Knob):
+    """Compilation, recomputed activations, matrix products, loading of batches, and threads.
+
+    `memory_format` and `compact_memory` are left out unless they are named. If precision is tuned
+    too, adjust `matmul_precision` by `when={"precision": "fp32"}`.
+
+    Adjustments: `tune` lists the parameters to take; `cpus` is the number of cores of a worker
+        slot.
+    """
+
+    name = "runtime"
+    summary = "compilation, checkpointing, matrix products, loading and threads"
+    options = (
+        MATMUL_PRECISION,
+        ACTIVATION_CHECKPOINTING,
+        COMPILE,
+        MEMORY_FORMAT,
+        LOADER_WORKERS,
+        PREFETCH,
+        COMPACT_MEMORY,
+        THREADS,
+    )
+    keys = ("tune", "cpus")
+    on_request = (COMPILE, LOADER_WORKERS, PREFETCH)
+
+    def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
+        """See `Knob.declare`."""
+        names = [option.name for option in self.options]
+        if_named = (MEMORY_FORMAT.name, COMPACT_MEMORY.name)
+        usual = [name for name in names if name not in if_named or adjustments.get(name)]
+        tune = adjustments.get("tune", usual)
+        if not set(tune) <= set(names):
+            raise SpaceError(f"knob 'runtime' can tune {', '.join(names)}; got {tune!r}")
+        left_out = {name: False for name in names if name not in tune}
+        return super().declare(hardware, {**adjustments, **left_out})
+
+    def fit(self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]) -> Option:
+        """See `Knob.fit`."""
+        if option is LOADER_WORKERS and hardware.gpus:
+            return replace(option, default=1)
+        if option is not THREADS:
+            return option
+        cpus = _cores(hardware, adjustments)
+        counts = (*(2**i for i in range(cpus.bit_length()) if 2**i < cpus), cpus)
+        return replace(option, choices=counts, default=cpus)
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
+        """See `Knob.lacks`."""
+        reasons: dict[Value, str] = {}
+        if option is MATMUL_PRECISION and hardware.gpus:
+            text = "is tf32 on a GPU, which is a value of precision"
+            reasons = dict.fromkeys(("high", "medium"), text)
+        elif option is COMPILE:
+            if not hardware.gpus:
+                text = "records CUDA graphs and needs a CUDA GPU"
+                reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
+            if text := _lacks_compiler(hardware):
+                reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), text)
+        elif option is COMPACT_MEMORY and hardware.gpus:
+            reasons = {True: "is about main memory, trials run on a GPU"}
+        elif option.name == THREADS.name:
+            cpus, counts = _cores(hardware, adjustments), option.wanted(adjustments)
+            text = f"a worker slot has {cpus} cores"
+            reasons = {n: text for n in counts if isinstance(n, int) and n > cpus}
+        return reasons
+
+
+def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
+    return min(int(adjustments.get("cpus", 1)), hardware.num_cpus)
+
+
+def _lacks_compiler(hardware: Hardware) -> str:
+    """What torch.compile lacks here; "" if nothing."""
+    if hardware.assumed:
+        return ""
+    if not hardware.gpus:
+        compiler = os.environ.get("CXX") or "g++"
+        there = shutil.which(compiler) or shutil.which("clang++")
+        return "" if there else f"torch.compile needs a C++ compiler, {compiler} is missing"
+    # Triton compiles the functions that launch its kernels, for this Python.
+    compiler = os.environ.get("CC") or "gcc"
+    if not (shutil.which(compiler) or shutil.which("clang")):
+        return f"torch.compile needs a C compiler on GPUs (for Triton), {compiler} is missing"
+    if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
+        return "torch.compile needs Python's header files on GPUs (for Triton), Python.h is missing"
+    return ""
+
+
+class OffloadKnob(Knob):
+    """`fsdp` with its shards in main memory, and each step of the optimizer on the CPU."""
+
+    name = "offload"
+    summary = "fsdp with its shards in main memory"
+    options = (CPU_OFFLOAD,)
+    on_request = options
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
+        """See `Knob.lacks`."""
+        return {} if hardware.gpus else {True: "trials run in main memory already"}
+
+
+_DEGREES: Final = (TENSOR_DEGREE, SHARD_DEGREE, PIPELINE_DEGREE)
+_COMMUNICATION: Final = (BUCKET_MEGABYTES, REDUCTION)
+_ARCHITECTURE: Final = (NUM_LAYERS, WIDTH, NUM_HEADS, DROPOUT, LABEL_SMOOTHING)
+TABLE: Final[Mapping[str, type[Knob]]] = {
+    knob.name: knob
+    for knob in (
+        OptimizerKnob,
+        BatchKnob,
+        PrecisionKnob,
+        RuntimeKnob,
+        OffloadKnob,
+        Knob.row(
+            "architecture",
+            "layers, width, heads, dropout and label smoothing",
+            *_ARCHITECTURE,
+            constraints=("width % num_heads == 0",),
+        ),
+        Knob.row("attention", "layout of the attention projections", ATTENTION_LAYOUT),
+        Knob.row("loss", "cross-entropy in chunks", CHUNKED_LOSS),
+        Knob.row("compilation", "what is compiled", COMPILE_SCOPE),
+        Knob.row("recomputation", "how many layers are recomputed", CHECKPOINT_EVERY),
+        Knob.row(
+            "communication",
+            "buckets of ddp, and the format of sums of fsdp",
+            *_COMMUNICATION,
+            on_request=_COMMUNICATION,
+        ),
+        Knob.row(
+            "zero",
+            "optimizer state shared out among the ranks of ddp",
+            OPTIMIZER_SHARDING,
+            on_request=(OPTIMIZER_SHARDING,),
+            constraints=("not optimizer_sharding or optimizer in ('adamw', 'adam', 'sgd')",),
+        ),
+        Knob.row(
+            "sparsity",
+            "gradients of the rows of embeddings that were looked up",
+            SPARSE_GRADIENTS,
+            constraints=(
+                "not sparse_gradients or parallelism == 'single'",  # NCCL sums no such gradients
+                "not sparse_gradients or optimizer in ('adamw', 'adam')",
+                "not sparse_gradients or not optimizer_sharding",
+            ),
+        ),
+        Knob.row(
+            "degrees",
+            "ranks of one replica under data_tensor, hsdp and data_pipeline",
+            *_DEGREES,
+            on_request=_DEGREES,
+            constraints=(
+                "parallelism != 'data_tensor' or ranks % tensor_degree == 0",
+                "parallelism != 'data_tensor' or num_heads % tensor_degree == 0",
+                "parallelism != 'hsdp' or ranks % shard_degree == 0",
+                "parallelism != 'data_pipeline' or ranks % pipeline_degree == 0",
+                "parallelism != 'data_pipeline' or num_layers >= pipeline_degree",
+                "parallelism != 'data_pipeline' or schedule in ('1f1b', 'gpipe')"
+                " or num_layers >= 2 * pipeline_degree",
+            ),
+        ),
+    )
+}
