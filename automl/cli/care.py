@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None:
     """Delete a sweep with its trials, checkpoints and logs."""
-    from automl.workflows.artifacts import location_to_delete
+    from automl.workflows.export import location_to_delete
 
     elsewhere = location_to_delete(ledger.spec(sweep), artifacts)
     if not yes:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from automl.core.resuming import Typed
 from automl.errors import AutomlError, UsageError
-from automl.workflows.artifacts import moved_to
-from automl.workflows.retrain import derived, prepare
+from automl.workflows.confirm import derived, prepare
+from automl.workflows.export import moved_to
 
 from .common import draw, draw_table, emit, opened
 from .program import Program, checked, load_trained, named

@@ -23,8 +23,8 @@ from automl.ledger import Ledger
 from search_spaces import Choice, Space
 from workers.command.either import SIDE
 
+from .beginning import enqueue
 from .paired_test import Answer, PairedTest
-from .retrain import enqueue
 
 KIND: Final = "ab"  # of the sweep, its trials, and the note that holds the answer
 A, B = "A", "B"
