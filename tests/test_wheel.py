@@ -13,7 +13,6 @@ import pytest
 from pages import blocks
 from sources import MODULES, PACKAGES, ROOT
 
-import automl
 from scripts import release
 
 TIME = "1700000000"
@@ -74,23 +73,6 @@ def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Pa
     assert len(data) >= len(PACKAGES)
     expected = {str(path.relative_to(ROOT)) for path in {*MODULES.values(), *data}}
     assert (expected | NEEDED) - names == set()
-
-
-def test_both_archives_have_the_same_bytes_in_another_folder_at_another_time(
-    wheel: Path, tmp_path: Path
-) -> None:
-    """The wheel is made of the files here, so that of the source archive lacks none."""
-    copy = release.copy_tracked(tmp_path / "another" / "place")
-    for path in copy.rglob("*"):
-        os.utime(path, (2e9, 2e9))
-    for kind in ("sdist", "wheel"):
-        release.make(kind, copy, tmp_path, quick=True, time=TIME)
-    (archive,) = tmp_path.glob("*.tar.gz")
-    release.normalise(archive, int(TIME))
-    names = [wheel.name, archive.name]
-    assert names == [f"automl_sweep-{automl.__version__}{end}" for end in END]
-    for name in names:
-        assert (tmp_path / name).read_bytes() == (wheel.parent / name).read_bytes(), name
 
 
 def test_the_packages_are_imported_from_the_wheel(python: Path, tmp_path: Path) -> None:

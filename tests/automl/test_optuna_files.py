@@ -21,7 +21,6 @@ GOALS: dict[str, str | list[str]] = {
     "sgd_pruning": "minimize value",
     "sklearn_branches": "maximize value",
     "two_directions": ["minimize error", "minimize size"],
-    "user_attrs": "maximize value",
     "with_study": "minimize value",
 }
 

@@ -193,18 +193,6 @@ def test_a_trial_may_be_asked_to_end_before_it_has_begun(
     assert isinstance(driver.events[0], Started)
 
 
-def test_killing_ends_an_attempt_and_frees_its_slot(driver: Driver) -> None:
-    number = driver.submit("patient")
-    driver.until(lambda: bool(driver.reports(number)))
-    driver.dispatcher.kill(number, 1, "timeout", "too long")
-    driver.rest()
-    other = driver.submit("patient")
-    driver.until(lambda: bool(driver.reports(other)))
-    assert driver.finish(number).failure == "timeout"
-    driver.dispatcher.stop(other, 1, StopRequest.STOP)
-    assert driver.finish(other).ending is Ending.STOPPED
-
-
 def test_a_trial_without_a_step_for_too_long_is_a_time_out(driver: Driver) -> None:
     number = driver.submit("hang", timeout=2.5)
     outcome = driver.finish(number)
@@ -306,16 +294,6 @@ def test_two_workers_share_the_trials_and_each_has_a_process(ledger: Ledger, run
     assert "configuration 3" in log
 
 
-@on(("ray",))
-def test_the_dashboard_of_ray_lists_the_log_of_an_attempt(ledger: Ledger, run: Run) -> None:
-    import ray
-
-    run(make_spec(trials=1), quick)
-    log = (ledger.files("test").path / "trials" / "0" / "logs" / "attempt-1-rank-0.log").read_text()
-    listed = Path(ray.init(ignore_reinit_error=True).address_info["session_dir"], "logs")
-    assert (listed / "test-trial-0-attempt-1-rank-0.log").read_text() == log
-
-
 @on(("local", "ray"))
 def test_a_worker_killed_with_9_is_replaced_and_its_trial_tried_again(
     ledger: Ledger, run: Run
@@ -365,50 +343,6 @@ def test_a_worker_that_is_told_to_leave_checkpoints_and_its_trial_goes_on_elsewh
         "preempted",
         "the machine of its worker is being taken away",
     )
-
-
-@pytest.fixture
-def limited() -> Iterator[Path]:
-    """A control group of processes that together may have 100 MB; needs root."""
-    root = Path("/sys/fs/cgroup")
-    group = (
-        root if (root / "cgroup.controllers").exists() else root / "memory"
-    ) / f"automl-test-{os.getpid()}"
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
-    try:
-        limit = group / (
-            "memory.max" if (group / "memory.max").exists() else "memory.limit_in_bytes"
-        )
-        if not limit.exists():
-            pytest.skip("control groups do not limit memory here")
-        limit.write_text(str(100 << 20))
-        yield group
-    finally:
-        time.sleep(0.2)  # until the kernel has buried what it killed
-        group.rmdir()
-
-
-@on(("local", "ray"))
-def test_a_worker_that_the_kernel_kills_for_its_memory_is_out_of_memory(
-    ledger: Ledger, run: Run, count_of_kills: None, limited: Path
-) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        hoard = []
-        while trial.number == 1:
-            (limited / "cgroup.procs").write_text(str(os.getpid()))
-            hoard.append(b"x" * (8 << 20))
-        return {"loss": 1.0}
-
-    snapshot = run(make_spec(trials=3), objective)
-    assert [(str(t.state), t.failure, t.attempts) for t in snapshot.trials] == [
-        ("completed", None, 1),
-        ("failed", "out_of_memory", 1),
-        ("completed", None, 1),
-    ]
-    assert "its kernel killed the worker" in snapshot.trials[1].message
 
 
 @on(("inline", "local", "ray"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import closing
@@ -12,7 +11,6 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.core.events import Command
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import StoreError, StoreFailure
@@ -62,20 +60,6 @@ def test_a_report_is_committed_while_its_objective_computes(tmp_path: Path, ledg
     assert sweep(ledger, objective).trials[0].metrics["seen"] == 1
 
 
-def test_a_stop_from_outside_reaches_an_objective_that_reports_rarely(
-    tmp_path: Path, ledger: Ledger
-) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        with closing(Ledger.open(tmp_path)) as other:
-            other.send("test", Command("stop", {}))
-        deadline = time.monotonic() + 20
-        while trial.report(step=0, loss=1.0) and time.monotonic() < deadline:
-            time.sleep(0.3)
-        return {"loss": 1.0}
-
-    assert states(sweep(ledger, objective, trials=3)) == ["stopped"]
-
-
 def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
     def objective(trial: Context) -> dict[str, float]:
         def report(first: int) -> None:
@@ -94,24 +78,6 @@ def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
     assert states(snapshot) == ["completed", "completed"]
     for trial in ledger.trials("test"):
         assert [report.sequence for report in trial.reports] == list(range(200))
-
-
-def test_a_fork_that_returns_from_the_objective_ends(ledger: Ledger) -> None:
-    codes = []
-
-    def objective(trial: Context) -> dict[str, float]:
-        child = os.fork()
-        if child == 0:
-            if trial.number == 1:
-                trial.report(step=0, loss=0.0)  # a process of its own cannot
-            return {"loss": -1.0}
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=3)
-    assert states(snapshot) == ["completed"] * 3
-    assert codes == [0, 1, 0]
-    assert {trial.metrics["loss"] for trial in snapshot.trials} == {1.0}
 
 
 def test_a_store_that_fails_is_no_failure_of_the_trial(

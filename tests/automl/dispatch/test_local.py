@@ -60,15 +60,6 @@ def test_what_the_objective_has_started_ends_with_its_worker(driver: Driver, die
     until(lambda: not is_alive(child))
 
 
-def test_a_hundred_megabytes_of_output_go_to_the_log_of_their_attempt(driver: Driver) -> None:
-    loud = driver.submit("print", megabytes=100)
-    assert driver.finish(loud).ending is Ending.COMPLETED
-    late = driver.submit("print_late")
-    assert driver.finish(late).ending is Ending.COMPLETED
-    assert driver.log(loud).endswith("the last line, of a C library\n")
-    assert driver.log(late).splitlines()[1] == "half a line"
-
-
 def test_a_message_that_cannot_be_read_ends_its_worker_only(driver: Driver) -> None:
     outcome = driver.finish(driver.submit("garble"))
     assert outcome.failure == "crashed"

@@ -43,19 +43,6 @@ def test_finds_the_branch_and_its_values() -> None:
     assert study.best_params["optimizer"] == "sgd"
 
 
-def test_learns_conditions_from_trials() -> None:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(tree, n_trials=30)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    when = {n: set(learned.space.parameters[own].when) for n, own in learned.names.items()}
-    assert when["momentum"] == {learned.names["optimizer"]}
-    assert when["variant"] == {learned.names["nesterov"]}
-    assert when["learning rate!"] == set()
-    for trial in study.trials:
-        assert learned.outward(learned.inward(trial.params)) == pytest.approx(trial.params)
-
-
 def test_same_seed_same_trials() -> None:
     first, second, other = (study_of(tree, 14, seed) for seed in (1, 1, 2))
     assert [t.params for t in first.trials] == [t.params for t in second.trials]
@@ -113,20 +100,3 @@ def test_a_range_that_was_changed_is_searched_and_earlier_trials_teach(
     late = [t.params["x"] for t in study.trials[14:]]
     assert min(abs(x - best) for x in late) < 0.05
     assert sum(abs(x - best) < 0.3 for x in late) >= 3, "a random search is seldom so near"
-
-
-@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-def test_categories_may_be_lists() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        widths = trial.suggest_categorical("widths", [[64], [64, 64], [128, 64]])
-        if widths == [64]:
-            return 5.0
-        return sum(widths) / 64 + trial.suggest_float("dropout", 0.0, 0.5)
-
-    study = study_of(objective, 14)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    assert set(learned.distributions) == {"widths", "dropout"}
-    dropout = learned.space.parameters[learned.names["dropout"]]
-    assert {n: set(v) for n, v in dropout.when.items()} == {learned.names["widths"]: {1, 2}}
-    assert study.best_params["widths"] == [64, 64]

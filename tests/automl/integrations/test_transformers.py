@@ -12,10 +12,7 @@ import torch
 transformers = pytest.importorskip("transformers", reason="install automl-sweep[transformers]")
 pytest.importorskip("accelerate", reason="install automl-sweep[transformers]")
 
-from automl.errors import UsageError  # noqa: E402
 from automl.integrations.transformers import TransformersCallback, checkpoint  # noqa: E402
-from automl.integrations.transformers_search import register_backend, space_of  # noqa: E402
-from search_spaces import Choice, Float, Int  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("frozen_heap"),
@@ -95,49 +92,3 @@ def test_a_paused_training_goes_on_as_if_it_was_not_paused(tmp_path: Path) -> No
     whole.train()
     expected = whole.evaluate()["eval_loss"]
     assert resumed.reports[-1].metrics["eval_loss"] == pytest.approx(expected, rel=1e-5)
-
-
-def optuna_space(trial: Any) -> dict[str, Any]:
-    return {
-        "learning_rate": trial.suggest_float("learning_rate", 1e-5, 0.1, log=True),
-        "num_train_epochs": trial.suggest_int("num_train_epochs", 1, 3),
-        "optim": trial.suggest_categorical("optim", ["adamw_torch", "sgd"]),
-    }
-
-
-def test_a_space_in_the_style_of_optuna() -> None:
-    assert dict(space_of(optuna_space).parameters) == {
-        "learning_rate": Float("learning_rate", 1e-5, 0.1, log=True),
-        "num_train_epochs": Int("num_train_epochs", 1, 3),
-        "optim": Choice("optim", ["adamw_torch", "sgd"]),
-    }
-    assert space_of(lambda _: SPACE) == SPACE
-
-    def conditional(trial: Any) -> None:
-        if trial.suggest_categorical("optim", ["adam", "sgd"]) == "sgd":
-            trial.suggest_float("momentum", 0, 1)
-
-    with pytest.raises(UsageError, match="suggests momentum only for some values of others"):
-        space_of(conditional)
-
-
-def test_its_search_runs_a_sweep_with_pauses(tmp_path: Path) -> None:
-    register_backend()
-    register_backend()
-    made = trainer(tmp_path / "out")
-    best = made.hyperparameter_search(
-        hp_space=lambda _: SPACE,
-        compute_objective=lambda metrics: metrics["eval_loss"],
-        n_trials=3,
-        backend="automl",
-        store=tmp_path / "store",
-        suggester="random",
-        stopper=paused.PausesTwice,
-    )
-    states = [(trial.state, trial.attempts) for trial in best.run_summary.trials]
-    assert states == [("completed", 1), ("completed", 2), ("stopped", 1)]
-    assert best.hyperparameters == dict(best.run_summary.best.params)
-    assert best.objective == best.run_summary.best.value
-    assert made.args.output_dir == str(tmp_path / "out")
-    with pytest.raises(UsageError, match="one objective"):
-        made.hyperparameter_search(direction=["minimize", "maximize"], backend="automl")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -103,12 +101,6 @@ def test_the_script_is_bash_also_with_odd_names(folder: Path) -> None:
     assert said.stdout.splitlines() == job.sweep.arguments()
 
 
-def test_a_command_stands_behind_the_second_dashes(folder: Path) -> None:
-    text = launched("--dry-run", "--", "--qos=low", "--", "python", "train.py", "--x={x}")
-    assert "#SBATCH --qos=low" in text
-    assert "program=(-- python train.py '--x={x}')" in text
-
-
 def test_without_slurm_the_error_says_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,18 +110,3 @@ def test_without_slurm_the_error_says_what_to_do(
     )
     assert done.exit_code == 2
     assert "sbatch was not found" in done.output
-
-
-def test_a_sweep_begins_and_then_goes_on_under_its_name(folder: Path) -> None:
-    """What the script runs each time, here without Ray."""
-    command = [sys.executable, "-m", "automl", *SWEEP.arguments(), "--objective", "train.py"]
-    command += ["--dispatcher", "inline", "--json"]
-
-    def run(*more: str) -> dict[str, object]:
-        done = subprocess.run([*command, *more], capture_output=True, text=True, check=True)
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
-
-    assert run("--trials", "2")["num_completed"] == 2
-    later = run("--trials", "3")
-    assert (later["sweep"], later["num_completed"]) == ("toy", 3)

@@ -14,11 +14,10 @@ from report_snapshots import snapshot, trial
 
 import automl
 from automl.cli import cli
-from automl.core import parse_goals
 from automl.core.trial import ReportLog, Trial, TrialState
 from automl.report.answer import answer, knee
 from automl.report.failures import failure_groups
-from automl.report.recommendation import believed, bounds, recommended
+from automl.report.recommendation import believed, recommended
 from automl.report.record import Record
 
 SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -87,19 +86,6 @@ def test_the_plateau_ends_where_the_loss_grows_by_the_noise(tmp_path: Path) -> N
         assert f"to {automl.core.text.number(row.band[1])}"[:5] in row.words
     assert np.ptp(rows["x"].band or ()) < np.ptp(rows["y"].band or ()), "x matters more"
     assert len(rows["x"].drawing) == len(rows["y"].drawing)
-
-
-def test_the_default_is_costliest_where_it_matters_most(tmp_path: Path) -> None:
-    space = automl.Space(
-        automl.Float("x", 0.0, 1.0, default=0.1), automl.Float("y", 0.0, 1.0, default=0.5)
-    )
-    result = automl.sweep(
-        lambda trial: truth(**trial.params), space, "minimize loss", trials=30, seed=0,
-        suggester="random", dispatcher="inline", store=str(tmp_path), progress=False,
-    )  # fmt: skip
-    rows = answer(Record.of(result.snapshot)).rows
-    assert [row.name for row in rows] == ["x", "y"]
-    assert rows[0].cost == pytest.approx(truth(0.1, 0.3) - truth(0.6, 0.3), rel=0.3)
 
 
 def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:
@@ -180,10 +166,3 @@ def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
     shown = snapshot(*trials, goals=goals)
     assert knee(shown, shown.pareto) == 1
     assert knee(shown, shown.pareto[:2]) is None
-
-
-def test_no_interval_leaves_what_an_accuracy_can_be() -> None:
-    goals = parse_goals("maximize val_accuracy")
-    for values, ends in (((0.7, 0.98), (0.0, 1.0)), ((70.0, 98.0), (-np.inf, np.inf))):
-        trials = [trial(i, v, metrics={"val_accuracy": v}) for i, v in enumerate(values)]
-        assert bounds(Record.of(snapshot(*trials, goals=goals))) == ends

@@ -39,9 +39,3 @@ def test_a_goal_against_the_declared_direction_is_reported() -> None:
     ]
     agreed = Goal("loss", declared=Metric("loss", "minimize"))
     assert list(caveats(replace(sweep({}), goals=(agreed,)), SPACE)) == []
-
-
-def test_one_value_of_all_trials_is_reported() -> None:
-    found = list(caveats(sweep(*[{}] * 5), SPACE))
-    assert found == ["all 5 trials have the same loss, 1: does it depend on the parameters?"]
-    assert list(caveats(sweep({}, {}, {}, {}, {"loss": 2.0}), SPACE)) == []

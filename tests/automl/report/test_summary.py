@@ -9,7 +9,7 @@ from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
 from automl.core.budget import Budget
-from automl.core.goals import Constraint, Goal
+from automl.core.goals import Goal
 from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
@@ -64,23 +64,11 @@ def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
     assert "automl resume nmt --store 'my runs'" in found
 
 
-def test_a_default_that_no_trial_improved_on_is_the_best() -> None:
-    found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
-    assert "Recommended: trial 0, bleu 20\nThat is the default: nothing better is known." in found
-
-
 def test_a_sweep_without_success_says_why() -> None:
     found = summary(snapshot(replace(OUT_OF_MEMORY, number=0), OUT_OF_MEMORY, state="finished"))
     assert "No trial has succeeded." in found
     assert "out of memory, trial 0: asked for 12 GB" in found
     assert "automl best" not in found
-
-
-def test_a_sweep_in_which_no_trial_satisfies_the_constraints_says_so() -> None:
-    shown = snapshot(
-        trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),)
-    )
-    assert "No trial satisfies peak_memory_bytes <= 1e+06." in summary(shown)
 
 
 def test_several_goals_show_the_pareto_front() -> None:

@@ -74,16 +74,6 @@ def test_axe_finds_nothing(chromium: Any, two: Client, scheme: str) -> None:
             assert violations(page) == [], path
 
 
-def test_no_page_is_wider_than_the_window(chromium: Any, two: Client) -> None:
-    with opened(chromium, two, "/") as page:
-        for path in (*PAGES, "/sweeps/toy-2"):
-            go(page, two, path)
-            for width in (1900, 700, 375):
-                page.set_viewport_size({"width": width, "height": 800})
-                page.wait_for_timeout(50)
-                assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-
-
 def test_without_a_token_it_is_asked_for(chromium: Any, two: Client) -> None:
     context = chromium.new_context()
     page = context.new_page()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -142,17 +141,6 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
         )
 
 
-def test_no_trial_waits_for_a_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All trials end while the tracker hangs in its first one."""
-    notebook = Notebook(hangs=True)
-    monkeypatch.setattr(LiveTracker, "close", lambda live: None)
-    result = sweep(tmp_path, notebook, trials=30)
-    assert Counter(trial.state for trial in result.trials)[TrialState.COMPLETED] == 29
-    assert not notebook.closed
-    assert not notebook.states
-    notebook.released.set()
-
-
 def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
     assert TRACKERS.names() == ["mlflow", "tensorboard", "wandb"]
     assert check_trackers(["mlflow", "mlflow"]) == ("mlflow",)
@@ -160,14 +148,4 @@ def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
         sweep(tmp_path, "mflow")
     with pytest.raises(UsageError, match="trackers must be the name of a tracker or a list"):
         sweep(tmp_path, 3)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_tool_that_is_not_installed_is_said_before_anything_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("automl.trackers.base.find_spec", lambda name: None)
-    message = r"the tracker 'wandb' needs wandb: pip install 'automl-sweep\[wandb\]'"
-    with pytest.raises(UsageError, match=message):
-        sweep(tmp_path, ["wandb"])
     assert not list(tmp_path.iterdir())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.reports import ReportPoint
-from automl.errors import UsageError
 from automl.workflows.ab import code_of_commands, compared, gains, side_of
-from automl.workflows.paired_test import PairedTest, _log_ratio
+from automl.workflows.paired_test import PairedTest
 
 GOAL = Goal.parse("minimize loss")
 
@@ -120,29 +117,3 @@ def test_an_effect_of_one_deviation_is_found_with_few_runs() -> None:
     assert answers.count("worse") == 0
     assert pairs <= 0.72 * 11  # a t-test of fixed size needs 11
     assert held >= 0.9
-
-
-def test_the_likelihood_ratio_is_that_of_the_noncentral_t() -> None:
-    for count, t in ((2, 0.5), (5, 1.7), (12, -2.0), (40, 3.0)):
-        share = t / math.sqrt(t * t + count - 1)
-        delta = 0.8 * math.sqrt(count)
-        expected = stats.nct.pdf(t, count - 1, delta) / stats.t.pdf(t, count - 1)
-        assert _log_ratio(count, 0.8, np.array([share]))[0] == pytest.approx(
-            math.log(expected), abs=1e-3
-        )
-
-
-def test_programs_that_always_print_the_same_need_four_pairs() -> None:
-    test = PairedTest()
-    assert [test.answer([0.1] * count) for count in range(5)] == ["not known"] * 4 + ["better"]
-    assert test.interval([0.1] * 4) == pytest.approx((0.1, 0.1))
-    assert test.answer([0.0] * 3) == "no difference"
-    assert test.interval([0.1]) == (-math.inf, math.inf)
-
-
-@pytest.mark.parametrize(
-    ("alpha", "effect"), [(0.0, 1.0), (0.5, 1.0), (math.nan, 1.0), (0.05, 0.01), (0.05, math.inf)]
-)
-def test_arguments_out_of_range_are_one_clear_error(alpha: float, effect: float) -> None:
-    with pytest.raises(UsageError, match="is from"):
-        PairedTest(alpha, effect)

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from objectives import make_spec, patient, quick, record, run_inline
+from objectives import make_spec, patient, run_inline
 from processes import begin, start, wait_until
 
 from automl.control.wiring import attend
-from automl.core import Begun, Command, Ended, Proposed, Trial, TrialState
+from automl.core import Command, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.sqlite_files import SqliteConnection
 from automl.workflows import agents
-from workers.protocol import Ending, Outcome, Report
 
 LONG = 3600.0
 
@@ -144,20 +143,6 @@ def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
         agents.tell(ledger, "test", 0, {"loss": 1.0})
 
 
-def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger: Ledger) -> None:
-    created(ledger)
-    agents.ask(ledger, "test")
-    assert agents.tell(ledger, "test", 0, failed="preempted")["state"] == "waiting"
-    assert agents.ask(ledger, "test")["attempt"] == 2
-    told = agents.tell(ledger, "test", 0, {"loss": float("nan")})
-    assert (told["state"], told["failure"], told["message"]) == (
-        "failed",
-        "non_finite",
-        "loss is nan",
-    )
-    assert agents.tell(ledger, "test", 0, {"loss": float("nan")})["same"]
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -194,25 +179,6 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
         call(ledger)
     assert state(ledger, 0) == "running"
     assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
-
-
-def test_the_stopper_says_stop_and_the_trial_is_stopped(ledger: Ledger) -> None:
-    created(ledger, trials=9, stopper="median")
-    ledger.acquire("test")
-    for number in range(7):
-        params = {"lr": 0.01, "optimizer": "sgd"}
-        record(ledger, "test", Proposed(number, params, "sobol"), Begun(number, 1))
-        reports = [Report(number, 1, step, step, {"loss": 1.0}, 1.0) for step in range(5)]
-        outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": 1.0}, seconds=1.0)
-        record(ledger, "test", *reports, Ended(outcome, TrialState.COMPLETED))
-    ledger.release("test")
-    agents.ask(ledger, "test")
-    for step in range(1, 5):
-        answer = agents.tell(ledger, "test", 7, {"loss": 9.0}, step=step)
-    assert answer["stop"] is True
-    assert "median" in answer["reason"]
-    told = agents.tell(ledger, "test", 7, {})
-    assert (told["state"], told["message"]) == ("stopped", answer["reason"])
 
 
 # ------------------------------------------------------------------ many at once
@@ -261,19 +227,6 @@ def test_who_is_killed_while_it_holds_the_sweep_blocks_nobody(tmp_path: Path) ->
         os.kill(holder.pid or 0, signal.SIGKILL)
         holder.join()
         assert agents.ask(ledger, "test")["trial"] == 0
-
-
-def test_a_controller_waits_for_who_holds_the_sweep_for_a_moment(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True))
-    with ended(start(hold, str(tmp_path))) as holder:
-        wait_until(lambda: ledger.snapshot("test").brief)
-        controller = begin(tmp_path, make_spec(), quick)
-        time.sleep(0.2)
-        assert controller.exitcode is None, "it was refused"
-        holder.kill()
-        controller.join()
-    assert controller.exitcode == 0
-    assert ledger.snapshot("test").state == "finished"
 
 
 # ------------------------------------------------------------------ beside a controller

@@ -124,21 +124,3 @@ def test_each_worker_sees_a_gpu_of_its_own(become, machine, variable, seen):
     assert halves == [name for name in seen for _ in range(2)]
     with pytest.raises(UsageError, match="ask for fewer workers"):
         environment_of(len(seen), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("machine", "device", "text"),
-    [(MAC, "mps", "the GPU of a Mac"), (INTEL, "xpu", "a GPU of Intel's")],
-)
-def test_a_gpu_that_is_not_supported_is_refused_in_a_sentence(
-    become, tmp_path, machine, device, text
-):
-    found = become(machine)
-    assert found.device == "cpu"
-    assert slot_resources({}, local_gpus(), None)[0].gpus == 0.0
-    space = WORKLOADS.get("translation").space(found)
-    assert "tf32" not in space.parameters["precision"].choices
-    lacks = {one.name: one.lacks for one in doctor.examine(str(tmp_path)).abilities}
-    assert lacks[device] == f"{text} is not supported: trials train on the CPU"
-    with pytest.raises(UsageError, match=r"only GPUs of NVIDIA \(CUDA\) and AMD \(ROCm\)"):
-        environment_of(0, 1.0)
