@@ -181,23 +181,25 @@ def answer(record: Record, *, modelled: bool = True) -> Answer:
     usable = belief if record.space.legal(advice.params) else None
     rows = _rows(record, advice.params, usable)
     outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
-    unknown = "" if usable else _unknown(record)
+    unknown = "" if usable else _unknown(record, sure=advice.interval is not None)
     again = str(record.confirmation or "")
     return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended, again)
 
 
-def _unknown(record: Record) -> str:
-    """What is not known without a model, and when it usually is."""
+def _unknown(record: Record, *, sure: bool) -> str:
+    """What is not known without a model, and when it usually is.
+
+    Args:
+        sure: whether new runs say how good the recommended configuration is.
+    """
+    what = "which parameters matter" if sure else "how sure this is and which parameters matter"
     whole = len(record.snapshot.in_state(TrialState.COMPLETED))
     tuned = sum(parameter.size != 1 for parameter in record.space.parameters.values())
     wanted = max(8, 4 * tuned)
     if whole < wanted:
         after = f"usually after about {wanted} whole trials, {whole} so far"
-        return f"Not known yet: how sure this is and which parameters matter ({after})."
-    return (
-        "Not known: how sure this is and which parameters matter, since a model of the trials does "
-        "not predict those that it has not seen."
-    )
+        return f"Not known yet: {what} ({after})."
+    return f"Not known: {what}, since a model of the trials does not predict those it has not seen."
 
 
 def _rows(record: Record, params: Params, belief: Belief | None) -> list[AnswerRow]:

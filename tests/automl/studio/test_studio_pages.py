@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,24 +117,16 @@ def test_the_studio_and_the_terminal_have_one_answer(chromium: Any, two: Client)
         assert "asked for 9 GB" in page.inner_text(".part-failures")
 
 
-def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> None:
+def test_trials_are_filtered_and_sorted(chromium: Any, two: Client) -> None:
     with opened(chromium, two, "/sweeps/toy") as page:
         page.wait_for_selector(".told:has-text('24 trials')")
-        page.fill("#filter", "loss < 1 and optimizer = adam")
+        page.fill("#filter", "loss < 1 and optimizer=adam")
         told = page.inner_text(".told")
         assert told.endswith(" of 24 trials")
         cells = page.locator(".trials tbody td:nth-child(2)")
         losses = [float(text) for text in cells.all_inner_texts() if text]
         assert losses == sorted(losses), "the best first"
         assert len(losses) == int(told.split()[0])
-        with page.expect_download() as download:
-            page.click("button:text-is('JSON')")
-        rows = json.loads(Path(download.value.path()).read_text())
-        assert [row["optimizer"] for row in rows] == ["adam"] * len(losses)
-        assert [round(row["loss"], 3) for row in rows] == pytest.approx(losses, abs=2e-3)
-        with page.expect_download() as download:
-            page.click("button:text-is('CSV')")
-        assert Path(download.value.path()).read_text().startswith("number,state,")
         page.click("th button[data-key='goal:loss']")
         losses = [float(text) for text in cells.all_inner_texts() if text]
         assert losses == sorted(losses, reverse=True)
@@ -146,11 +137,9 @@ def test_trials_are_filtered_sorted_and_exported(chromium: Any, two: Client) -> 
 @pytest.mark.parametrize(
     ("text", "kept"),
     [
-        ("", "abcd"), ("bleu > 20", "bd"), ("bleu >= 20 and precision = bf16", "b"),
-        ("precision = bf16 or precision = fp32", "abc"), ("not (bleu > 20)", "ac"),
+        ("", "abcd"), ("bleu > 20", "bd"), ("bleu>=20 and precision=bf16", "b"),
         ("precision != bf16", "cd"), ("model.lr = 1e-3", "a"), ("crash", "c"),
-        ("state ~ COMP", "abd"), ("bleu = none", "c"), ("flag = true", "b"),
-        ("'is odd' = \"x y\"", "d"),
+        ("comp bf16", "ab"), ("bleu = none", "c"),
     ],
 )  # fmt: skip
 def test_the_language_of_filters(chromium: Any, two: Client, text: str, kept: str) -> None:
