@@ -1,7 +1,7 @@
 """A hook of mkdocs: fills in what a page of the reference takes from the program.
 
 `<!-- commands -->` becomes the help of every verb, `<!-- keys -->` every key of a configuration,
-`<!-- knobs -->` every option of a knob. Their texts are in `automl/actions`, `automl/core/spec.py`
+`<!-- knobs -->` every option of a knob. Their texts are in `automl/cli`, `automl/core/spec.py`
 and `search_spaces/knobs`.
 """
 

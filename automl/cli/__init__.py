@@ -1,21 +1,51 @@
-"""The command line. The verbs are made from `automl.actions`, each when it is typed."""
+"""The command line. A verb is a function of a module here, imported when the verb is typed."""
 
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Any, Final
 
 import click
 
 import automl
 from automl import _packages  # noqa: F401  # first: another package may have replaced automl
-from automl.actions import ACTIONS
-from automl.actions.headings import HEADINGS
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
 
 FAILED, USAGE, NO_SUCCESS, SHOULD_STOP, INTERRUPTED = 1, 2, 3, 10, 130
 
-COMMANDS: Final = tuple(name for name in ACTIONS if " " not in name)  # in the order of the help
+# Under each heading of the help, the verbs and their modules.
+HEADINGS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Every day": {
+        "init": "init",
+        "sweep": "sweep",
+        "resume": "resume",
+        "status": "looking",
+        "watch": "looking",
+        "trials": "looking",
+        "best": "looking",
+        "report": "results",
+        "list": "looking",
+        "studio": "results",
+        "export": "results",
+        "stop": "steering",
+    },
+    "Look closer": {"logs": "looking"},
+    "Steer a sweep": {"pause": "steering", "enqueue": "steering", "set": "steering"},
+    "Train the best again, use it elsewhere": {"confirm": "confirm", "ab": "ab"},
+    "Run trials by programs of your own": {"ask": "agents", "tell": "agents", "mcp": "mcp"},
+    "Before a sweep": {
+        "speed": "speed",
+        "space": "space",
+        "launch": "launch",
+        "workloads": "machine",
+        "doctor": "machine",
+    },
+    "Care for a store": {"delete": "steering"},
+}
+MODULES: Final = {verb: module for verbs in HEADINGS.values() for verb, module in verbs.items()}
+COMMANDS: Final = tuple(MODULES)  # in the order of the help
 
 
 class Failure(click.ClickException):
@@ -35,16 +65,18 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of a verb; None if there is no such verb."""
-        from .commands import command_of
-
-        return command_of(ACTIONS[cmd_name]) if cmd_name in COMMANDS else None
+        if cmd_name not in MODULES:
+            return None
+        known = vars(import_module(f".{MODULES[cmd_name]}", __name__)).values()
+        verbs = (one for one in known if isinstance(one, click.Command) and one.name == cmd_name)
+        return next(verbs)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The everyday verbs first, the others under their headings."""
-        for heading in HEADINGS:
+        for heading, verbs in HEADINGS.items():
+            commands = {verb: self.get_command(ctx, verb) for verb in verbs}
+            rows = [(verb, one.short_help or "") for verb, one in commands.items() if one]
             with formatter.section(heading):
-                verbs = [one for one in map(ACTIONS.get, COMMANDS) if one]
-                rows = [(one.name, one.summary) for one in verbs if one.heading == heading]
                 formatter.write_dl(rows, col_spacing=4)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -53,10 +85,11 @@ class Commands(click.Group):
             ctx.fail(f"no such command {args[0]!r}: {nearest(args[0], list(COMMANDS))}")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the verb."""
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the verb; a number that it returns is the exit status."""
         try:
-            return super().invoke(ctx)
+            if status := super().invoke(ctx):
+                ctx.exit(status)
         except AutomlError as error:
             usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
             raise Failure(str(error), USAGE if usage else FAILED) from error

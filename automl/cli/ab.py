@@ -13,7 +13,7 @@ import click
 from automl.errors import UsageError
 
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
-from .common import emit, say
+from .common import dispatching, emit, json_option, say, store_option, whole
 from .program import Program, ProgramVerb, load_trained
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
@@ -44,6 +44,52 @@ class ABVerb(ProgramVerb):
         return left
 
 
+@click.command(cls=ABVerb, short_help="Is B better than A? Two programs.")
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="That the programs report or print.  [default: A is run for at most 20 s, to see what it "
+    "prints]",
+)
+@click.option("--minimize", is_flag=True, help="A small value is good.")
+@click.option("--maximize", is_flag=True, help="A large value is good.")
+@click.option(
+    "--alpha",
+    type=float,
+    metavar="P",
+    default=0.05,
+    show_default=True,
+    help="Largest probability to call B better if it is not.",
+)
+@click.option(
+    "--effect",
+    type=float,
+    metavar="D",
+    default=1.0,
+    show_default=True,
+    help="Difference that must be found, with 90%: in standard deviations of the differences "
+    "between two runs with the same seed.",
+)
+@click.option(
+    "--runs",
+    type=whole(2, 100_000),
+    metavar="N",
+    help="Most runs, of both sides together.  [default: 60, more for a small effect]",
+)
+@click.option(
+    "--reports",
+    metavar="REGEX",
+    help="How the programs print the metric, with one group, such as 'loss (\\S+)'.",
+)
+@click.option(
+    "--seed",
+    type=whole(0, 2**31 - 1),
+    metavar="N",
+    help="Of the seeds of two programs.  [default: new ones each time]",
+)
+@store_option
+@json_option
+@dispatching()
 def ab(
     alpha: float,
     effect: float,
@@ -52,12 +98,25 @@ def ab(
     as_json: bool,
     store: str,
     program: Program | None,
-    dispatcher: str,
+    dispatcher: str | None,
     ray_address: str | None,
     other: Program | None = None,
     **options: Any,
 ) -> int:
-    """Compare two commands by pairs of runs; return the exit status."""
+    """Say whether the program B is better than A.
+
+    Both run in pairs that have the same seed (`{seed}`, AUTOML_SEED). It ends as soon as the answer
+    is sure enough, often after a dozen runs. The metric is read from AUTOML_REPORTS, or from lines
+    such as `METRIC 0.5`, `METRIC=0.5` or `METRIC: 0.5`. The runs are kept as a sweep, with the
+    commit and the diff of each side.
+
+    \b
+    Examples:
+      automl ab --metric loss -- python a/train.py -- python b/train.py
+      automl ab --metric acc --maximize -- ./old --seed={seed} -- ./new --seed={seed}
+
+    Exit status: 0 if B is better, 10 if it is not, 3 if that is not known.
+    """
     from automl import sweeps
     from automl.ledger import Ledger
     from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
@@ -82,7 +141,7 @@ def ab(
             sweeps.run,
             ledger=ledger,
             objective=EitherCommand(commands),
-            dispatcher=dispatcher,
+            dispatcher=dispatcher or "auto",
             ray_address=ray_address,
             resume=True,
         )

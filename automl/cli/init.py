@@ -10,23 +10,48 @@ import click
 
 from automl.errors import UsageError
 
-from .common import say
-from .program import Program
+from .common import objective_option, output_option, say
+from .program import Program, ProgramVerb
 
 if TYPE_CHECKING:
     from workers.command.printed_metrics import PrintedMetric
 
 
+@click.command(cls=ProgramVerb, short_help="Write a first configuration.")
+@click.argument("workload", required=False)
+@objective_option
+@click.option(
+    "--from",
+    "source",
+    metavar="FILE",
+    help="The YAML file of `wandb sweep`. It is read as data: nothing in it is run.",
+)
+@output_option("NAME.yaml", help="File to write, '-' to print it.")
+@click.option("--goal", metavar="METRIC", help="Of those that the command prints: which counts.")
+@click.option("--no-run", is_flag=True, help="Do not run the command; guess the goal.")
 def init(
     workload: str | None,
     objective: str | None,
     output: str | None,
     program: Program | None,
-    goal: str | None = None,
-    no_run: bool = False,
-    source: str | None = None,
+    goal: str | None,
+    no_run: bool,
+    source: str | None,
 ) -> None:
-    """Write a commented configuration for a workload, a function, a command, or a sweep of W&B."""
+    """Write a commented configuration for a workload, a function of your own, or a COMMAND.
+
+    Or make one of a sweep of Weights & Biases, and say what could not be carried over.
+
+    The numbers among the options of a command become parameters, with a range around each. The
+    command is run for at most 20 seconds, to see which metrics it prints.
+
+    \b
+    Examples:
+      automl init translation
+      automl init --objective train.py:objective -o mine.yaml
+      automl init -- python train.py --lr 0.001 --width 64
+      automl init --from sweep.yaml -o mine.yaml
+    """
     from automl.config.template import for_objective, for_workload
 
     if [workload, objective, program, source].count(None) != 3:

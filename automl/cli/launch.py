@@ -10,7 +10,18 @@ import click
 
 from automl.errors import UsageError
 
-from .common import STORE, emit, given_settings, say
+from .common import (
+    STORE,
+    Decorator,
+    config_arguments,
+    emit,
+    given_settings,
+    json_option,
+    objective_option,
+    say,
+    setting,
+    whole,
+)
 from .program import Program, ProgramVerb
 
 if TYPE_CHECKING:
@@ -47,8 +58,79 @@ class SlurmVerb(ProgramVerb):
         return left
 
 
+@click.group(short_help="Run a sweep as a job of Slurm.")
+def launch() -> None:
+    """Run a sweep as a job of Slurm.
+
+    The job starts Ray on its nodes and runs the sweep. If the store has a sweep of that name, the
+    job goes on with it: a job that was interrupted continues when it runs again.
+
+    \b
+    Example:
+      automl launch slurm configs/nmt.yaml --nodes 4 --gpus-per-node 8 --time 8:00:00
+    """
+
+
+def _count(name: str, help: str = "", default: int | None = 0, least: int = 0) -> Decorator:
+    return click.option(
+        f"--{name}", metavar="N", type=whole(least), default=default, show_default=True, help=help
+    )
+
+
+def _text(name: str, help: str = "", metavar: str = "NAME") -> Decorator:
+    return click.option(f"--{name}", metavar=metavar, default="", help=help)
+
+
+@launch.command(cls=SlurmVerb, short_help="Submit a batch job of Slurm.")
+@config_arguments
+@click.option("--name", metavar="NAME", help="Name of the sweep.  [default: the configuration's]")
+@setting("trials")
+@setting("budget")
+@setting("seed")
+@setting("store")
+@objective_option
+@click.option("--dry-run", is_flag=True, help="Print the job and submit nothing.")
+@json_option
+@_count("nodes", default=1, least=1)
+@_count("gpus-per-node")
+@_count("cpus-per-node", "Cores of each node.  [default: whole nodes]", None, 1)
+@_text(
+    "time",
+    "Limit of one run of the job, as sbatch takes it: 8:00:00 or 2-12 (days and hours).",
+    "TIME",
+)
+@_text("partition")
+@_text("account")
+@click.option(
+    "--grace",
+    metavar="SECONDS",
+    type=whole(30),
+    default=180,
+    show_default=True,
+    help="Time before the limit at which trials are saved and the job is requeued.",
+)
+@_count("requeues", "How often the job requeues itself at its time limit.", 50)
+@_text("interface", "Network for Ray, such as ib0.")
+@click.option(
+    "--setup",
+    metavar="LINE",
+    multiple=True,
+    help="Line of bash that runs first, such as 'module load cuda'; may be repeated.",
+)
 def slurm(dry_run: bool, as_json: bool, **options: Any) -> None:
-    """Submit a batch job that starts Ray on its nodes and runs the sweep there."""
+    """Submit a batch job that starts Ray on its nodes and runs the sweep there.
+
+    Ray's head and the controller run on the first node; all nodes run trials. Before its time limit
+    the job saves its trials, requeues itself and goes on, until the sweep is finished. The current
+    folder and the store must be on a disk that all nodes share, or the store be a database.
+
+    \b
+    Examples:
+      automl launch slurm configs/nmt.yaml --nodes 4 --gpus-per-node 8 --time 8:00:00
+      automl launch slurm configs/nmt.yaml --nodes 2 --time 2-0 --dry-run
+      automl launch slurm mine.yaml --objective train.py:objective -- --constraint=h100 --mem=0
+      automl launch slurm mine.yaml --time 4:00:00 -- --qos=low -- python train.py --lr={lr}
+    """
     from automl.launch.slurm import SlurmJob
 
     sweep = _checked_sweep(options)

@@ -29,7 +29,17 @@ from workers.command.output import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS
-from .common import draw, draw_table, emit, newest_sweep, opened, say
+from .common import (
+    draw,
+    draw_table,
+    emit,
+    json_option,
+    newest_argument,
+    newest_sweep,
+    reads_store,
+    say,
+    whole,
+)
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -40,9 +50,19 @@ _COLOURS: Final = re.compile(COLOURS)
 BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
+@click.command(short_help="Show the progress of a sweep.")
+@newest_argument
+@reads_store
+@json_option
 @no_collection()  # it would scan every trial again and again
 def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
-    """Show the progress of a sweep, and how its space was changed."""
+    """Show the progress of a sweep, also while it runs.
+
+    \b
+    Examples:
+      automl status nmt
+      automl status nmt --json
+    """
     snapshot = ledger.snapshot(sweep, condensed=True)
     if as_json:
         return emit(status_object(snapshot))
@@ -88,8 +108,24 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
+@click.command(short_help="Watch a running sweep live.")
+@newest_argument
+@click.option(
+    "--interval",
+    type=click.FloatRange(0.1),
+    default=1.0,
+    show_default=True,
+    metavar="FLOAT",
+    help="Seconds between updates.",
+)
+@reads_store
 def watch(ledger: Ledger, sweep: str, interval: float) -> None:
-    """Show the live view until the sweep ends or Ctrl-C is pressed."""
+    """Watch a running sweep from another terminal. Ctrl-C ends the view, not the sweep.
+
+    \b
+    Example:
+      automl watch nmt
+    """
     from automl.report.terminal_view import view
 
     follower = ledger.follow(sweep)
@@ -105,9 +141,19 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
             return
 
 
+@click.command(short_help="List the trials of a sweep.")
+@newest_argument
+@reads_store
+@json_option
 @no_collection()
 def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
-    """List the trials of a sweep."""
+    """List the trials of a sweep with their configurations and metrics.
+
+    \b
+    Examples:
+      automl trials nmt
+      automl trials nmt --json | jq '.[] | select(.failure)'
+    """
     snapshot = ledger.snapshot(sweep, condensed=True)
     if as_json:
         return emit([trial.summary() for trial in snapshot.trials])
@@ -130,9 +176,27 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     return None
 
 
+@click.command(short_help="Show the best configuration.")
+@newest_argument
+@reads_store
+@json_option
 @no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
-    """Show the answer of a sweep: what it recommends, how sure that is, what failed."""
+    """Show the best configuration beside the default one.
+
+    A trial's value (`value` in the JSON) is what it has returned; if it has only reported, its best
+    report, or the last one if the goal ends in "at the end". `metrics` are those of its last report
+    and of what it returned.
+
+    If a model of all trials expects more of another configuration, it is named first. `recommended`
+    in the JSON is that configuration, its expected value and an interval that holds it with 90%
+    probability.
+
+    \b
+    Examples:
+      automl best nmt
+      automl best nmt --json | jq .params
+    """
     from automl.report.confirmations import read
     from automl.report.record import Record
 
@@ -194,8 +258,17 @@ def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     }
 
 
+@click.command("list", short_help="List the sweeps of a store.")
+@reads_store
+@json_option
 def list_sweeps(ledger: Ledger, as_json: bool) -> None:
-    """List the sweeps of a store."""
+    """List the sweeps of a store, the newest one last.
+
+    \b
+    Examples:
+      automl list
+      automl list --store postgresql://host/runs --json
+    """
     sweeps = ledger.sweeps()
     if as_json:
         return emit([asdict(info) for info in sweeps])
@@ -227,19 +300,44 @@ def _best_value(snapshot: Snapshot) -> str:
     return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 
-def logs(sweep: str, trial: int | None, rank: int, attempt: int | None, store: str) -> None:
-    """Print the log of a rank, and the traceback of the last attempt."""
+@click.command(short_help="Show the output of a trial.")
+@newest_argument
+@click.argument("trial", required=False, type=whole(0))
+@click.option(
+    "--rank",
+    type=whole(0),
+    default=0,
+    show_default=True,
+    help="Rank of a trial that has several.",
+)
+@click.option(
+    "--attempt", type=whole(1), help="Attempt of a trial that was retried.  [default: the last]"
+)
+@reads_store
+def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int | None) -> None:
+    """Show what one rank of a trial has printed, and the traceback if it raised an exception.
+
+    A trial that ran inline has printed to the terminal of its sweep.
+
+    Colours are left out, and other control characters are escaped.
+
+    \b
+    Examples:
+      automl logs nmt 7
+      automl logs nmt 7 --rank 1
+      automl logs 7                 of the newest sweep
+      automl logs nmt               the newest trial
+    """
     if trial is None and sweep.isdecimal():
-        sweep, trial = newest_sweep(store), int(sweep)
-    with opened(store) as ledger:
-        trials = ledger.trials(sweep)
-        if trial is None:
-            begun = [one for one in trials if one.attempts]
-            if not begun:
-                raise UsageError(f"no trial of {sweep} has begun")
-            trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
-            say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
-        folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
+        sweep, trial = newest_sweep(ledger), int(sweep)
+    trials = ledger.trials(sweep)
+    if trial is None:
+        begun = [one for one in trials if one.attempts]
+        if not begun:
+            raise UsageError(f"no trial of {sweep} has begun")
+        trial = max(begun, key=lambda one: (one.started or 0.0, one.number)).number
+        say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
+    folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
             f"{sweep} has {len(trials)} trials, counted from 0; there is no trial {trial}"

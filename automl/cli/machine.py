@@ -4,21 +4,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from automl.errors import UsageError
 
-from .common import draw, draw_table, emit, say
+from .common import draw, draw_table, emit, json_option, say, store_option
 
 
+@click.command(short_help="Show what this machine can run.")
+@store_option
+@json_option
 def doctor(store: str, as_json: bool) -> None:
-    """Show what this machine can run."""
+    """Show hardware, packages and backends, and what precisions and strategies need.
+
+    \b
+    Example:
+      automl doctor
+    """
     from automl.workflows.doctor import examine
 
     findings = examine(store)
     return emit(findings.to_dict()) if as_json else draw(findings.render())
 
 
+@click.command(short_help="List the workloads, or fetch a data set.")
+@click.option("--fetch", metavar="NAME", help="Data set to fetch.")
+@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
+@json_option
 def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
-    """List the workloads and the data sets, or fetch a data set."""
+    """List the workloads with their goals, and the data sets that --fetch can get.
+
+    A data set is fetched from its official source. Its checksum is checked, and a transfer that was
+    broken off goes on.
+
+    \b
+    Examples:
+      automl workloads
+      automl workloads --fetch imdb data/imdb
+    """
     from workers.data.datasets import DATASETS
     from workers.workloads import WORKLOADS
 

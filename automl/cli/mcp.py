@@ -1,6 +1,6 @@
 """`automl mcp`: the Model Context Protocol (MCP) over standard input and output.
 
-A tool is an action of `automl.actions`: it has its name, text and arguments, and runs the verb with
+A tool is a verb of the command line: it has its name, text, arguments and options, and runs it with
 `--json` in a process of its own.
 """
 
@@ -12,28 +12,35 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from automl.actions import ACTIONS, arguments
-from automl.actions.action import Action, Argument
+import click
+
 from automl.core.names import check_name
 from automl.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
+
+from . import cli
+from .common import store_option
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolResult, Tool
 
-READERS: Final = ("list", "status", "trials", "best")
-WRITERS: Final = ("ask", "tell")
-RECOMMENDED: Final = "recommended"  # a part of what `best` answers
-RUNNERS: Final = ("ab",)
 MAX_AT_ONCE: Final = 8  # processes of verbs
 END_SECONDS: Final = 30.0  # for a verb to end once the client has gone
 INSTRUCTIONS: Final = (
     "Sweeps of trainings: list and read them, ask for trials and tell results. If you edit code, "
     "keep a change only if `ab` answers 'better': one better run proves nothing."
 )
+OURS: Final = ("store", "as_json", "dispatcher", "ray_address")  # the server says them
+_COMMAND: Final = {"type": "array", "items": {"type": "string"}}
+_KINDS: Final = {"integer": "integer", "float": "number", "boolean": "boolean"}  # by click's names
+PROGRAMS: Final = {  # of `ab`, which stand after `--`
+    "command_a": {**_COMMAND, "description": "A: a program and its arguments."},
+    "command_b": {**_COMMAND, "description": "B."},
+}
 
 
 @dataclass(frozen=True)
@@ -41,28 +48,37 @@ class McpTool:
     """A tool of the server.
 
     Args:
-        action: the verb that it runs.
+        verb: that it runs.
         needs: what the client must be allowed.
         part: of the answer that is returned; "" for all.
     """
 
-    action: Action
+    verb: str
     needs: Literal["", "write", "run"] = ""
     part: str = ""
 
-    @property
-    def arguments(self) -> list[Argument]:
-        """What it takes."""
-        apart = (arguments.STORE.name, arguments.JSON.name)
-        return [one for one in self.action.arguments if one.on != "shell" and one.name not in apart]
+    @cached_property
+    def command(self) -> click.Command:
+        """The verb."""
+        found = cli.get_command(click.Context(cli), self.verb)
+        assert found is not None, "it is one of ours"
+        return found
 
-    @property
+    @cached_property
+    def parameters(self) -> dict[str, click.Parameter]:
+        """The arguments and options that a client may give."""
+        return {one.name: one for one in self.command.params if one.name and one.name not in OURS}
+
+    @cached_property
     def schema(self) -> dict[str, Any]:
-        """JSON schema of its arguments."""
+        """JSON schema of what it takes. A result names the attempt that it belongs to."""
+        known = {name: _schema(one) for name, one in self.parameters.items()}
+        required = [name for name, one in self.parameters.items() if one.required]
+        programs = PROGRAMS if self.verb == "ab" else {}
         return {
             "type": "object",
-            "properties": {one.name: _schema(one) for one in self.arguments},
-            "required": [one.name for one in self.arguments if one.required],
+            "properties": {**known, **programs},
+            "required": [*required, *programs, *(["attempt"] if "attempt" in known else [])],
             "additionalProperties": False,
         }
 
@@ -70,7 +86,7 @@ class McpTool:
         """The tool as a client sees it."""
         import mcp_types as types
 
-        words = f"{self.action.summary}\n\n{self.action.help}"
+        words = f"{self.command.short_help}\n\n{self.command.help}".replace("\b\n", "")
         return types.Tool(
             name=name,
             description="Of `best`, only what is recommended." if self.part else words,
@@ -85,44 +101,47 @@ class McpTool:
             UsageError: an argument is unknown, missing, or of a wrong type.
         """
         self._check(given)
-        flags, places, commands = [f"--store={store}", "--json"], list[str](), list[str]()
-        for one in self.arguments:
-            value = given.get(one.name)
+        flags, places = [f"--store={store}", "--json"], list[str]()
+        for name, one in self.parameters.items():
+            value = given.get(name)
             if value is None or value is False:
                 continue
-            if one.type == "command":
-                commands += ["--", *value]
-            elif one.type == "metrics":
-                places += [f"{name}={number}" for name, number in value.items()]
-            elif one.flag:
-                flags.append(one.flag if value is True else f"{one.flag}={value}")
+            if name == "metrics":
+                places += [f"{metric}={number}" for metric, number in value.items()]
+            elif isinstance(one, click.Option):
+                flags.append(one.opts[0] if value is True else f"{one.opts[0]}={value}")
             else:
-                places.append(check_name(value) if one.type == "sweep" else str(value))
-        return [self.action.name, *flags, *places, *commands]
+                places.append(check_name(value) if name == "sweep" else str(value))
+        commands = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
+        return [self.verb, *flags, *places, *commands]
 
     def _check(self, given: Mapping[str, Any]) -> None:
-        known = {one.name: one for one in self.arguments}
+        known = self.schema["properties"]
         for name, value in given.items():
             if name not in known:
                 raise UsageError(
                     f"there is no argument {name[:100]!r}: {nearest(name, list(known))}"
                 )
-            kinds = _KINDS[_schema(known[name])["type"]]
-            wrong = not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool)
-            if value is not None and (wrong or not _words_ok(value)):
-                raise UsageError(f"{name} must be: {_schema(known[name])['type']}, got {value!r}")
-        if lacks := [name for name, one in known.items() if one.required and name not in given]:
+            kind = known[name]["type"]
+            if value is not None and not _fits(kind, value):
+                raise UsageError(f"{name} must be: {kind}, got {value!r}")
+        if lacks := [name for name in self.schema["required"] if name not in given]:
             raise UsageError(f"the arguments lack {', '.join(lacks)}")
 
 
-_TYPES: Final[Mapping[Any, str]] = {
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    "metrics": "object",
-    "command": "array",
-}
-_KINDS: Final[Mapping[str, Any]] = {
+def _schema(one: click.Parameter) -> dict[str, Any]:
+    """JSON schema of an argument or an option."""
+    found: dict[str, Any] = {"type": _KINDS.get(one.type.name.split()[0], "string")}
+    if isinstance(one.type, click.Choice):
+        found["enum"] = list(one.type.choices)
+    if one.name == "metrics":
+        found |= {"type": "object", "additionalProperties": {"type": ["number", "string"]}}
+    if help := (getattr(one, "help", None) or "").partition("  [default")[0]:
+        found["description"] = help
+    return found
+
+
+_PYTHON: Final[Mapping[str, Any]] = {
     "integer": int,
     "number": int | float,
     "boolean": bool,
@@ -132,37 +151,22 @@ _KINDS: Final[Mapping[str, Any]] = {
 }
 
 
-def _schema(argument: Argument) -> dict[str, Any]:
-    """JSON schema of an argument."""
-    found: dict[str, Any] = {"type": _TYPES.get(argument.type, "string")}
-    if isinstance(argument.type, tuple):
-        found["enum"] = list(argument.type)
-    if argument.type == "metrics":
-        found["additionalProperties"] = {"type": ["number", "string"]}
-    if argument.type == "command":
-        found["items"] = {"type": "string"}
-    if help := argument.help.partition("  [default")[0]:
-        found["description"] = help
-    return found
-
-
-def _words_ok(value: Any) -> bool:
-    """Whether the words of a command are texts, and the metrics are numbers."""
+def _fits(kind: str, value: Any) -> bool:
+    """Whether a value has a type of JSON; the words of a command are texts, metrics numbers."""
     if isinstance(value, list):
-        return bool(value) and all(isinstance(word, str) for word in value)
+        return kind == "array" and bool(value) and all(isinstance(word, str) for word in value)
     if isinstance(value, dict):
-        return all(isinstance(number, int | float | str) for number in value.values())
-    return True
+        numbers = all(isinstance(number, int | float | str) for number in value.values())
+        return kind == "object" and numbers
+    return isinstance(value, _PYTHON[kind]) and isinstance(value, bool) is (kind == "boolean")
 
 
-def tools_of() -> dict[str, McpTool]:
-    """Every tool by name."""
-    return {
-        **{name: McpTool(ACTIONS[name]) for name in READERS},
-        RECOMMENDED: McpTool(ACTIONS["best"], part=RECOMMENDED),
-        **{name: McpTool(ACTIONS[name], "write") for name in WRITERS},
-        **{name: McpTool(ACTIONS[name], "run") for name in RUNNERS},
-    }
+TOOLS: Final = {
+    **{verb: McpTool(verb) for verb in ("list", "status", "trials", "best")},
+    "recommended": McpTool("best", part="recommended"),
+    **{verb: McpTool(verb, "write") for verb in ("ask", "tell")},
+    "ab": McpTool("ab", "run"),
+}
 
 
 class McpTools:
@@ -177,13 +181,12 @@ class McpTools:
     def __init__(self, store: str, *, allow_write: bool, allow_run: bool) -> None:
         self._store = store
         self._allowed = {"": True, "write": allow_write, "run": allow_write and allow_run}
-        self._tools = tools_of()
         self._room = asyncio.Semaphore(MAX_AT_ONCE)
 
     def described(self) -> list[Tool]:
         """The tools that are allowed."""
-        tools = self._tools.items()
-        return [tool.described(name) for name, tool in tools if self._allowed[tool.needs]]
+        allowed = self._allowed
+        return [one.described(name) for name, one in TOOLS.items() if allowed[one.needs]]
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """The answer of a tool, as plain data.
@@ -192,11 +195,9 @@ class McpTools:
             AutomlError: there is no such tool, it is not allowed, its arguments are wrong, or it
                 has failed.
         """
-        tool = self._tools.get(name)
+        tool = TOOLS.get(name)
         if tool is None:
-            raise UsageError(
-                f"there is no tool {name[:100]!r}: {nearest(name[:100], list(self._tools))}"
-            )
+            raise UsageError(f"there is no tool {name[:100]!r}: {nearest(name[:100], list(TOOLS))}")
         if not self._allowed[tool.needs]:
             flags = "--allow-write" + (" --allow-run" if tool.needs == "run" else "")
             raise UsageError(f"{name} is not allowed here: it needs automl mcp {flags}")
@@ -272,11 +273,30 @@ def server_of(tools: McpTools) -> Server[Any]:
     )
 
 
+@click.command(short_help="Serve a store to agents by the Model Context Protocol.")
+@store_option
+@click.option(
+    "--allow-write",
+    is_flag=True,
+    help="Let the client change sweeps: get trials and tell their results.",
+)
+@click.option(
+    "--allow-run",
+    is_flag=True,
+    help="Let the client run programs of its own on this machine (`ab`); it keeps their runs, so "
+    "it needs --allow-write too.",
+)
 def mcp(store: str, allow_write: bool, allow_run: bool) -> None:
-    """Serve a store until standard input ends.
+    """Serve the sweeps of a store to an agent by the Model Context Protocol (MCP).
 
-    Raises:
-        UsageError: the SDK is not installed.
+    The client starts this program and speaks to it by standard input and output. Its tools list and
+    read sweeps; with --allow-write also ask and tell; with --allow-run too, ab. It needs
+    automl-sweep[mcp].
+
+    \b
+    Examples:
+      automl mcp --store runs
+      automl mcp --allow-write --allow-run
     """
     try:
         from mcp.server.stdio import stdio_server

@@ -1,18 +1,47 @@
-"""The verbs that write a sweep elsewhere: its report, its best model."""
+"""The verbs that show a sweep elsewhere: its report, its best model, the studio."""
 
 from __future__ import annotations
 
+import os
+import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from .common import emit, say
+import click
+
+from .common import (
+    STORE,
+    emit,
+    json_option,
+    newest_argument,
+    opened,
+    output_option,
+    reads_store,
+    say,
+    setting,
+    store_option,
+    whole,
+)
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 
+NICE: Final = 5  # controllers and trials on this machine go first
+
+
+@click.command(short_help="Write the report of a sweep as an HTML file.")
+@newest_argument
+@output_option("SWEEP.html")
+@reads_store
 def report(ledger: Ledger, sweep: str, output: str | None) -> None:
-    """Write the report of a sweep as an HTML file."""
+    """Write the report of a sweep as one HTML file that works offline, also while it runs.
+
+    \b
+    Examples:
+      automl report nmt
+      automl report nmt -o /tmp/nmt.html
+    """
     from automl.report.page import save
     from automl.report.record import Record
 
@@ -21,6 +50,13 @@ def report(ledger: Ledger, sweep: str, output: str | None) -> None:
     say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
 
 
+@click.command(short_help="Write the best model, its configuration and a model card.")
+@newest_argument
+@output_option("SWEEP-model", "DIR", "A new folder.")
+@click.option("--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]")
+@setting("artifacts")
+@reads_store
+@json_option
 def export(
     ledger: Ledger,
     sweep: str,
@@ -29,7 +65,17 @@ def export(
     artifacts: str | None,
     as_json: bool,
 ) -> None:
-    """Write the model of a trial as a folder."""
+    """Write the model of the best trial: weights, configuration and a model card.
+
+    The weights of a function or a program are the files that it has written into the folders of the
+    trial, and what `trial.save` has saved.
+
+    \b
+    Examples:
+      automl export nmt
+      automl export nmt --trial 7 -o models/seven
+      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
+    """
     from automl.workflows.export import chosen, export
     from workers.export import NoCheckpoint
 
@@ -54,3 +100,32 @@ def show_export(number: int, target: Path, files: dict[str, str], as_json: bool)
     width = max(map(len, files))
     lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
     return say("\n".join([f"trial {number} is in {target}:", *lines]))
+
+
+@click.command(short_help="See every sweep of a store in a browser.")
+@store_option
+@click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
+@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
+def studio(store: str, port: int, open_browser: bool) -> None:
+    """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
+
+    It prints one address, which holds the token of this studio. Only this machine can reach it.
+    From another one: ssh -L PORT:127.0.0.1:PORT HOST.
+
+    \b
+    Examples:
+      automl studio
+      automl studio --store postgresql://host/runs --port 8800 --open
+    """
+    from automl.studio.server import StudioServer
+
+    with opened(store, create=store == STORE) as ledger:  # one may open it before the first sweep
+        server = StudioServer(ledger, port, "" if store == STORE else store)
+        address = server.address()
+        say(address)
+        say("Ctrl-C ends the studio, not the sweeps", err=True)
+        if open_browser:
+            webbrowser.open(address)
+        if hasattr(os, "nice"):
+            os.nice(NICE)
+        server.run()

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+import click
+
 from automl.config.limits import Changes, read_changes
 from automl.config.overrides import plain_changes
 from automl.core import Snapshot, SweepSpec, TrialState
@@ -19,8 +21,20 @@ from search_spaces.change import changes
 from search_spaces.validation import show
 from workers.artifacts.location import read_location
 
-from .common import given_limits, opened, say
-from .program import Program, checked, load_trained, named, signed
+from .common import (
+    dispatching,
+    given_limits,
+    json_option,
+    objective_option,
+    opened,
+    overrides_argument,
+    say,
+    setting,
+    store_option,
+    sweep_argument,
+    trial_option,
+)
+from .program import Program, ProgramVerb, checked, load_trained, named, signed
 from .running import check_runnable, dispatcher_of, run_sweep
 
 _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
@@ -32,8 +46,47 @@ _TAKEN: Final = (  # of a configuration that is read again
 )
 
 
+@click.command(cls=ProgramVerb, short_help="Continue an interrupted sweep, or a paused trial.")
+@sweep_argument
+@overrides_argument
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Take the space from this configuration, which may have changed since.",
+)
+@trial_option("Continue only this paused trial of a sweep that runs elsewhere.")
+@store_option
+@setting("trials")
+@setting("budget")
+@json_option
+@objective_option
+@setting("artifacts")
+@click.option(
+    "--cwd",
+    metavar="FOLDER",
+    help="Run the function or command in this folder; without it, only in the folder where the "
+    "sweep began.",
+)
+@dispatching("as before")
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
-    """Continue a sweep here, or a paused trial where its sweep runs; return the exit status."""
+    """Continue an interrupted sweep with the rest of its budget, or with a larger one.
+
+    KEY=VALUE changes the sweep as `automl set` does; here the space may also get wider ranges,
+    other choices, new parameters with a default (space.NAME.FIELD=VALUE). Finished trials stay, and
+    what was learned is kept. Interrupted trials continue from their newest checkpoint. A sweep that
+    reached its budget needs a larger one to go on.
+
+    \b
+    Examples:
+      automl resume nmt
+      automl resume nmt --trials 60 --budget 1h
+      automl resume nmt workers=4 space.learning_rate=[1e-4,0.3] 'space.optimizer=[adamw, lion]'
+      automl resume nmt --trials 60 --config configs/nmt.yaml
+      automl resume mine --objective train.py:objective
+      automl resume mine -- python train.py --lr={lr}
+      automl resume nmt --artifacts s3://bucket/sweeps
+      automl resume nmt --trial 12
+    """
     if trial is None:
         return continue_sweep(sweep, store, **options)
     with opened(store, write=True) as ledger:

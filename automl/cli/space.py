@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from automl.core.text import number
 from search_spaces import Choice, Float, Int
 
-from .common import emit
+from .common import config_arguments, emit, json_option
 
 if TYPE_CHECKING:
     from automl.config import Config
     from search_spaces.parameters import Parameter
 
 
+@click.command(short_help="Show the search space on this hardware.")
+@config_arguments
+@json_option
 def space(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
-    """Show the search space of a configuration, and what this hardware leaves out and why."""
+    """Show the search space of a configuration, and what this hardware leaves out and why.
+
+    \b
+    Examples:
+      automl space configs/nmt.yaml
+      automl space configs/nmt.yaml space=auto
+    """
     from automl.config import load
 
     loaded = load(config, overrides, objective=None)

@@ -8,14 +8,30 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from automl.config.settings_in import as_yaml, with_settings
+from automl.core import parse_duration
 from automl.core.text import memory, number
 from automl.errors import UsageError
 from automl.workflows.speed import REPORTS, Measured, left_out, measured, prepare, settings_to_try
 
 from . import INTERRUPTED, NO_SUCCESS
-from .common import draw, draw_table, emit, opened, say
-from .program import Program, load_trained, named
+from .common import (
+    config_arguments,
+    dispatching,
+    draw,
+    draw_table,
+    emit,
+    json_option,
+    objective_option,
+    opened,
+    read_by,
+    say,
+    store_option,
+    whole,
+)
+from .program import Program, ProgramVerb, load_trained, named
 
 if TYPE_CHECKING:
     from automl.core import Snapshot, SweepSpec
@@ -24,6 +40,40 @@ if TYPE_CHECKING:
 COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 
 
+@click.command(
+    cls=ProgramVerb, short_help="Find the fastest settings that cannot change the result."
+)
+@config_arguments
+@click.option(
+    "--sweep",
+    "best_of",
+    metavar="NAME",
+    help="Take what affects quality from the best trial of this sweep.",
+)
+@store_option
+@objective_option
+@click.option(
+    "--updates",
+    type=whole(1),
+    metavar="N",
+    help="Updates to measure in a probe of a workload, reports of a function or a program.  "
+    "[default: 20 updates, 4 reports]",
+)
+@click.option(
+    "--time",
+    metavar="TIME",
+    default="3m",
+    show_default=True,
+    callback=read_by(parse_duration),
+    help="Time for all probes.",
+)
+@click.option(
+    "--write",
+    metavar="FILE",
+    help="Put the fastest settings into this configuration; a new FILE begins as a copy of CONFIG.",
+)
+@json_option
+@dispatching()
 def speed(
     config: str,
     overrides: tuple[str, ...],
@@ -35,10 +85,22 @@ def speed(
     time: float,
     write: str | None,
     as_json: bool,
-    dispatcher: str,
+    dispatcher: str | None,
     ray_address: str | None,
 ) -> int:
-    """Try settings of speed and memory, print what they reach; return the exit status."""
+    """Find the fastest settings that cannot change the result, by trials of seconds.
+
+    Parameters that affect quality stay at their defaults, or as the best trial of --sweep has them.
+    Each probe leaves out a warm-up and measures some windows; one that runs out of memory counts as
+    an answer. A function or a program is measured by the steps between its reports.
+
+    \b
+    Examples:
+      automl speed configs/nmt.yaml
+      automl speed configs/nmt.yaml --sweep nmt --time 2m --write fast.yaml
+      automl speed mine.yaml --objective train.py:objective
+      automl speed mine.yaml -- python train.py {params}
+    """
     from automl.config import load
 
     command = "" if program is None else str(program)
@@ -57,7 +119,7 @@ def speed(
         load_trained(spec, objective, program),
         seconds=time,
         updates=updates,
-        dispatcher=dispatcher,
+        dispatcher=dispatcher or "auto",
         ray_address=ray_address,
         on_change=_Progress(),
     )

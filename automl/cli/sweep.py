@@ -7,12 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from automl.core.budget import without_unit
 from automl.core.resuming import Typed, present_folder, shell_line
 from automl.errors import UsageError
 
-from .common import emit, given_settings, say
-from .program import Program, load_trained, named, signed
+from .common import (
+    dispatching,
+    emit,
+    given_settings,
+    json_option,
+    objective_option,
+    overrides_argument,
+    say,
+    setting,
+    several,
+)
+from .program import Program, ProgramVerb, load_trained, named, signed
 from .running import run_sweep, wait_for_lost_controller
 
 if TYPE_CHECKING:
@@ -21,8 +33,42 @@ if TYPE_CHECKING:
     from search_spaces.hardware import Hardware
 
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
+SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts", "transfer")
 
 
+@click.command(cls=ProgramVerb, short_help="Run a sweep.")
+@click.argument("config", required=False)
+@overrides_argument
+@click.option("--name", metavar="NAME", help="Name of the sweep; refused if it is in use.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Continue the sweep of that name if it exists, for jobs that are started again.",
+)
+@several(*map(setting, SETTINGS), setting("replicates"))
+@click.option(
+    "--prior",
+    "sources",
+    metavar="SOURCE",
+    multiple=True,
+    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be repeated.",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
+)
+@click.option(
+    "--create", is_flag=True, help="Create the sweep for agents (`automl ask`), run nothing."
+)
+@json_option
+@objective_option
+@click.option(
+    "--report",
+    "patterns",
+    metavar="NAME=REGEX",
+    multiple=True,
+    help="How a command prints a metric, such as loss='loss (\\S+)'; may be repeated.",
+)
+@dispatching()
 def sweep(
     config: str | None,
     overrides: tuple[str, ...],
@@ -31,7 +77,26 @@ def sweep(
     program: Program | None,
     **options: Any,
 ) -> int | None:
-    """Run a sweep, continue it, only create it, or only check it; return the exit status."""
+    """Tune what a configuration describes: propose trials, train them, learn, and repeat.
+
+    KEY=VALUE sets a value of the configuration by its dotted key. Ctrl-C interrupts the sweep;
+    `automl resume` continues it. A COMMAND is run by each trial: {NAME} becomes the value of a
+    parameter, {params} all of them as --NAME=VALUE.
+
+    \b
+    Examples:
+      automl sweep configs/nmt.yaml
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --trials 20
+      automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
+      automl sweep mine.yaml --objective train.py:objective
+      automl sweep --objective train.py:objective --goals "minimize loss" --trials 50
+      automl sweep mine.yaml --objective train.py:objective --prior old.csv
+      automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
+      automl sweep mine.yaml --report loss='val_loss (\\S+)' -- ./train {params}
+      automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt
+      automl sweep mine.yaml --create            for agents, see automl ask --help
+    """
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, patterns, program, options)
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}

@@ -128,7 +128,7 @@ def left(processes: list[psutil.Process], seconds: float) -> list[psutil.Process
 def is_agent(process: psutil.Process) -> bool:
     """Whether it is an agent of Ray, which notices only after a minute that its node has ended."""
     with suppress(psutil.NoSuchProcess):
-        return any("agent" in word for word in process.cmdline())
+        return any("agent" in word.lower() for word in process.cmdline())
     return False
 
 

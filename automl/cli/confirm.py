@@ -1,23 +1,64 @@
-"""The verb that trains the best configurations again: `confirm`."""
+"""`automl confirm SWEEP`: train the best configurations again."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from automl.core.resuming import Typed
 from automl.errors import AutomlError, UsageError
 from automl.workflows.confirm import derived, prepare
 from automl.workflows.export import moved_to
 
-from .common import draw, draw_table, emit, opened
-from .program import Program, checked, load_trained, named
+from .common import (
+    dispatching,
+    draw,
+    draw_table,
+    emit,
+    json_option,
+    objective_option,
+    opened,
+    setting,
+    store_option,
+    sweep_argument,
+    whole,
+)
+from .program import Program, ProgramVerb, checked, load_trained, named
 from .running import check_runnable, dispatcher_of, run_sweep
 
 if TYPE_CHECKING:
     from automl.report.confirmations import Confirmation
 
 
+@click.command(cls=ProgramVerb, short_help="Train the best again: is their lead more than noise?")
+@sweep_argument
+@store_option
+@click.option(
+    "--seeds", type=whole(2), default=3, show_default=True, help="Runs of each configuration."
+)
+@click.option(
+    "--top", type=whole(2), default=3, show_default=True, help="Number of configurations."
+)
+@click.option(
+    "--probability",
+    type=float,
+    metavar="P",
+    help="Add runs until the best is known with this probability.",
+)
+@click.option(
+    "--runs",
+    "most",
+    type=whole(2),
+    default=60,
+    show_default=True,
+    help="Most runs in all, with --probability.",
+)
+@json_option
+@objective_option
+@setting("artifacts")
+@dispatching("as before")
 def confirm(
     sweep: str,
     store: str,
@@ -31,7 +72,21 @@ def confirm(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Train the best configurations again with other seeds; return the exit status."""
+    """Train the best configurations again with other seeds, to see whether the lead is noise.
+
+    They are the recommended one, the next ones and the best single trial. With --probability runs
+    are added, where they tell most, until the best is known with it.
+
+    The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
+    run it again, only missing runs are trained.
+
+    \b
+    Examples:
+      automl confirm nmt
+      automl confirm nmt --seeds 5 --top 2
+      automl confirm nmt --probability 0.9 --runs 30
+      automl confirm mine -- python train.py --lr={lr}
+    """
     from automl.report import confirmations
     from automl.workflows.confirm import chosen, missing, next_runs
 
