@@ -13,8 +13,7 @@ from rich.text import Text
 
 from automl import __version__
 from automl.core.text import memory
-from automl.dispatch.gpu_locks import Holder, holders
-from automl.dispatch.gpus import SharedGpu, shared_gpus
+from automl.dispatch.gpus import Holder, SharedGpu, holders, shared_gpus
 from automl.report.console import table
 from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS

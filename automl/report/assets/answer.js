@@ -24,7 +24,7 @@ export function answerView(data) {
     found.confirmation ? h("p", {}, found.confirmation) : null,
     since > 0 ? h("p", { class: "small soft" }, `It is of ${count(found.trials, "trial")} that ended; ${count(since, "trial")} since. It follows by itself.`) : null,
     picture(found, data),
-    found.outlook ? h("p", {}, h("b", {}, "Is it worth going on? "), found.outlook, ".") : null,
+    found.outlook ? h("p", { class: "outlook" }, h("b", {}, "Is it worth going on? "), found.outlook, ".") : null,
     found.unknown ? h("p", { class: "soft" }, found.unknown) : null,
     recipes(found, data),
     nexts(found, data));

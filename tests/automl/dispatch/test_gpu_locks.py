@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automl.dispatch.gpu_locks import GpuLocks, holders
+from automl.dispatch.gpus import GpuLocks, holders
 
 
 @pytest.fixture
