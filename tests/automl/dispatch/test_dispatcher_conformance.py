@@ -521,7 +521,7 @@ def resumable(trial: Any) -> dict[str, float]:
     return {"loss": loss}
 
 
-@pytest.mark.parametrize("stopper", ["asha", "curve", "hyperband"])
+@pytest.mark.parametrize("stopper", ["asha"])
 def test_a_function_that_is_paused_trains_no_epoch_twice(
     tmp_path: Path, worker_dispatcher: str, stopper: str
 ) -> None:
