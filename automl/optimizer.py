@@ -35,6 +35,7 @@ from .core import (
     TrialState,
     arguments,
 )
+from .core.arguments import WrongValue
 from .core.names import check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
@@ -43,6 +44,7 @@ from .ledger.database import IN_MEMORY
 from .report import progress
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
+from .suggesters.user_prior import split_prior
 
 if TYPE_CHECKING:
     from .report.recommendation import Recommendation
@@ -68,9 +70,8 @@ class Optimizer:
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued. The space may
             have changed since then, see `resume` of `automl.sweep`.
-        prior: good values by parameter; metrics: that you report; see `automl.sweep`.
-        knowledge: "auto" to begin near the usual values of well-known parameters.
-        transfer: earlier sweeps of the store to learn from: "auto", or their names.
+        prior: good values by parameter, "usual" and "like:SWEEP"; metrics: that you report; see
+            `automl.sweep`.
         replicates: how often each configuration is run; such a trial has `replicate_of`, and
             another `seed`. "auto" or "none": `ask` repeats none. To be surer of the `recommended`
             one, run it again and `add` its result.
@@ -99,13 +100,15 @@ class Optimizer:
         seed: int = SweepSpec.seed,
         store: str | os.PathLike[str] | None = None,
         name: str = "optimizer",
-        prior: Mapping[str, Any] | None = None,
+        prior: Mapping[str, Any] | str | Iterable[Mapping[str, Any] | str] | None = None,
         metrics: Iterable[Metric] = (),
-        knowledge: str = SweepSpec.knowledge,
-        transfer: str | Iterable[str] = (),
         replicates: str | int = SweepSpec.replicates,
     ) -> None:
         location = arguments.optional(arguments.location, "store", store)
+        expected, learns, sources = split_prior(prior)
+        if sources:
+            rule = "good values, 'usual' or 'like:SWEEP' (finished trials: `add`),"
+            raise WrongValue("prior", rule, sources[0])
         spec, plugins, notes = read_spec(
             space,
             goals,
@@ -114,10 +117,9 @@ class Optimizer:
             name=check_name(name),
             seed=seed,
             max_retries=0,
-            prior=prior,
+            prior=expected,
+            learns=learns,
             metrics=metrics,
-            knowledge=knowledge,
-            transfer=transfer,
             replicates=replicates,
         )
         progress.say(notes)

@@ -70,8 +70,6 @@ def sweep(
     store: str | os.PathLike[str] | None = None,
     name: str | None = None,
     resume: bool = False,
-    knowledge: str = SweepSpec.knowledge,
-    transfer: str | Iterable[str] = (),
     replicates: str | int = SweepSpec.replicates,
     prior: "Mapping[str, Any] | Source | Iterable[Mapping[str, Any] | Source] | None" = None,
     enqueue: Mapping[str, Any] | Iterable[Mapping[str, Any]] = (),
@@ -123,7 +121,9 @@ def sweep(
             `[low, high]`, `{"at": value, "spread": 0.1}` (a part of the range), or
             `{"weights": {choice: weight}}`, whose weight falls with every trial (piBO, Hvarfner et
             al. 2022); finished trials to begin with, a `FILE.csv`, "optuna:URL#STUDY",
-            "sweep:NAME", an Optuna study, or a `Result`.
+            "sweep:NAME", an Optuna study, or a `Result`; "like:NAME" for an earlier sweep on other
+            data, hardware or sizes, "like:auto" for all of the store that are alike; "usual" to
+            begin near the usual values of well-known parameters.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         progress: whether to show the progress; None for yes: in a notebook, else on standard
             error, as a view in a terminal or a line a trial. False is silent.
@@ -152,7 +152,7 @@ def sweep(
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     stopper = usual_stopper(objective, goals) if stopper is None else stopper
-    expected, sources = split_prior(prior)
+    expected, learns, sources = split_prior(prior)
     spec, plugins, notes = read_spec(
         space,
         goals,
@@ -160,6 +160,7 @@ def sweep(
         suggester,
         stopper,
         prior=expected,
+        learns=learns,
         metrics=metrics,
         local=ray_address is None,
         name="sweep" if name is None else name,
@@ -171,8 +172,6 @@ def sweep(
         max_steps=max_steps,
         resumable=resumable,
         ranks=ranks,
-        knowledge=knowledge,
-        transfer=transfer,
         replicates=replicates,
         trackers=check_trackers([one for one in written if isinstance(one, str)]),
         artifacts="" if artifacts is None else artifacts,

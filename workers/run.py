@@ -49,7 +49,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     Returns:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
-    from .artifacts.attempts import ArtifactNotes, ArtifactsUnreachable, mirrored
+    from .artifacts.mirror import ArtifactNotes, ArtifactsUnreachable, mirrored
     from .device.seeds import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment

@@ -41,8 +41,8 @@ _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
 _TAKEN: Final = (  # of a configuration that is read again
     *("goals", "constraints", "budget", "suggester", "suggester_options", "stopper"),
     *("stopper_options", "workers", "min_workers", "resources", "seed", "max_retries", "max_steps"),
-    *("resumable", "ranks", "timeout", "beliefs", "trackers", "reports", "cwd", "stop_grace"),
-    *("knowledge", "replicates", "space"),
+    *("resumable", "ranks", "timeout", "prior", "trackers", "reports", "cwd", "stop_grace"),
+    *("learns", "replicates", "space"),
 )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from search_spaces.hardware import Hardware
 
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
-SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts", "transfer")
+SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
 
 
 @click.command(cls=ProgramVerb, short_help="Run a sweep.")
@@ -51,7 +51,8 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
     "sources",
     metavar="SOURCE",
     multiple=True,
-    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME; may be repeated.",
+    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME, or learn from an earlier "
+    "sweep, like:NAME; may be repeated.",
 )
 @click.option(
     "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
@@ -94,11 +95,15 @@ def sweep(
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
       automl sweep mine.yaml --report loss='val_loss (\\S+)' -- ./train {params}
       automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
-      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --transfer nmt
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --prior like:nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help
     """
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, patterns, program, options)
+    from automl.suggesters.user_prior import split_prior
+
+    _, learns, imported = split_prior(list(sources))
+    loaded = replace(loaded, spec=replace(loaded.spec, learns=(*loaded.spec.learns, *learns)))
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
     typed = _typed(loaded, options)
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
@@ -120,7 +125,7 @@ def sweep(
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 
-    earlier = Beginning((*loaded.prior, *sources))
+    earlier = Beginning((*loaded.prior, *imported))
     with closing(Ledger.open(loaded.store, create=True)) as ledger, ledger.kept_open():
         spec = begin(
             ledger,
@@ -269,6 +274,6 @@ def _show(config: Config, checked: str) -> None:
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"
     )
-    for name, prior in UserPrior(spec.space, spec.beliefs).by_name.items():
+    for name, prior in UserPrior(spec.space, spec.prior).by_name.items():
         say(f"prior: {name} {prior}")
     say(f"{checked}; nothing was created")

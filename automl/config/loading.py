@@ -199,6 +199,7 @@ class _Checker:
             "command": self._command,
             "asked": {} if self._asks else None,
         }
+        _, settings["learns"], sources = split_prior(document["prior"])
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
@@ -213,7 +214,7 @@ class _Checker:
         if self._command:
             notes += [*_unnamed(spec), *_unreported(spec)]
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
-        where["prior"] = tuple(split_prior(document["prior"])[1])
+        where["prior"] = tuple(sources)
         named = "stopper" in document
         return Config(spec, dropped=dropped, notes=tuple(notes), stopper_named=named, **where)
 
@@ -280,7 +281,7 @@ class _Checker:
             }
             wanted = without_unavailable(split_prior(document["prior"])[0], gone)
             beliefs = self._checked(("prior",), check_prior, wanted, space, suggester)
-            content["beliefs"] = beliefs
+            content["prior"] = beliefs
         return content, tuple(resolution.dropped)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:

@@ -11,9 +11,8 @@ from automl.core import SweepSpec
 from automl.core.names import NAME
 from automl.core.resuming import shell_line
 from automl.errors import UsageError
+from workers.artifacts.copies import SweepArtifacts, described, retried
 from workers.artifacts.location import NONE
-from workers.artifacts.storage import described, retried
-from workers.artifacts.sweep_artifacts import SweepArtifacts
 
 REMOVE_SECONDS: Final = 30.0  # until the removal of a trial's checkpoints gives up
 

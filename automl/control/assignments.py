@@ -10,7 +10,7 @@ from automl.core import SweepSpec, Trial
 from automl.core.ranks import ranks_of
 from automl.dispatch.base import GangShape
 from automl.errors import UsageError
-from workers.artifacts.sweep_artifacts import SweepArtifacts
+from workers.artifacts.copies import SweepArtifacts
 from workers.files.folder import Folder
 from workers.protocol import Assignment, Limits
 

@@ -31,6 +31,7 @@ def read_spec(
     stopper: StopperLike = "none",
     *,
     prior: Mapping[str, Any] | None,
+    learns: tuple[str, ...] = (),
     metrics: Iterable[Metric],
     local: bool = False,
     **settings: Any,
@@ -40,7 +41,7 @@ def read_spec(
     Args:
         space: None if the objective declares it.
         goals, constraints, suggester, stopper, metrics: as in `automl.sweep`.
-        prior: by parameter, see `automl.sweep`.
+        prior: by parameter; learns: its words, see `split_prior`.
         local: whether trials run on this machine; then a slot has a GPU of it by default.
         settings: further keys of a configuration.
 
@@ -62,7 +63,8 @@ def read_spec(
         space=space,
         goals=parse_goals(goals),
         constraints=parse_constraints(constraints),
-        beliefs=check_prior({} if prior is None else prior, space, plugins.suggester),
+        learns=learns,
+        prior=check_prior({} if prior is None else prior, space, plugins.suggester),
         metrics=arguments.metrics(metrics),
         resources=resources,
         asked=asked,

@@ -8,7 +8,7 @@ from typing import Final
 
 from automl.core import SweepSpec, Trial, TrialState, ranking
 from automl.errors import StoreError
-from workers.artifacts.sweep_artifacts import SweepArtifacts
+from workers.artifacts.copies import SweepArtifacts
 from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE
 

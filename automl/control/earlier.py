@@ -10,11 +10,11 @@ from typing import Any, Final
 from automl.core import Snapshot, SweepSpec
 from automl.core.plugin_choice import PluginChoice, choose
 from automl.core.ranking import value
-from automl.core.spec import AUTO
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import EarlierSweep, Suggester
+from automl.suggesters.user_prior import LIKE
 from search_spaces import Space
 
 MAX_SWEEPS: Final = 10  # that `auto` takes
@@ -27,7 +27,7 @@ MIN_SHARED: Final = 0.5  # of the parameters, likewise
 def with_earlier(
     ledger: Ledger, spec: SweepSpec, suggester: PluginChoice[Suggester] | None = None
 ) -> SweepSpec:
-    """The spec of a new sweep with the trials of the earlier sweeps that `transfer` names.
+    """The spec of a new sweep with the trials of the earlier sweeps that its prior names.
 
     Args:
         suggester: of the sweep; None for the one that the spec names.
@@ -37,21 +37,21 @@ def with_earlier(
     """
     choice = suggester or choose(SUGGESTERS, spec.suggester)
     learns = choice.kind(SUGGESTERS).uses_context
-    if spec.transfer == AUTO:
-        return replace(spec, earlier=_found(ledger, spec)) if learns else spec
-    earlier = {name: _recorded(ledger.snapshot(name), spec) for name in spec.transfer}
+    names = [one.removeprefix(LIKE) for one in spec.learns if one.startswith(LIKE)]
+    found = _found(ledger, spec) if "auto" in names and learns else {}
+    named = [name for name in names if name != "auto"]
+    earlier = {name: _recorded(ledger.snapshot(name), spec) for name in named}
     for name, table in earlier.items():
         if not table["params"]:
             raise UsageError(
-                f"transfer: sweep {name!r} has no successful trial with {spec.goals[0].metric} "
+                f"{LIKE}{name}: the sweep has no successful trial with {spec.goals[0].metric} "
                 "and a parameter that is tuned here"
             )
     if earlier and not learns:
         raise UsageError(
-            f"the suggester {choice.name!r} ignores earlier sweeps: "
-            "leave transfer out, or use 'bayes'"
+            f"the suggester {choice.name!r} ignores earlier sweeps: leave like: out, or use 'bayes'"
         )
-    return replace(spec, earlier=earlier)
+    return replace(spec, earlier={**found, **earlier})
 
 
 def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:

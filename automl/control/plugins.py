@@ -16,6 +16,7 @@ from automl.suggesters.domain import Domain
 from automl.suggesters.knowledge import learned
 from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
+from automl.suggesters.user_prior import USUAL
 
 from .earlier import sweeps_of
 
@@ -97,8 +98,8 @@ class Plugins:
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
     return SearchContext(
         domain,
-        spec.beliefs,
+        spec.prior,
         spec.budget,
         earlier=sweeps_of(spec),
-        knowledge=learned() if spec.knowledge == "auto" else {},
+        knowledge=learned() if USUAL in spec.learns else {},
     )

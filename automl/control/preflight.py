@@ -17,8 +17,8 @@ from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
+from workers.artifacts.copies import check_writable
 from workers.artifacts.location import NONE
-from workers.artifacts.sweep_artifacts import check_writable
 from workers.own_loop.knobs import acting_knobs, mentions, without_prepare
 
 from .plugins import Plugins

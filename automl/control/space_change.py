@@ -35,7 +35,7 @@ def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
     spec = replace(
         wanted,
         explored=stored.explored,
-        transfer=stored.transfer,
+        learns=stored.learns,
         earlier=stored.earlier,
     )
     if stored.space != wanted.space:

@@ -7,7 +7,7 @@ from automl.errors import UsageError
 from search_spaces.validation import show
 
 MAX_NAME: Final = 64
-RESERVED: Final = ("auto", "none")  # words of `transfer`
+RESERVED: Final = "auto"  # `like:auto` of a prior
 NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
 
 
@@ -22,10 +22,10 @@ def check_name(name: str) -> str:
             "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
             f"got {show(name)}"
         )
-    if name in RESERVED:
+    if name == RESERVED:
         raise UsageError(
-            f"no sweep is named {name!r}, because the setting `transfer` takes that word for "
-            "something else: choose another name"
+            f"no sweep is named {name!r}, because `like:auto` of a prior means all that are alike: "
+            "choose another name"
         )
     return name
 

@@ -37,7 +37,7 @@ from .keys import (
     whole,
 )
 from .metrics import declared
-from .names import RESERVED, check_name
+from .names import check_name
 from .resources import RESOURCES, Resources
 from .worker_range import WORKERS, WorkerRange
 
@@ -66,15 +66,6 @@ def _prior(name: str, value: Any) -> Any:
     return value if isinstance(value, Mapping) else arguments.text(name, value)
 
 
-def _transfer(name: str, value: Any) -> tuple[str, ...]:
-    names = tuple(arguments.listed(name, value, str, "the name of a sweep"))
-    if names in (("none",), ()):
-        return ()
-    if wrong := [one for one in names if one in RESERVED and names != AUTO]:
-        raise WrongValue(name, "auto, none, or names of sweeps,", wrong[0])
-    return names
-
-
 def _command(name: str, value: Any) -> tuple[str, ...]:
     """The words of a command; a number is the text that it is written as."""
     if isinstance(value, str):
@@ -98,7 +89,6 @@ def _replicates(name: str, value: Any) -> str | int:
 
 
 MAX_REPLICATES: Final = 1000
-AUTO: Final = ("auto",)
 DISPATCHERS: Final = ("auto", "ray", "local", "inline", "agents")
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
 REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
@@ -123,7 +113,10 @@ class SweepSpec:
             command or the objective; "" if it was typed. Without it, neither is run from here:
             whoever runs the sweep types it again.
         artifacts_folder: the sweep's own folder in `artifacts`.
-        earlier: trials of the sweeps that `transfer` names, by sweep, as they were when this sweep
+        prior: densities of parameters, from what `prior` says of their values.
+        learns: words of `prior`: "usual" for the usual values of well-known parameters,
+            "like:SWEEP" for an earlier sweep, "like:auto" for all that are alike.
+        earlier: trials of the sweeps that `learns` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
         dispatcher: that ran the sweep last; "" if it is not known.
         folder: in which it was started; a command means something else in another one. "" if that
@@ -259,7 +252,8 @@ class SweepSpec:
         "15 minutes for a workload, else none",
     )
     disk_bytes: int | None = None
-    beliefs: Mapping[str, Any] = field(default_factory=dict)  # what `prior` says of parameters
+    prior: Mapping[str, Any] = field(default_factory=dict)
+    learns: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     trackers: tuple[str, ...] = key(
         listed(TEXT),
@@ -294,13 +288,6 @@ class SweepSpec:
         10.0,
         "`10s`",
     )
-    knowledge: str = key(
-        one_of("auto", "none"),
-        "`auto`: the search begins near the usual values of well-known parameters, such as a "
-        "learning rate. See [knowledge](../guides/prior-knowledge.md#usual-values).",
-        "knowledge: auto",
-        "none",
-    )
     replicates: str | int = key(
         REPLICATES,
         "Whether configurations run again, each time with another seed. `auto`: in the last fifth "
@@ -310,16 +297,6 @@ class SweepSpec:
         "replicates: none",
         "auto",
         flag="--replicates N",
-    )
-    transfer: tuple[str, ...] = key(
-        Kind("`auto`, `none`, the name of a sweep, or a list of names", _transfer),
-        "Earlier sweeps of the store to learn from: other data, hardware or sizes, or an "
-        "overlapping space. `auto` takes those that share the goal and most parameters. "
-        "See [earlier sweeps](../guides/prior-knowledge.md#earlier-sweeps).",
-        "transfer: [nmt, nmt-small]",
-        (),
-        "none",
-        "--transfer SWEEP",
     )
     earlier: Mapping[str, Any] = field(default_factory=dict)
     artifacts: str = key(
@@ -400,7 +377,7 @@ class SweepSpec:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        optional = ("explored", "min_workers", "dispatcher", "folder", "transfer", "earlier")
+        optional = ("explored", "min_workers", "dispatcher", "folder", "learns", "earlier")
         more = ("paired", "objective", "signed")
         absent = [name for name in (*optional, *more) if not stored[name]]
         absent += ["asked"] if self.asked is None else []
@@ -419,7 +396,7 @@ class SweepSpec:
             "resources": Resources(**data["resources"]),
             "metrics": tuple(Metric(**one) for one in data.get("metrics", ())),
             "trackers": tuple(data.get("trackers", ())),
-            "transfer": tuple(data.get("transfer", ())),
+            "learns": tuple(data.get("learns", ())),
             "explored": Space.from_dict(explored) if explored else None,
         }
         return cls(**{**data, **parsed, "received": True})
@@ -493,9 +470,11 @@ KEYS: Final = {
     "prior": Key(
         listed(Kind("values by parameter, or a source of finished trials", _prior)),
         "What is known before: good values by parameter, for `bayes`; finished trials to begin "
-        "with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`. "
+        "with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`; `like:NAME` for an earlier sweep on "
+        "other data, hardware or sizes, `like:auto` for all that are alike; `usual` for the usual "
+        "values of well-known parameters. "
         "See [prior knowledge](../guides/prior-knowledge.md).",
-        "prior: [{learning_rate: {at: 2e-3, spread: 0.1}}, old.csv, sweep:last-week]",
+        "prior: [{learning_rate: {at: 2e-3, spread: 0.1}}, old.csv, like:last-week]",
         (),
     ),
 }

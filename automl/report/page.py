@@ -191,7 +191,7 @@ def settings(record: Record) -> Rows:
     given = ((name, getattr(record.spec, name)) for name in keys_of(SweepSpec))
     rows = [
         *((name.replace("_", " "), _shown(value)) for name, value in given if name not in APART),
-        ("prior", _shown(record.spec.beliefs)),
+        ("prior", _shown(record.spec.prior)),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
         ("usual values", _usual(record)),
@@ -243,9 +243,9 @@ def _shown(value: Any) -> str:
 
 def _usual(record: Record) -> str:
     from automl.suggesters.knowledge import usual_values
+    from automl.suggesters.user_prior import USUAL
 
-    known = record.spec.knowledge == "auto"
-    return usual_values(record.space, record.spec.beliefs) if known else ""
+    return usual_values(record.space, record.spec.prior) if USUAL in record.spec.learns else ""
 
 
 # a cell of a notebook

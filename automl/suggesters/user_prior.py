@@ -35,6 +35,8 @@ FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
 GOOD: Final = 0.15  # part of the trials of an earlier sweep that counts as good
 MIN_GOOD: Final = 3  # trials, at least
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
+USUAL: Final = "usual"  # a word of `prior`: usual values of well-known parameters
+LIKE: Final = "like:"  # and before the name of an earlier sweep
 KEYS: Final = ("at", "spread", "weights", "strength")
 
 
@@ -208,16 +210,18 @@ class UserPrior:
         return {name: prior.mode for name, prior in self.by_name.items()}
 
 
-def split_prior(prior: Any) -> tuple[dict[str, Any], list[Any]]:
-    """What a user expects of parameters, and the sources of finished trials.
+def split_prior(prior: Any) -> tuple[dict[str, Any], tuple[str, ...], list[Any]]:
+    """What is known before, apart: values by parameter, what to learn from, and sources of trials.
 
     Args:
-        prior: a mapping by parameter, a source (see `workflows.import_trials.read`), or a list of
-            these.
+        prior: a mapping, "usual", "like:SWEEP", a source, or a list of these.
     """
     items = list(prior) if isinstance(prior, list | tuple) else [] if prior is None else [prior]
     expected = {name: v for one in items if isinstance(one, Mapping) for name, v in one.items()}
-    return expected, [one for one in items if not isinstance(one, Mapping)]
+    words = [one for one in items if isinstance(one, str)]
+    learns = tuple(one for one in words if one == USUAL or one.startswith(LIKE))
+    sources = [one for one in items if not isinstance(one, Mapping) and one not in learns]
+    return expected, learns, sources
 
 
 def check_prior(

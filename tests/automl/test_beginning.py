@@ -133,7 +133,7 @@ def test_enqueued_configurations_come_after_trial_0_and_only_once(tmp_path: Path
     [
         ({"prior": 3}, "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME"),
         ({"prior": "sweep:none"}, r"no sweep named 'none' in \S+: it has no sweeps yet$"),
-        ({"transfer": "absent"}, "no sweep named 'absent'"),
+        ({"prior": "like:absent"}, "no sweep named 'absent'"),
         ({"enqueue": [{"x": 1}]}, "unknown parameter 'x'"),
         ({"enqueue": {"m.x": 3}}, "m.x must lie in"),
     ],

@@ -23,7 +23,7 @@ CALLS = [
     (
         automl.sweep,
         2,
-        f"{SETTINGS} dispatcher resources name resume transfer prior enqueue progress",
+        f"{SETTINGS} dispatcher resources name resume prior enqueue progress",
     ),
     (automl.load, 1, "store"),
     (automl.Optimizer, 1, "goals constraints suggester seed store"),

@@ -340,6 +340,7 @@ def folds() -> Numbers:
         keywords = {"goals": "minimize loss", "knowledge": "none", "replicates": "none"} | more
         keywords |= {"trials": 14, "dispatcher": "inline", "suggester": suggester, "seed": 3}
         keywords |= {"progress": False, "name": name, "store": "folds"}
+        keywords = accepted(sweep, **keywords)
         members = Space(*parameters()[space])
         again: dict[str, Any] = {"resume": False}
         for _ in range(4):

@@ -4,71 +4,171 @@ A thread looks for new checkpoints and uploads them beside the training. On the 
 a working copy: at the end of an attempt, once everything is at the location, it is removed.
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
+import os
+import re
+import shutil
 import socket
+import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from search_spaces.errors import StoreError
+from workers.files.disk import sha256
 from workers.files.folder import Folder
+from workers.protocol import LOGS, log_name
 
-from .listing import NOT_KEPT, ChangedMeanwhile, FileIdentity, Listing, Moment, listed
-from .snapshots import (
-    DamagedArtifact,
+from .copies import (
+    NOT_KEPT,
+    CopiedFile,
+    Copies,
+    DamagedCopy,
     Manifest,
-    Snapshots,
-    StoredFile,
-    attempt_name,
-    manifest_name,
+    described,
     object_name,
+    retried,
 )
-from .storage import ArtifactStorage, described, retried
+
+if TYPE_CHECKING:
+    from workers.context import Context
 
 LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announced
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
 FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
 MARK: Final = ".artifacts.json"  # in the trial's folder: the attempt whose files these are
 LOCK: Final = ".artifacts.lock"  # in the trial's folder: held by the rank that restores it
+LINKS: Final = ".artifacts.links"  # in the trial's folder: its files at one moment
+_DRAFT: Final = re.compile(r"\.[0-9]+(\.[0-9]+)?")  # a checkpoint that is being written
 
 
-class ArtifactMirror:
+class ArtifactsUnreachable(Exception):
+    """The location of the artifacts does not answer, so the attempt cannot go on from them."""
+
+
+class ChangedMeanwhile(Exception):
+    """A file changed while it was read: there is no moment at which it was as it was read."""
+
+
+class FileIdentity(NamedTuple):
+    """A file as it was: if this is the same, so is its content; `link` is the target of a link."""
+
+    inode: int
+    size: int
+    changed: int
+    link: str = ""
+
+
+@dataclass
+class ArtifactNotes:
+    """What an attempt's outcome says about the trial's files.
+
+    Args:
+        message: for a person; "" for nothing.
+        details: of the outcome.
+        seconds: how long the attempt has waited for its files.
+        artifact_bytes: of them, at the location.
+    """
+
+    message: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    artifact_bytes: int = 0
+
+    def add_to(self, message: str) -> str:
+        """The message of an outcome with this one."""
+        return "; ".join(filter(None, (message, self.message)))
+
+
+@contextmanager
+def mirrored(context: Context, notes: ArtifactNotes) -> Iterator[None]:
+    """While inside, the trial's files are here, and new ones are uploaded by rank 0.
+
+    Does nothing but to tell what is missing if the assignment names no location.
+
+    Raises:
+        ArtifactsUnreachable: the location does not answer, so the attempt cannot go on from it.
+    """
+    a = context.assignment
+    if not a.artifacts:
+        notes.message = moved(context)
+        yield
+        return
+    mirror = Mirror(a.artifacts, a.files, a.attempt, resume=a.resume, notes=notes)
+    mirror.restore()
+    if context.rank == 0:
+        mirror.start()
+        context.checkpointed = mirror.checkpointed
+    try:
+        yield
+    finally:
+        if not isinstance(sys.exc_info()[1], KeyboardInterrupt):  # else the files stay here
+            mirror.finish(context.stop_requested, remove=context.world_size == 1)
+
+
+def moved(context: Context) -> str:
+    """Why an attempt has no files of the one before, if that ran on another disk; else ""."""
+    a = context.assignment
+    logs = a.files / LOGS
+    if context.rank or a.attempt == 1 or not a.resume:
+        return ""
+    here = logs.is_file(log_name(a.attempt, 0))
+    before = any(logs.is_file(log_name(n, 0)) for n in range(1, a.attempt))
+    if before or not here:  # without logs of its own nothing can be said
+        return ""
+    return (
+        f"began anew: the files of its earlier attempts are not on {socket.gethostname()}. "
+        "If `artifacts` names a place that all nodes use, a trial goes on from its checkpoint"
+    )
+
+
+def listed(folder: Folder) -> Mapping[str, FileIdentity]:
+    """The files in a trial's folder that are kept, by their path in it with slashes."""
+    found: dict[str, FileIdentity] = {}
+    top = len(folder.parts)
+    for inner, name, facts in folder.walk():
+        parts = (*inner.parts[top:], name)
+        if parts[0] in NOT_KEPT or parts[0].startswith(".") or any(map(_DRAFT.fullmatch, parts)):
+            continue
+        path, identity = "/".join(parts), (facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if stat.S_ISREG(facts.st_mode):
+            found[path] = FileIdentity(*identity)
+        elif stat.S_ISLNK(facts.st_mode):
+            found[path] = FileIdentity(*identity, str((inner.path / name).readlink()))
+    return found
+
+
+class Mirror:
     """Mirrors the folder of one attempt.
 
     Args:
-        location: of the trial's snapshots.
+        location: of the trial's copies.
         folder: of the trial on this machine.
         attempt: its number.
         resume: whether earlier attempts may have left files.
-
-    Attributes:
-        message: what a person must know about the files of the trial; "" for nothing.
-        details: facts for the outcome.
-        seconds: how long the attempt has waited for its files.
+        notes: receives what the outcome says.
     """
 
-    def __init__(self, location: str, folder: Folder, attempt: int, *, resume: bool) -> None:
-        self.location = location
+    def __init__(
+        self, location: str, folder: Folder, attempt: int, *, resume: bool, notes: ArtifactNotes
+    ) -> None:
+        self._location = location
         self._folder = folder
         self._attempt = attempt
         self._resume = resume
-        self.message = ""
-        self.details: dict[str, Any] = {}
-        self.artifact_bytes = 0
-        self.seconds = 0.0
-        storage = ArtifactStorage(location)
-        self._snapshots = Snapshots(storage)
-        self._place = storage / attempt_name(attempt)
-        self._known: dict[FileIdentity, StoredFile] = {}
-        self._num_objects = 0
-        self._written: set[str] = set()  # objects of this attempt
+        self.notes = notes
+        self._known: dict[FileIdentity, CopiedFile] = {}  # files that are at the location
         self._manifests: list[Manifest] = []  # of this attempt, at most two
-        self._stored: Listing | None = None  # the files as they are at the location
+        self._stored: Mapping[str, FileIdentity] = {}  # the files as they are at the location
         self._wake = threading.Event()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
@@ -79,17 +179,20 @@ class ArtifactMirror:
         """Bring the files of earlier attempts to this machine, unless they are here.
 
         Raises:
-            ConnectionError: the location does not answer.
-            OSError, StoreError: the folder cannot be written.
+            ArtifactsUnreachable: the location does not answer.
+            OSError, StoreError: the folder cannot be written, or a link leads out of it.
         """
         begun = time.monotonic()
         self._folder.make()
+        try:
+            self._copies = Copies(self._location)
+        except ImportError as error:
+            raise ArtifactsUnreachable(str(error)) from error
         with self._locked():
             mark = self._mark()
             if mark != self._attempt:  # else rank 0, on this machine, has done it
-                here = mark or 0
-                self._set_mark(self._restore(here) if self._resume else here)
-        self.seconds += time.monotonic() - begun
+                self._set_mark(self._newest(mark) if self._resume else mark)
+        self.notes.seconds += time.monotonic() - begun
 
     def start(self) -> None:
         """Upload new files from now on, in a thread; for the rank that writes the files."""
@@ -117,70 +220,64 @@ class ArtifactMirror:
         while self._thread.is_alive() and time.monotonic() - begun < 1.2 * FINISH_SECONDS:
             self._thread.join(1.0)
             beat()
-        if self._manifests:
-            self.artifact_bytes = sum(
-                {f.object: f.size for m in self._manifests for f in m.files.values()}.values()
-            )
+        objects: dict[str, int] = {}
+        for manifest in self._manifests:
+            objects |= manifest.objects
+        self.notes.artifact_bytes = sum(objects.values())
         if not self._done:
             self._note(
                 f"its newest files are on {socket.gethostname()} only, in {self._folder.path}: "
-                f"{self.location} could not be written ({self._error or 'no answer'})"
+                f"{self._location} could not be written ({self._error or 'no answer'})"
             )
         elif remove:
             self._remove_files()
-        self.seconds += time.monotonic() - begun
+        self.notes.seconds += time.monotonic() - begun
 
-    # ------------------------------------------------------------------ before the attempt
-
-    def _restore(self, mark: int) -> int:
-        """Restore the newest whole snapshot, if it is of a later attempt than the files here.
+    def _newest(self, mark: int) -> int:
+        """Restore the newest whole copy, if it is of a later attempt than the files here.
 
         Returns:
             The attempt whose files are here now; 0 if there are none.
         """
         damaged: list[str] = []
-        found = self._retried(lambda: self._snapshots.found(self._attempt))
-        while found and found[0][0] > mark:
-            newest = found[0]
+        found = self._asked(lambda: self._copies.found(self._attempt))
+        while found and found[0].attempt > mark:
             try:
-                damaged += self._retried(partial(self._restored, *newest))
-            except DamagedArtifact as error:
-                again = self._retried(lambda: self._snapshots.found(self._attempt))
-                if again and again[0] > newest:
+                damaged += self._asked(partial(self._restored, found[0]))
+            except DamagedCopy as error:
+                again = self._asked(lambda: self._copies.found(self._attempt))
+                if again and again[0].name > found[0].name:
                     found = again  # an attempt that was given up had replaced it meanwhile
                     continue
                 damaged.append(str(error))
                 found = found[1:]
             else:
                 self._stored = listed(self._folder)
-                mark = newest[0]
-                break
-        else:
-            if damaged:
-                self._remove_files()
-                mark = 0
+                mark = found[0].attempt
+        if damaged and not self._stored:
+            self._remove_files()
+            mark = 0
         for text in damaged:
             print(f"artifacts: {text}", file=sys.stderr)
         if damaged:
-            self.details["damaged_artifacts"] = damaged
-            went_on = "an older snapshot" if self._stored else "nothing: it began anew"
+            self.notes.details["damaged_artifacts"] = damaged
+            went_on = "an older copy" if self._stored else "nothing: it began anew"
             self._note(f"{damaged[0]}; the attempt went on from {went_on}")
         return mark
 
-    def _restored(self, attempt: int, sequence: int) -> list[str]:
-        manifest = self._snapshots.read(attempt, sequence)
+    def _restored(self, found: Manifest) -> list[str]:
         self._remove_files()
-        return self._snapshots.restore(manifest, self._folder)
+        return self._copies.restore(found, self._folder)
 
-    def _retried(self, call: Callable[[], Any]) -> Any:
+    def _asked(self, call: Callable[[], Any]) -> Any:
         try:
             return retried(call, RESTORE_SECONDS)
-        except (StoreError, ChangedMeanwhile):
+        except StoreError:
             raise
         except Exception as error:
-            raise ConnectionError(
-                f"the files of its earlier attempts cannot be read from {self.location}: "
-                f"{described(error)}"
+            raise ArtifactsUnreachable(
+                "the files of its earlier attempts cannot be read from "
+                f"{self._location}: {described(error)}"
             ) from error
 
     @contextmanager
@@ -189,107 +286,109 @@ class ArtifactMirror:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _mark(self) -> int | None:
-        """The last attempt whose files are on this machine; None if it is unknown."""
+    def _mark(self) -> int:
+        """The last attempt whose files are on this machine; 0 if it is unknown."""
         with suppress(OSError, ValueError, KeyError, TypeError):
             return int(json.loads(self._folder.read(MARK))["attempt"])
-        return None
+        return 0
 
     def _set_mark(self, attempt: int) -> None:
         self._folder.replace(MARK, json.dumps({"attempt": attempt}).encode())
 
-    # ------------------------------------------------------------------ in the thread
-
     def _run(self) -> None:
-        before: Listing | None = None
-        delay = LOOK_SECONDS
+        """Upload what is new until the attempt is over, then the last files."""
+        before: Mapping[str, FileIdentity] | None = None
         while not self._over.is_set():
-            announced = self._wake.wait(delay)
+            announced = self._wake.wait(LOOK_SECONDS)
             self._wake.clear()
             if self._over.is_set():
                 break
-            try:
-                now = listed(self._folder)
-                if now != (self._stored or {}) and (announced or now == before):
+            now = listed(self._folder)
+            if now != self._stored and (announced or now == before):
+                with self._errors_told():  # the training goes on without
                     self._upload()
-                before, delay = now, LOOK_SECONDS
-            except ChangedMeanwhile:
-                before = None
-            except Exception as error:  # the training goes on without
-                self._say(error)
-                delay = min(2 * delay, 60.0)
-        self._last_upload()
-
-    def _last_upload(self) -> None:
-        def upload() -> None:
-            if listed(self._folder) != (self._stored or {}):
-                self._upload()
-
-        try:
-            retried(upload, FINISH_SECONDS)
+            before = now
+        with self._errors_told():
+            retried(self._upload, FINISH_SECONDS)
             self._done = True
-        except Exception as error:
-            self._say(error)
 
     def _upload(self) -> None:
-        """Write a snapshot of the folder as it is now, then forget the snapshot before the last."""
-        sequence = self._manifests[-1].sequence + 1 if self._manifests else 0
-        files: dict[str, StoredFile] = {}
-        with Moment(self._folder, self._known.keys()) as moment:
-            for path, identity in moment.listing.items():
-                if identity.link:
-                    files[path] = StoredFile(link=identity.link)
-                    continue
-                if identity not in self._known:
-                    self._num_objects += 1
-                    name = object_name(self._num_objects)
-                    self._written.add(name)
-                    found = self._place.write(name, moment.file(path), identity.size)
-                    moment.close(path)
-                    self._known[identity] = StoredFile(name, found, identity.size)
-                files[path] = self._known[identity]
-        manifest = Manifest(self._attempt, sequence, socket.gethostname(), files)
-        self._snapshots.write_manifest(manifest)
-        first = not self._manifests
-        old, self._manifests = self._manifests[:-1], [*self._manifests[-1:], manifest]
-        self._stored, self._error = moment.listing, ""
-        self._forget(old, first=first)
+        """Write a copy of the folder as it is now, then forget the one before the last.
 
-    def _forget(self, old: list[Manifest], *, first: bool) -> None:
-        """Remove what no snapshot needs any more; what cannot be removed now stays for later."""
-        needed = set().union(*(manifest.objects for manifest in self._manifests))
-        self._known = {k: file for k, file in self._known.items() if file.object in needed}
+        Hard links keep the files of one moment readable while the program replaces them.
+        """
+        now = listed(self._folder)
+        if now == self._stored:
+            return
+        links, files = self._folder / LINKS, {}
+        links.remove()
         try:
-            for manifest in old:
-                self._place.remove(manifest_name(manifest.sequence))
-            for name in sorted(self._written - needed):
-                self._place.remove(name)
-                self._written.discard(name)
-            if first:
-                self._snapshots.remove_before(self._attempt)
-        except Exception as error:
-            self._say(error)
+            new = [path for path, one in now.items() if not one.link and one not in self._known]
+            self._link(new, links)
+            if listed(self._folder) != now:
+                raise ChangedMeanwhile(f"{self._folder.path} is written all the time")
+            for path in new:
+                self._known[now[path]] = self._put(links.path / path, now[path])
+        finally:
+            links.remove()
+        for path, identity in now.items():
+            link = CopiedFile(link=identity.link)
+            files[path] = link if identity.link else self._known[identity]
+        number = self._manifests[-1].number + 1 if self._manifests else 0
+        manifest = Manifest(self._attempt, number, files)
+        self._copies.write(manifest.name, manifest.to_json())
+        self._manifests = [*self._manifests[-1:], manifest]
+        self._stored, self._error = now, ""
+        needed = set().union(*(one.objects for one in self._manifests))
+        self._known = {
+            identity: file
+            for identity, file in self._known.items()
+            if object_name(self._attempt, file) in needed
+        }
+        with self._errors_told():  # what cannot be removed now stays for later
+            self._copies.tidy(*self._manifests)
 
-    def _say(self, error: Exception) -> None:
+    def _link(self, paths: list[str], links: Folder) -> None:
+        for path in paths:
+            source, target = self._folder.path / path, links.path / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                os.link(source, target)
+            except FileNotFoundError as error:
+                raise ChangedMeanwhile(f"{source} is gone") from error
+            except OSError:  # a file system without hard links
+                shutil.copy2(source, target)
+
+    def _put(self, path: Path, identity: FileIdentity) -> CopiedFile:
+        """Upload a file; raises ChangedMeanwhile if somebody writes to it."""
+        file = CopiedFile(sha256(path), identity.size)
+        self._copies.put(object_name(self._attempt, file), path)
+        facts = path.stat()
+        if (facts.st_size, facts.st_mtime_ns) != (identity.size, identity.changed):
+            raise ChangedMeanwhile(f"{path} is written all the time")
+        return file
+
+    @contextmanager
+    def _errors_told(self) -> Iterator[None]:
         """Write an error into the trial's log, once."""
-        text = described(error)
-        if isinstance(error, ChangedMeanwhile):
-            text = f"{error} is written all the time"
-        if text != self._error:
-            print(f"artifacts: {self.location} cannot be written now: {text}", file=sys.stderr)
-        self._error = text
+        try:
+            yield
+        except Exception as error:
+            text = described(error)
+            if text != self._error:
+                print(f"artifacts: {self._location} cannot be written now: {text}", file=sys.stderr)
+            self._error = text
 
     def _note(self, text: str) -> None:
-        self.message = f"{self.message}; {text}" if self.message else text
+        self.notes.message = "; ".join(filter(None, (self.notes.message, text)))
 
     def _remove_files(self) -> None:
         """Remove the files of this machine that are kept at the location, and the mark."""
-        with suppress(FileNotFoundError):
-            self._folder.unlink(MARK)
-            for name in self._folder.names():
-                if name in (*NOT_KEPT, LOCK):
-                    continue
-                try:
-                    self._folder.unlink(name)
-                except (IsADirectoryError, PermissionError):
-                    (self._folder / name).remove()
+        self._folder.unlink(MARK)
+        for name in self._folder.names():
+            if name in (*NOT_KEPT, LOCK):
+                continue
+            try:
+                self._folder.unlink(name)
+            except (IsADirectoryError, PermissionError):
+                (self._folder / name).remove()

@@ -26,7 +26,6 @@ NAMES = (
     "torch.distributed.fsdp.register_fsdp_forward_method",
     "torch.distributed.pipelining.PipelineStage",
     "torch.distributed.tensor.parallel.parallelize_module",
-    "torch.nn.attention.flex_attention.flex_attention",
     "torch.nn.attention.sdpa_kernel",
     "torch.optim.Muon",
     "torch.overrides.TorchFunctionMode",

@@ -23,7 +23,6 @@ TRIED: tuple[dict[str, Any], ...] = (
     {"chunked_loss": True},
     {"deterministic": True},
     {"compile": "default", "compile_scope": "layers"},
-    {"attention_kernel": "flex"},
     {"compile": "cudagraphs"},
     {"compile": "default", "activation_memory_budget": 0.5},
     {"compile": "max-autotune"},
@@ -44,7 +43,7 @@ def cases(target: Target, known: Mapping[str, Rows]) -> list[Case]:
     able = find_spec("torchao") is not None
     for options in (*TRIED, *OTHER_RULES):
         name = label(options)
-        compiles = "compile" in options or options.get("attention_kernel") == "flex"
+        compiles = "compile" in options
         apart = compiles or "deterministic" in options
         seconds = 200.0 if compiles else 60.0
         if (target.cuda or name in ON_CPU) and (able or "float8" not in options):

@@ -16,8 +16,7 @@ import pytest
 from cli_sweeps import Start, automl
 
 from automl import load
-from workers.artifacts.snapshots import Snapshots
-from workers.artifacts.storage import ArtifactStorage
+from workers.artifacts.copies import Copies
 
 ROOT = Path(__file__).parents[3]
 CONFIG = """\
@@ -95,15 +94,10 @@ def place(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def files_at(place: str) -> dict[str, list[str]]:
-    """The files of the newest snapshot of each trial below a location, by the trial's place."""
-    found: dict[str, list[str]] = {}
-    for name in ArtifactStorage(place).sizes():
-        if "manifest-" in name:
-            trial = name.rsplit("/", 2)[0]
-            snapshots = Snapshots(ArtifactStorage(f"{place}/{trial}"))
-            if trial not in found and (newest := snapshots.found()):
-                found[trial] = sorted(snapshots.read(*newest[0]).files)
-    return found
+    """The files of the newest copy of each trial below a location, by the trial's place."""
+    trials = {n.rsplit("/", 2)[0] for n in Copies(place).sizes() if n.endswith(".json")}
+    copies = {trial: Copies(f"{place}/{trial}") for trial in trials}
+    return {trial: sorted(one.read(one.found()[0]).files) for trial, one in copies.items()}
 
 
 def killed_and_moved(process: Start, place: str, wanted: str, *arguments: str) -> Path:
@@ -179,12 +173,12 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     (copy,) = [name for name in json.loads(exported.stdout)["files"] if name.startswith("s3://")]
     files = {str(p.relative_to("kept-model")) for p in Path("kept-model").rglob("*.*")}
     assert "checkpoints/saved/state.json" in files
-    assert set(ArtifactStorage(copy).sizes()) == files
+    assert set(Copies(copy).sizes()) == files
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
     deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)
     assert deleted.exit_code == 0, deleted.output
-    assert ArtifactStorage(place).sizes() == {}
+    assert Copies(place).sizes() == {}
 
 
 def test_a_command_goes_on_from_its_files(place: str, process: Start) -> None:
@@ -207,29 +201,29 @@ def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -
         "--artifacts", place,
     )  # fmt: skip
     assert done.exit_code == 0, done.output
-    storage = ArtifactStorage(place)
-    for name in storage.sizes():
+    copies = Copies(place)
+    for name in copies.sizes():
         if "object-" in name:
-            storage.write_bytes(name, b"another")
+            copies.write(name, b"another")
     exported = automl("export", "kept", "--artifacts", place)
     assert exported.exit_code == 2
     assert "(model.txt) is damaged: its sha256 is wrong" in exported.output
     assert "Traceback" not in exported.output
     assert automl("delete", "kept", "--yes").exit_code == 0
-    assert storage.sizes() != {}, "nobody has named the location"
+    assert copies.sizes() != {}, "nobody has named the location"
 
 
 def test_confirm_writes_elsewhere_only_if_the_place_is_named(place: str) -> None:
     Path("function.py").write_text(FUNCTION.replace("attempt == 1", "attempt == 0"))
     options = ("--objective", "function.py", "--dispatcher", "inline")
     assert automl("sweep", "kept.yaml", *options, "--artifacts", place).exit_code == 0
-    before = ArtifactStorage(place).sizes()
+    before = Copies(place).sizes()
     done = automl("confirm", "kept", *options, "--seeds", "2")
     assert done.exit_code == 0, done.output
-    assert ArtifactStorage(place).sizes() == before
+    assert Copies(place).sizes() == before
     done = automl("confirm", "kept", *options, "--seeds", "3", "--artifacts", place)
     assert done.exit_code == 0, done.output
-    added = ArtifactStorage(place).sizes().keys() - before.keys()
+    added = Copies(place).sizes().keys() - before.keys()
     assert {name.split("/")[0][:12] for name in added} == {"kept.confirm"}
 
 

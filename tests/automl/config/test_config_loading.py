@@ -255,7 +255,7 @@ def test_dotted_names_steps_null_and_lists(tmp_path: Path) -> None:
     ]
     assert [str(c) for c in config.spec.space.constraints] == ["model.lr <= 0.5"]
     assert [c.metric for c in config.spec.constraints] == ["val.loss"]
-    assert config.spec.beliefs["model.lr"]["at"] == [0.5]
+    assert config.spec.prior["model.lr"]["at"] == [0.5]
     restored = SweepSpec.from_dict(json.loads(json.dumps(config.spec.to_dict())))
     assert restored.space == config.spec.space
 

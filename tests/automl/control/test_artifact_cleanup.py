@@ -12,9 +12,7 @@ import automl
 from automl.control.artifacts import ArtifactRemover, check_repeated, with_artifacts
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from workers.artifacts.snapshots import Snapshots
-from workers.artifacts.storage import ArtifactStorage
-from workers.artifacts.sweep_artifacts import SweepArtifacts
+from workers.artifacts.copies import Copies, SweepArtifacts
 
 
 def save_and_fail(trial: Any) -> dict[str, float]:
@@ -26,12 +24,10 @@ def save_and_fail(trial: Any) -> dict[str, float]:
 
 
 def kept(place: str) -> dict[str, list[str]]:
-    """The files of each trial's newest snapshot, by the number of the trial."""
-    storage = ArtifactStorage(place)
-    (sweep,) = storage.names()
-    trials = storage / sweep / "trials"
-    found = {number: Snapshots(trials / number) for number in trials.names()}
-    return {n: sorted(one.read(*one.found()[0]).files) for n, one in found.items()}
+    """The files of each trial's newest copy, by the number of the trial."""
+    names = [name.split("/") for name in Copies(place).sizes()]  # SWEEP/trials/NUMBER/...
+    found = {name[2]: Copies("/".join((place, *name[:3]))) for name in sorted(names)}
+    return {n: sorted(copies.read(copies.found()[0]).files) for n, copies in found.items()}
 
 
 @pytest.mark.parametrize("where", ["folder", "s3"])
@@ -55,7 +51,7 @@ def test_failed_trials_and_those_above_the_limit_lose_their_checkpoints_there(
         "3": [notes],  # the worst when the limit was passed
         "4": [notes],
     }
-    sizes = ArtifactStorage(place).sizes()
+    sizes = Copies(place).sizes()
     assert sum(size for name, size in sizes.items() if "object-" in name) == 2 * 1000 + 5 * 4
 
 

@@ -62,7 +62,7 @@ def asked(folder: Path, **given: Any) -> automl.Optimizer:
 COMMON = "space goals constraints suggester seed store prior metrics"
 REFUSED = [
     (swept, f"{COMMON} objective trials workers budget stopper dispatcher resources name resume"),
-    (swept, "transfer progress enqueue ray_address"),
+    (swept, "progress enqueue ray_address"),
     (simulated, f"{COMMON} replay workers seconds trials budget stopper max_steps max_retries"),
     (simulated, "charge_suggestions faults"),
     (asked, f"{COMMON} name"),

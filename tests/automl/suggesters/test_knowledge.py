@@ -104,7 +104,7 @@ def test_a_sweep_says_where_it_begins(tmp_path: Path) -> None:
         "minimize loss",
         trials=2,
         name="s",
-        knowledge="auto",
+        prior="usual",
         dispatcher="inline",
         store=str(tmp_path),
     )

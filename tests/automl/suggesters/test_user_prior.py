@@ -145,7 +145,9 @@ def test_two_numbers_are_a_range() -> None:
     found = ParameterPrior.read(SPACE.parameters["lr"], [1e-4, 1e-2])
     assert found.at == pytest.approx((1e-3,))
     assert found.spread == pytest.approx(0.25)
-    expected, sources = split_prior([{"lr": 1e-3}, "old.csv", {"depth": 3}])
+    given = [{"lr": 1e-3}, "old.csv", "like:nmt", {"depth": 3}, "usual"]
+    expected, learns, sources = split_prior(given)
+    assert learns == ("like:nmt", "usual")
     assert (expected, sources) == ({"lr": 1e-3, "depth": 3}, ["old.csv"])
 
 
@@ -155,7 +157,7 @@ def test_a_prior_is_recorded_and_told(tmp_path: Path) -> None:
     automl.sweep(quadratic, SPACE, trials=3, name="s", prior={"momentum": 0.5}, **options)
     ledger = Ledger.open(store, readonly=True)
     spec = ledger.spec("s")
-    assert spec.beliefs == {"momentum": {"at": [0.5], "spread": 0.15}}
+    assert spec.prior == {"momentum": {"at": [0.5], "spread": 0.15}}
     rows = dict(settings(Record.read(ledger, "s")))  # type: ignore[arg-type]
     assert "momentum" in rows["prior"]
     assert SweepSpec.from_dict(spec.to_dict()) == spec

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from search_spaces.errors import StoreError
 from workers.artifacts import mirror as mirror_module
-from workers.artifacts.mirror import MARK, ArtifactMirror
-from workers.artifacts.snapshots import DamagedArtifact, Manifest, Snapshots, StoredFile
-from workers.artifacts.storage import ArtifactStorage
+from workers.artifacts.copies import CopiedFile, Copies, DamagedCopy, Manifest, object_name
+from workers.artifacts.mirror import MARK, ArtifactNotes, Mirror
 from workers.files.folder import Folder
 
 
@@ -25,7 +27,7 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"{url}/{tmp_path.name}/trials/0"
 
 
-BEGUN: list[ArtifactMirror] = []  # of the test that runs
+BEGUN: list[Mirror] = []  # of the test that runs
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +38,20 @@ def no_thread_is_left(location: str) -> Iterator[None]:
         end(BEGUN.pop())
 
 
-def begin(location: str, folder: Path, attempt: int = 1) -> ArtifactMirror:
-    mirror = ArtifactMirror(location, Folder(folder), attempt, resume=attempt > 1)
+def mirror_of(location: str, folder: Path, attempt: int) -> Mirror:
+    notes = ArtifactNotes()
+    return Mirror(location, Folder(folder), attempt, resume=attempt > 1, notes=notes)
+
+
+def begin(location: str, folder: Path, attempt: int = 1) -> Mirror:
+    mirror = mirror_of(location, folder, attempt)
     BEGUN.append(mirror)
     mirror.restore()
     mirror.start()
     return mirror
 
 
-def end(mirror: ArtifactMirror, *, remove: bool = True) -> None:
+def end(mirror: Mirror, *, remove: bool = True) -> None:
     mirror.finish(lambda: None, remove=remove)
 
 
@@ -52,6 +59,11 @@ def write(folder: Path, files: dict[str, str]) -> None:
     for path, text in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text)
+
+
+def numbers(copies: Copies) -> list[tuple[int, int]]:
+    """Attempt and number of each copy, the newest first."""
+    return [(manifest.attempt, manifest.number) for manifest in copies.found()]
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -69,7 +81,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 FILES = {
     "checkpoints/00000005/manifest.json": "{}",
     "checkpoints/00000005/model.safetensors": "five",
-    "checkpoints/00000010/manifest.json": "{}",
+    "checkpoints/00000010/manifest.json": "{ }",
     "checkpoints/00000010/model.safetensors": "ten",
     "model of *mine?.txt": "a name with signs",
     "empty/file": "",
@@ -85,26 +97,26 @@ def test_an_attempt_on_another_machine_gets_the_files_of_the_one_before(
     write(first, {"logs/attempt-1-rank-0.log": "not kept", "command/params.json": "{}"})
     (first / "link").symlink_to("empty/file")
     end(mirror)
-    assert mirror.message == ""
-    assert mirror.artifact_bytes == sum(map(len, FILES.values()))
+    assert mirror.notes.message == ""
+    assert mirror.notes.artifact_bytes == sum(map(len, FILES.values()))
     assert set(content(first)) == {"logs/attempt-1-rank-0.log", "command/params.json"}
 
     again = begin(location, second, attempt=2)
     assert content(second) == FILES | {"link": ""}
     assert (second / "link").readlink() == Path("empty/file")
     end(again)
-    assert Snapshots(ArtifactStorage(location)).found() == [(1, 0)], "nothing was new"
+    assert numbers(Copies(location)) == [(1, 0)], "nothing was new"
 
 
 def test_a_checkpoint_is_uploaded_while_the_attempt_goes_on(location: str, tmp_path: Path) -> None:
     mirror = begin(location, tmp_path / "first")
-    snapshots = Snapshots(ArtifactStorage(location))
+    copies = Copies(location)
     for number in range(3):
         write(tmp_path / "first", {"checkpoints/state": f"state {number}"})
         mirror.checkpointed()
-        wait_until(lambda: snapshots.found()[:1] == [(1, number)])  # noqa: B023
-    # The last two snapshots are kept, of one object each.
-    wait_until(lambda: len((ArtifactStorage(location) / "000001").names()) == 4)
+        wait_until(lambda: numbers(copies)[:1] == [(1, number)])  # noqa: B023
+    # The last two copies are kept, of one object each.
+    wait_until(lambda: len(copies.sizes()) == 4)
     # The process is killed here: nothing is finished. The next attempt has what was uploaded.
     begin(location, tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == {"checkpoints/state": "state 2"}
@@ -117,7 +129,7 @@ def test_files_that_nobody_announces_are_found_once_they_rest(
     monkeypatch.setattr(mirror_module, "LOOK_SECONDS", 0.05)
     mirror = begin(location, tmp_path / "first")
     write(tmp_path / "first", {"checkpoints/state": "of a program"})
-    wait_until(lambda: bool(Snapshots(ArtifactStorage(location)).found()))
+    wait_until(lambda: bool(Copies(location).found()))
     end(mirror)
 
 
@@ -128,7 +140,7 @@ def test_newer_files_of_a_killed_attempt_on_this_machine_are_not_replaced(
     mirror = begin(location, folder)
     write(folder, {"checkpoints/state": "uploaded"})
     mirror.checkpointed()
-    wait_until(lambda: bool(Snapshots(ArtifactStorage(location)).found()))
+    wait_until(lambda: bool(Copies(location).found()))
     mirror._over.set()  # as if it were killed: what follows is never uploaded
     mirror._wake.set()
     assert mirror._thread is not None
@@ -146,7 +158,7 @@ def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
 ) -> None:
     written, other = tmp_path / "of rank 0", tmp_path / "of rank 1"
     first = begin(location, written)
-    ArtifactMirror(location, Folder(other), 1, resume=False).restore()
+    mirror_of(location, other, 1).restore()
     write(written, {"checkpoints/state": "1"})
     end(first)
     # The first machine is lost: rank 0 of the second attempt runs where rank 1 has run.
@@ -155,7 +167,7 @@ def test_the_machine_of_another_rank_gets_what_rank_0_has_written_elsewhere(
     write(other, {"checkpoints/state": "2"})
     end(second, remove=False)
     write(other, {"checkpoints/state": "newer"})
-    ArtifactMirror(location, Folder(other), 3, resume=True).restore()  # rank 1 again
+    mirror_of(location, other, 3).restore()  # rank 1 again
     begin(location, other, attempt=4)
     assert content(other) == {"checkpoints/state": "newer"}
 
@@ -166,7 +178,7 @@ def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(
     cut_off = begin(location, tmp_path / "first")
     write(tmp_path / "first", {"checkpoints/state": "1"})
     cut_off.checkpointed()
-    wait_until(lambda: bool(Snapshots(ArtifactStorage(location)).found()))
+    wait_until(lambda: bool(Copies(location).found()))
     second = begin(location, tmp_path / "second", attempt=2)
     write(tmp_path / "second", {"checkpoints/state": "2"})
     end(second)
@@ -174,14 +186,14 @@ def test_an_attempt_that_was_given_up_does_not_harm_the_one_after(
     end(cut_off)
     third = begin(location, tmp_path / "third", attempt=3)
     assert content(tmp_path / "third") == {"checkpoints/state": "2"}
-    assert third.message == ""
+    assert third.notes.message == ""
 
 
 def objects_of(location: str) -> dict[str, str]:
-    """The object of each file of the newest snapshot, as a name below the location."""
-    snapshots = Snapshots(ArtifactStorage(location))
-    manifest = snapshots.read(*snapshots.found()[0])
-    return {path: f"{manifest.attempt:06d}/{f.object}" for path, f in manifest.files.items()}
+    """The object of each file of the newest copy, as a name below the location."""
+    copies = Copies(location)
+    manifest = copies.read(copies.found()[0])
+    return {path: object_name(manifest.attempt, f) for path, f in manifest.files.items()}
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
@@ -192,19 +204,19 @@ def test_a_damaged_checkpoint_is_named_and_left_out(
     write(tmp_path / "first", FILES)
     end(mirror)
     name = objects_of(location)["checkpoints/00000010/model.safetensors"]
-    storage = ArtifactStorage(location)
-    storage.remove(name) if harm == "missing" else storage.write_bytes(name, b"TEN")
+    copies = Copies(location)
+    copies.remove(name) if harm == "missing" else copies.write(name, b"TEN")
     again = begin(location, tmp_path / "second", attempt=2)
     expected = {path: text for path, text in FILES.items() if "00000010" not in path}
     assert content(tmp_path / "second") == expected
     said = f"{location}/{name} (checkpoints/00000010/model.safetensors) is {harm}"
-    assert said in again.message
-    assert "went on from an older snapshot" in again.message
-    assert said in again.details["damaged_artifacts"][0]
+    assert said in again.notes.message
+    assert "went on from an older copy" in again.notes.message
+    assert said in again.notes.details["damaged_artifacts"][0]
     assert said in capfd.readouterr().err
 
 
-def test_a_damaged_file_of_a_program_leads_to_the_snapshot_before(
+def test_a_damaged_file_of_a_program_leads_to_the_copy_before(
     location: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "first"
@@ -212,30 +224,32 @@ def test_a_damaged_file_of_a_program_leads_to_the_snapshot_before(
     for number in range(2):
         write(folder, {"checkpoints/a": f"a{number}", "checkpoints/b": f"b{number}"})
         mirror.checkpointed()
-        found = Snapshots(ArtifactStorage(location))
-        wait_until(lambda: found.found()[:1] == [(1, number)])  # noqa: B023
+        copies = Copies(location)
+        wait_until(lambda: numbers(copies)[:1] == [(1, number)])  # noqa: B023
     end(mirror)
     name = objects_of(location)["checkpoints/b"]
-    ArtifactStorage(location).write_bytes(name, b"other")
+    Copies(location).write(name, b"other")
     again = begin(location, tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == {"checkpoints/a": "a0", "checkpoints/b": "b0"}
-    assert f"{name} (checkpoints/b) is damaged" in again.message
+    assert f"{name} (checkpoints/b) is damaged" in again.notes.message
 
 
-def test_without_a_whole_snapshot_it_begins_anew_and_says_so(location: str, tmp_path: Path) -> None:
+def test_without_a_whole_copy_it_begins_anew_and_says_so(location: str, tmp_path: Path) -> None:
     mirror = begin(location, tmp_path / "first")
     write(tmp_path / "first", {"checkpoints/a": "a", "checkpoints/b": "b"})
     end(mirror)
-    ArtifactStorage(location).remove(objects_of(location)["checkpoints/b"])
+    Copies(location).remove(objects_of(location)["checkpoints/b"])
     again = begin(location, tmp_path / "second", attempt=2)
     assert content(tmp_path / "second") == {}
-    assert "(checkpoints/b) is missing; the attempt went on from nothing" in again.message
+    assert "(checkpoints/b) is missing; the attempt went on from nothing" in again.notes.message
+
+
+FILE = CopiedFile("0" * 64, 3)
 
 
 def test_a_manifest_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
-    file = StoredFile("object-00000001", "0" * 64, 3)
-    text = Manifest(1, 0, "host", {"checkpoints/a": file}).to_json()
-    assert Manifest.from_json(text).files == {"checkpoints/a": file}
+    text = Manifest(1, 0, {"checkpoints/a": FILE}).to_json()
+    assert Manifest.from_json(text).files == {"checkpoints/a": FILE}
     with pytest.raises(ValueError, match="checksum"):
         Manifest.from_json(text.replace(b"checkpoints/a", b"checkpoints/c"))
 
@@ -243,22 +257,30 @@ def test_a_manifest_with_a_flipped_bit_is_damaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "file"),
     [
-        ("../outside", StoredFile("object-00000001", "0" * 64, 3)),
-        ("/etc/passwd", StoredFile("object-00000001", "0" * 64, 3)),
-        ("logs/a", StoredFile("object-00000001", "0" * 64, 3)),
-        (MARK, StoredFile("object-00000001", "0" * 64, 3)),
-        ("a", StoredFile("../../../other/object-00000001", "0" * 64, 3)),
-        ("a", StoredFile("object-00000001", "short", 3)),
-        ("a", StoredFile(link="/etc/passwd")),
+        ("../outside", FILE),
+        ("/etc/passwd", FILE),
+        ("logs/a", FILE),
+        (MARK, FILE),
+        ("a", CopiedFile("/../../../other/object", 3)),
+        ("a", CopiedFile("short", 3)),
     ],
 )
 def test_a_manifest_of_a_stranger_leads_nowhere_else(
-    path: str, file: StoredFile, tmp_path: Path
+    path: str, file: CopiedFile, tmp_path: Path
 ) -> None:
-    snapshots = Snapshots(ArtifactStorage(str(tmp_path)))
-    snapshots.write_manifest(Manifest(1, 0, "", {path: file}))
-    with pytest.raises(DamagedArtifact, match=r"manifest-00000000\.json is damaged"):
-        snapshots.read(1, 0)
+    copies, manifest = Copies(str(tmp_path)), Manifest(1, 0, {path: file})
+    copies.write(manifest.name, manifest.to_json())
+    with pytest.raises(DamagedCopy, match=r"manifest-00000000\.json is damaged"):
+        copies.read(manifest)
+
+
+@pytest.mark.parametrize("link", ["/etc/passwd", "../../outside"])
+def test_a_link_that_leads_out_of_the_folder_is_refused(link: str, tmp_path: Path) -> None:
+    copies = Copies(str(tmp_path / "kept"))
+    manifest = Manifest(1, 0, {"folder/a": CopiedFile(link=link)})
+    copies.write(manifest.name, manifest.to_json())
+    with pytest.raises(StoreError, match="a symbolic link"):
+        mirror_of(copies.location, tmp_path / "trial", 2).restore()
 
 
 def test_the_training_goes_on_while_the_server_is_away_and_uploads_when_it_is_back(
@@ -273,9 +295,9 @@ def test_the_training_goes_on_while_the_server_is_away_and_uploads_when_it_is_ba
     mirror.checkpointed()
     wait_until(lambda: "cannot be written now" in capfd.readouterr().err)
     place.unlink()
-    wait_until(lambda: bool(Snapshots(ArtifactStorage(str(place / "0"))).found()))
+    wait_until(lambda: bool(Copies(str(place / "0")).found()))
     end(mirror)
-    assert mirror.message == ""
+    assert mirror.notes.message == ""
 
 
 def test_what_could_not_be_uploaded_stays_here_and_the_outcome_says_so(
@@ -287,28 +309,28 @@ def test_what_could_not_be_uploaded_stays_here_and_the_outcome_says_so(
     place.write_text("in the way")
     write(tmp_path / "first", {"checkpoints/state": "1"})
     end(mirror)
-    assert "its newest files are on" in mirror.message
-    assert str(tmp_path / "first") in mirror.message
+    assert "its newest files are on" in mirror.notes.message
+    assert str(tmp_path / "first") in mirror.notes.message
     assert content(tmp_path / "first") == {"checkpoints/state": "1"}
 
 
-def held_back(mirror: ArtifactMirror, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+def held_back(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Let an upload begin, which goes on once the event is set."""
     held, go_on = threading.Event(), threading.Event()
-    write_object = ArtifactStorage.write
+    put = Copies.put
 
-    def slowly(self: ArtifactStorage, name: str, source: object, size: int) -> str:
+    def slowly(self: Copies, name: str, path: Path) -> None:
         held.set()
         go_on.wait(60)
-        return write_object(self, name, source, size)  # type: ignore[arg-type]
+        put(self, name, path)
 
-    monkeypatch.setattr(ArtifactStorage, "write", slowly)
+    monkeypatch.setattr(Copies, "put", slowly)
     mirror.checkpointed()
     assert held.wait(60)
     return go_on
 
 
-def test_a_file_that_is_written_during_the_upload_makes_no_snapshot(
+def test_a_file_that_is_written_during_the_upload_makes_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "first"
@@ -318,10 +340,10 @@ def test_a_file_that_is_written_during_the_upload_makes_no_snapshot(
     write(folder, {"checkpoints/state": "2"})
     go_on.set()
     end(mirror, remove=False)
-    snapshots = Snapshots(ArtifactStorage(str(tmp_path / "kept")))
-    assert snapshots.found() == [(1, 0)]
+    copies = Copies(str(tmp_path / "kept"))
+    assert numbers(copies) == [(1, 0)]
     target = tmp_path / "target"
-    assert snapshots.restore(snapshots.read(1, 0), Folder(target)) == []
+    assert copies.restore(copies.found()[0], Folder(target)) == []
     assert content(target) == {"checkpoints/state": "2"}
 
 
@@ -335,41 +357,44 @@ def test_a_replaced_checkpoint_is_still_uploaded_as_it_was(
     for name in ("a", "b"):
         (folder / "checkpoints" / "00000001" / name).unlink()
     go_on.set()
-    snapshots = Snapshots(ArtifactStorage(str(tmp_path / "kept")))
-    wait_until(lambda: snapshots.found() == [(1, 0)])
-    files = snapshots.read(1, 0).files
+    copies = Copies(str(tmp_path / "kept"))
+    wait_until(lambda: numbers(copies) == [(1, 0)])
+    files = copies.read(copies.found()[0]).files
     assert set(files) == {"checkpoints/00000001/a", "checkpoints/00000001/b"}
     end(mirror)
-    assert snapshots.read(*snapshots.found()[0]).files == {}
+    assert copies.read(copies.found()[0]).files == {}
 
 
-def open_files(folder: Path) -> int:
-    """Number of files of a folder that this process has open."""
-    count = 0
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):  # another thread may have closed it since
-            count += descriptor.readlink().is_relative_to(folder)
-    return count
-
-
-def test_many_files_are_not_all_open_at_a_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_that_is_killed_in_the_middle_of_an_upload_leaves_the_copy_before(
+    location: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.artifacts.listing.MAX_OPEN", 3)
-    folder = tmp_path / "first"
-    mirror = begin(str(tmp_path / "kept"), folder)
-    most = []
-    write_object = ArtifactStorage.write
+    mirror = begin(location, tmp_path / "first")
+    write(tmp_path / "first", {"checkpoints/a": "old a", "checkpoints/b": "old b"})
+    end(mirror, remove=False)
+    script = """
+import os, signal, sys
+from pathlib import Path
+from workers.artifacts import copies, mirror
+from workers.files.folder import Folder
 
-    def counted(self: ArtifactStorage, name: str, source: object, size: int) -> str:
-        most.append(open_files(folder))
-        return write_object(self, name, source, size)  # type: ignore[arg-type]
+put, mirror.LOOK_SECONDS = copies.Copies.put, 60.0
 
-    monkeypatch.setattr(ArtifactStorage, "write", counted)
-    files = {f"checkpoints/{number}": str(number) for number in range(30)}
-    write(folder, files)
-    end(mirror)
-    assert max(most) <= 3
-    assert len(most) >= 30  # a file that is read while it is written is copied again
-    begin(str(tmp_path / "kept"), tmp_path / "second", attempt=2)
-    assert content(tmp_path / "second") == files
+def killed(self, name, path):
+    if path.name == "b":
+        os.kill(os.getpid(), signal.SIGKILL)
+    put(self, name, path)
+
+copies.Copies.put = killed
+notes, folder = mirror.ArtifactNotes(), Path(sys.argv[2])
+second = mirror.Mirror(sys.argv[1], Folder(folder), 2, resume=True, notes=notes)
+second.restore()
+second.start()
+for name in ("a", "b"):
+    (folder / "checkpoints" / name).write_text("new " + name)
+second.finish(lambda: None, remove=False)
+"""
+    command = [sys.executable, "-c", script, location, str(tmp_path / "second")]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    begin(location, tmp_path / "third", attempt=3)
+    expected = {"checkpoints/a": "old a", "checkpoints/b": "old b"}
+    assert content(tmp_path / "third") == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from workers.artifacts.attempts import moved
+from workers.artifacts.mirror import moved
 from workers.context import Context
 from workers.protocol import Assignment, open_log
 

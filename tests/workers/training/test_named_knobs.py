@@ -25,7 +25,6 @@ from workers.protocol import Assignment
 from workers.run import run
 from workers.training.setup import compile_model
 from workers.workloads.translation import loss as translation_loss
-from workers.workloads.translation.attention import flex
 
 CPU = torch.device("cpu")
 UPDATES = {"max_updates": 4, "evaluate_updates": 1}
@@ -241,34 +240,6 @@ def test_float8_takes_large_layers_alone(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(list(model.parameters()), [nn.Parameter(p) for p in reference])
     torch.testing.assert_close(outputs[1], outputs[0], rtol=0.1, atol=0.05)
     assert not torch.equal(outputs[0], outputs[1])
-
-
-MASKS = {
-    "none": (None, False),
-    "causal": (None, True),
-    "padding": (torch.arange(7) < torch.tensor([7, 4, 1])[:, None], False),
-    "bias": (torch.linspace(-1, 1, 21).view(3, 7), False),
-}
-
-
-@pytest.mark.parametrize("name", MASKS)
-def test_flex_attention_computes_the_same(name: str) -> None:
-    mask, causal = MASKS[name]
-    mask = mask if mask is None else mask[:, None, None]
-    torch.manual_seed(0)
-    query, key, value = (torch.randn(3, 4, 7, 16) for _ in range(3))
-    expected = nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
-    torch.testing.assert_close(flex(query, key, value, mask, causal), expected)
-
-
-def test_flex_attention_is_refused_without_a_gpu(tmp_path: Path) -> None:
-    reports: list[Any] = []
-    fixed = {**TINY, "attention_kernel": "flex"}
-    attempt = Assignment(
-        "s", 0, 1, {}, "translation", str(tmp_path), {"train": 150, "valid": 4}, fixed, seed=3
-    )
-    outcome = run(Context(attempt, reports.append))
-    assert outcome.message.endswith("flex needs a CUDA GPU: on CPUs it has no gradients")
 
 
 def test_a_schedule_that_splits_backward_takes_no_compiled_code() -> None:

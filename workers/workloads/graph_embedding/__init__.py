@@ -104,17 +104,8 @@ class GraphEmbedding(DeclarativeWorkload):
     @classmethod
     def knobs(cls, hardware: Hardware) -> Options:
         """See `DeclarativeWorkload`."""
-        needs = {
-            "single": {"min_ranks": 1},
-            "partitioned": {
-                "min_ranks": 2,
-                "backends": ("gloo", "nccl"),
-                "constraints": ("partitions >= 2 * ranks",),
-            },
-        }
         return {
             "precision": {"precision": ["fp32", "bf16"]},
-            "parallelism": {"strategies": needs},
             "runtime": {"tune": ["matmul_precision"]},
         }
 
@@ -138,7 +129,6 @@ class GraphEmbedding(DeclarativeWorkload):
         import torch
 
         from workers.device.precision import matmul_precision
-        from workers.ranks.process_group import connect, disconnect
 
         from .trainer import EmbeddingTrainer
         from .update import UpdateOptions
@@ -148,31 +138,20 @@ class GraphEmbedding(DeclarativeWorkload):
         dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
         update = self.options(UpdateOptions, dtype=dtype)
         with matmul_precision("fp32", str(self.option("matmul_precision")), context.device):
-            if context.world_size > 1:
-                connect(
-                    context.rank,
-                    context.world_size,
-                    context.rendezvous,
-                    torch.device(context.device),
-                )
             options = self.train_options(len(graph.entities))
             trainer = EmbeddingTrainer(context, graph, options, update)
             metrics = trainer.run()
             context.details["partitions"] = trainer.options.partitions
             context.details["table_bytes"] = trainer.tables.bytes
-            if context.world_size > 1:
-                disconnect()  # if it fails, `workers.run` leaves
         return metrics
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
-        """Write vectors of entities and relations, their names, and the scorer as ONNX."""
-        import torch
+        """Write vectors of entities and relations, and their names."""
         from safetensors.torch import load_file, save_file
 
-        from workers.export import NoCheckpoint, to_onnx, write_lines
+        from workers.export import NoCheckpoint, write_lines
 
         from .checkpoint import load_checkpoint, read_entities
-        from .operators import LinkScorer
         from .partitions import Partitioning
 
         found = load_checkpoint(trial)
@@ -181,23 +160,16 @@ class GraphEmbedding(DeclarativeWorkload):
         path, progress = found
         graph = self.dataset()
         dimension, state, count = progress["shape"]
-        partitioning = Partitioning.random(
-            len(graph.entities), count, self.seed, int(progress.get("dealt", 0))
-        )
+        partitioning = Partitioning.random(len(graph.entities), count, self.seed)
         entities = read_entities(path, partitioning, dimension, dimension + state)
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
         write_lines(target / "entities.txt", graph.entities)
         write_lines(target / "relations.txt", graph.relations)
-        scorer = LinkScorer(
-            str(self.option("model")), entities, relations, bool(self.option("reciprocal"))
-        ).eval()
-        numbers = torch.arange(2), torch.arange(2) % len(graph.relations)
         return {
             "model.safetensors": "vectors of entities and relations, reciprocal relations last",
             "entities.txt": "names of the entities, in the order of their vectors",
             "relations.txt": "names of the relations, in the order of their vectors",
-            **to_onnx(scorer, numbers, target / "model.onnx"),
         }
 
     def train_options(self, num_entities: int) -> Any:

@@ -1,13 +1,13 @@
 """Partitions of the entities, and the order in which pairs of partitions are trained.
 
 After PyTorch-BigGraph (Lerer et al. 2019, arXiv:1903.12287): two partitions are in memory at a
-time, and the edges between them, in both directions, are trained. The pairs of a round are
-disjoint, so that several workers can train them at once.
+time, and the edges between them, in both directions, are trained.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -31,15 +31,9 @@ class Partitioning:
     sizes: tuple[int, ...]
 
     @classmethod
-    def random(
-        cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0
-    ) -> Partitioning:
-        """A partitioning that depends only on the arguments; sizes differ by at most one.
-
-        Args:
-            deal: number of the shuffle.
-        """
-        rng = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])])
+    def random(cls, num_entities: int, num_partitions: int, seed: int) -> Partitioning:
+        """A partitioning that depends only on the arguments; sizes differ by at most one."""
+        rng = np.random.default_rng([seed, 0x9A47])
         order = rng.permutation(num_entities)
         place = np.empty(num_entities, np.int64)
         place[order] = np.arange(num_entities)
@@ -57,24 +51,14 @@ class Partitioning:
         return found[np.argsort(self.offset[found])]
 
 
-def rounds(num_partitions: int) -> list[list[Pair]]:
-    """Rounds of disjoint pairs such that all partitions meet once: the circle method.
+def pairs_of(num_partitions: int) -> list[Pair]:
+    """All pairs of different partitions; a pair often shares one with the pair before it.
 
     Example:
-        >>> rounds(4)
-        [[(0, 3), (1, 2)], [(0, 2), (3, 1)], [(0, 1), (2, 3)]]
+        >>> pairs_of(3)
+        [(0, 1), (0, 2), (1, 2)]
     """
-    if num_partitions == 1:
-        return [[(0, 0)]]
-    if num_partitions % 2:
-        raise ValueError(f"the number of partitions is 1 or even, got {num_partitions}")
-    around = list(range(1, num_partitions))
-    result = []
-    for _ in range(num_partitions - 1):
-        ring = [0, *around]
-        result.append([(ring[i], ring[-1 - i]) for i in range(num_partitions // 2)])
-        around = [around[-1], *around[:-1]]
-    return result
+    return list(combinations(range(num_partitions), 2)) or [(0, 0)]
 
 
 def edges_of_pairs(
@@ -88,7 +72,7 @@ def edges_of_pairs(
         edges: (n, 3) of head, relation, tail.
         rng: differs from epoch to epoch.
     """
-    pairs = [pair for one in rounds(partitioning.count) for pair in one]
+    pairs = pairs_of(partitioning.count)
     if len(pairs) == 1:
         return {pairs[0]: rng.permutation(len(edges))}
     count = partitioning.count
@@ -101,6 +85,6 @@ def edges_of_pairs(
     bounds = np.searchsorted(key[order], np.arange(count * count + 1))
     found = {}
     for a, b in pairs:
-        at = min(a, b) * count + max(a, b)
+        at = a * count + b
         found[a, b] = rng.permutation(order[bounds[at] : bounds[at + 1]])
     return found

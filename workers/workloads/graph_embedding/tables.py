@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from search_spaces.errors import TrialFailure
 from workers.workloads._data import IntArray
 
 from .partitions import Pair, Partitioning
@@ -38,10 +36,6 @@ class Tables:
         device: of the buffer.
         scale: standard deviation of the initial vectors.
         seed: of the initial vectors.
-
-    Attributes:
-        drawn: whether each partition has a file, so that a missing one is lost. Until then, a
-            partition without a file begins with its initial vectors.
     """
 
     def __init__(
@@ -65,7 +59,6 @@ class Tables:
         self.buffer = torch.zeros(self.half * min(2, partitioning.count), self.width, device=device)
         self.places: list[int | None] = [None] * min(2, partitioning.count)
         self.changed: set[int] = set()
-        self.drawn = False
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -108,55 +101,10 @@ class Tables:
         begin = self._begin(part)
         return slice(begin, begin + self.partitioning.sizes[part])
 
-    def draw(self) -> None:
-        """Write the initial vectors of each partition that has no file."""
-        for part in range(self.partitioning.count):
-            if not self.file(part).exists():
-                self.open((part, part))
-        self.flush()
-        self.drop()
-
-    def expect_files(self) -> None:
-        """Each partition has a file from now on: one that is missing later is lost."""
-        self.drawn = True
-
     def flush(self) -> None:
         """Write changed partitions to disk."""
         for part in self.places:
             self._write(part)
-
-    def drop(self) -> None:
-        """Forget the partitions in memory, so that files changed by other ranks are read again."""
-        self.places = [None] * len(self.places)
-        self.changed.clear()
-
-    def deal(self, partitioning: Partitioning, look: Callable[[], None] = lambda: None) -> None:
-        """Redistribute the entities to a new partitioning of the same sizes, with the same memory.
-
-        Args:
-            look: called now and then; if it raises, nothing has changed.
-        """
-        self.flush()
-        self.drop()
-        for part in range(partitioning.count):
-            entities = partitioning.entities(part)
-            for old in range(partitioning.count):
-                look()
-                self._read(old, 1)
-                mine = np.flatnonzero(self.partitioning.partition[entities] == old)
-                offsets = self.partitioning.offset[entities[mine]]
-                rows = torch.from_numpy(self.half + offsets).to(self.device)
-                target = torch.from_numpy(mine).to(self.device)
-                self.buffer[target] = self.buffer.index_select(0, rows)
-            self._dealt(part).write_bytes(self.buffer[: len(entities)].cpu().numpy().data)
-        for part in range(partitioning.count):
-            self._dealt(part).replace(self.file(part))
-        self.adopt(partitioning)
-
-    def adopt(self, partitioning: Partitioning) -> None:
-        """Use a partitioning for which the files already exist."""
-        self.drop()
-        self.partitioning = partitioning
 
     def file(self, part: int) -> Path:
         """The file of a partition: raw float32, row by row."""
@@ -169,10 +117,6 @@ class Tables:
         rows = slice(place * self.half, place * self.half + self.partitioning.sizes[part])
         self.places[place] = part
         if not self.file(part).exists():
-            if self.drawn:
-                raise TrialFailure(
-                    "crashed", f"{self.file(part)}, a partition of the entities, is gone"
-                )
             self._begin_at_random(part, rows)
             return
         target = self.buffer[rows]
@@ -202,9 +146,6 @@ class Tables:
         temporary.write_bytes(self.buffer[self.rows(part)].cpu().numpy().data)
         temporary.replace(self.file(part))
         self.changed.discard(part)
-
-    def _dealt(self, part: int) -> Path:
-        return self.folder / f"dealt-{part}.f32"
 
 
 def normal(rows: IntArray, columns: int, seed: int) -> npt.NDArray[np.float32]:
@@ -298,14 +239,3 @@ class Embeddings:
         drawn = rng.integers(0, sum(sizes), count)
         starts = list(begins.values())
         return np.where(drawn < sizes[0], starts[0] + drawn, starts[-1] + drawn - sizes[0])
-
-    def copied(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Copies of the relations and their state."""
-        return self.relations.clone(), self.state.clone()
-
-    def add_up(self, before: tuple[torch.Tensor, torch.Tensor]) -> None:
-        """Add the changes that every rank made to the relations since they were copied."""
-        for now, then in zip((self.relations, self.state), before, strict=True):
-            change = now - then
-            dist.all_reduce(change, group=dist.group.WORLD)  # all ranks have just met
-            now.copy_(then + change)

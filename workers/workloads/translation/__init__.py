@@ -14,7 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from search_spaces import UsageError
 from search_spaces.hardware import Hardware
 from search_spaces.knobs.table import CHUNKED_LOSS, COMPILE, COMPILE_SCOPE
 from workers.context import Context
@@ -144,25 +143,11 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
             feed_forward=width * self.option("feed_forward_ratio"),
             dropout=self.option("dropout"),
             layout=self.option("attention_layout"),
-            inference_layout=self.option("inference_layout"),
             kernel=self.option("attention_kernel"),
             positions=self.option("positions"),
             tied=self.option("tied_embeddings"),
             max_length=self.option("max_length"),
-            cutoffs=self._cutoffs(),
         )
-
-    def _cutoffs(self) -> tuple[int, ...]:
-        """Cutoffs of the adaptive softmax; empty for the full softmax."""
-        if self.option("softmax") != "adaptive":
-            return ()
-        size = len(self.prepared.vocabulary)
-        cutoffs = tuple(self.option("softmax_cutoffs") or (max(8, size // 10), max(9, size // 2)))
-        if cutoffs[-1] >= size:
-            raise UsageError(
-                f"softmax_cutoffs must be below the vocabulary size {size}, got {list(cutoffs)}"
-            )
-        return cutoffs
 
     def build_model(self) -> torch.nn.Module:
         """A Transformer; for a given seed, the same function under every attention layout."""
@@ -279,11 +264,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         from .beam_search import SearchOptions
         from .evaluation import evaluate_share
 
-        search = SearchOptions(
-            int(self.option("beam")),
-            float(self.option("length_penalty")),
-            float(self.option("coverage_penalty")),
-        )
+        search = SearchOptions(int(self.option("beam")), float(self.option("length_penalty")))
         sentences = int(self.option("eval_sentences"))
         return evaluate_share(model, self.prepared, search, sentences, index, count)
 

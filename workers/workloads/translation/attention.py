@@ -17,13 +17,11 @@ between the layouts.
 from __future__ import annotations
 
 import math
-from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from search_spaces.errors import UsageError
 from workers.device.fake_tensors import device_type
 
 Projected = tuple[Tensor, Tensor, Tensor]
@@ -38,27 +36,17 @@ class Attention(nn.Module):
     Args:
         width: of input and output; a multiple of num_heads.
         layout: "interleaved", "separate" or "packed".
-        kernel: "auto", "sdpa", "math", "fused" or "flex". "auto" is "math" on CPUs and "sdpa"
-            elsewhere; "fused" is torch's multi_head_attention_forward, including the projections
-            (its inner kernel is sdpa); "flex" is a kernel that torch compiles (see `flex`).
+        kernel: "auto", "sdpa", "math" or "fused". "auto" is "math" on CPUs and "sdpa" elsewhere;
+            "fused" is torch's multi_head_attention_forward, including the projections (its inner
+            kernel is sdpa).
         cross: whether keys and values come from another sequence.
-        inference: the layout in eval mode; only "interleaved" and "separate" can be combined.
-            `train()` and `eval()` convert the parameters in place.
     """
 
     def __init__(
-        self,
-        width: int,
-        num_heads: int,
-        layout: str,
-        kernel: str,
-        *,
-        cross: bool = False,
-        inference: str | None = None,
+        self, width: int, num_heads: int, layout: str, kernel: str, *, cross: bool = False
     ) -> None:
         super().__init__()
         self.layout = "separate" if cross and layout == "packed" else layout
-        self.layouts = {True: self.layout, False: inference or self.layout}  # by training mode
         self.kernel = kernel
         self.head_dim = width // num_heads
         if self.layout == "packed":
@@ -67,19 +55,6 @@ class Attention(nn.Module):
             self.query = nn.Linear(width, width)
             self.key_value = nn.Linear(width, 2 * width)
         self.output = nn.Linear(width, width)
-
-    def train(self, mode: bool = True) -> Attention:
-        """Switch the mode; convert the parameters if the inference layout differs."""
-        super().train(mode)
-        wanted = self.layouts[mode]
-        if wanted != self.layout:
-            with torch.no_grad():
-                for p in (self.key_value.weight, self.key_value.bias):
-                    heads = (-1, 2) if self.layout == "interleaved" else (2, -1)
-                    parts = torch.unflatten(p, 0, (*heads, self.head_dim))
-                    p.copy_(parts.transpose(0, 1).flatten(0, 2))
-            self.layout = wanted
-        return self
 
     def forward(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None
@@ -161,49 +136,13 @@ class Attention(nn.Module):
         causal: bool = False,
     ) -> Tensor:
         """Output (b, q, width) of queries (b, h, q, d) over keys and values (b, h, k, d)."""
-        if self.kernel == "flex" and self.training:  # searches would compile for each length
-            mixed = flex(query, key, value, mask, causal)
-        elif self.kernel == "math" or (self.kernel == "auto" and device_type(query) == "cpu"):
+        if self.kernel == "math" or (self.kernel == "auto" and device_type(query) == "cpu"):
             mixed = _attend_plainly(query, key, value, mask, causal)
         else:
             mixed = nn.functional.scaled_dot_product_attention(
                 query, key, value, mask, is_causal=causal
             )
         return cast(Tensor, self.output(mixed.transpose(1, 2).flatten(2)))
-
-
-def flex(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """FlexAttention (Dong et al. 2024, https://arxiv.org/abs/2412.05496).
-
-    On a GPU it is compiled, once for all shapes, unless the model is. See `Attention.attend`.
-
-    Raises:
-        UsageError: gradients are wanted on a CPU, where torch has none.
-    """
-    if not query.is_cuda and device_type(query) == "cuda":  # an estimate of memory
-        return nn.functional.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
-    if not query.is_cuda and query.requires_grad:
-        raise UsageError("attention_kernel flex needs a CUDA GPU: on CPUs it has no gradients")
-    from torch.nn.attention.flex_attention import flex_attention
-
-    def scored(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        if causal:
-            return torch.where(q >= k, score, -math.inf)
-        if mask is None:
-            return score
-        found = mask[b, 0, 0, k]
-        return torch.where(found, score, -math.inf) if mask.dtype == torch.bool else score + found
-
-    compiles = query.is_cuda and not torch.compiler.is_compiling()
-    attend: Any = _compiled_flex() if compiles else flex_attention
-    return cast(Tensor, attend(query, key, value, score_mod=scored))
-
-
-@cache
-def _compiled_flex() -> Any:
-    from torch.nn.attention.flex_attention import flex_attention
-
-    return torch.compile(flex_attention, dynamic=True)
 
 
 def _attend_plainly(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -39,10 +37,6 @@ def rows_first(wanted: Tensor, count: int) -> Tensor:
     return wanted.int().argsort(descending=True, stable=True)[:count]
 
 
-T = TypeVar("T")
-_MIN_ATTENTION = 1e-9  # lower bound of attention before the logarithm
-
-
 @dataclass(frozen=True)
 class SearchOptions:
     """Options of the search for translations.
@@ -53,9 +47,6 @@ class SearchOptions:
             divides the log-probability of a hypothesis (Wu et al. 2016,
             https://arxiv.org/abs/1609.08144, section 7, with b = 5; Sockeye uses b =
             0). a = 0 turns it off.
-        coverage_penalty: c in c * sum over source positions of log(min(attention so far, 1)), which
-            is added to that (same paper). The attention is the mean over the heads of the last
-            layer. 0 turns it off; greedy search ignores it.
         max_ratio, max_extra: a translation has at most ratio * source length + extra tokens, EOS
             included.
         batch: sentences decoded at once.
@@ -63,7 +54,6 @@ class SearchOptions:
 
     beam: int = 1
     length_penalty: float = 1.0
-    coverage_penalty: float = 0.0
     max_ratio: float = 2.0
     max_extra: int = 10
     batch: int = 256
@@ -74,13 +64,9 @@ class SearchOptions:
         return max(1, min(limit, int(self.max_ratio * source_length) + self.max_extra))
 
 
-Ranked = list[tuple[float, list[int]]]  # normalised score and ids of hypotheses, best first
-
-
+@torch.inference_mode()
 def translate(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    search: SearchOptions,
+    model: Transformer, sources: Sequence[Sequence[int]], search: SearchOptions
 ) -> list[list[int]]:
     """Ids of the best translation of each source, without EOS.
 
@@ -90,32 +76,12 @@ def translate(
         model: in eval mode, on its device.
         sources: ids that end in EOS.
     """
-    if search.beam == 1:
-        return _by_length(greedy, model, sources, search)
-    return [found[0][1] for found in nbest(model, sources, search)]
-
-
-def nbest(
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    search: SearchOptions,
-) -> list[Ranked]:
-    """Like `translate`, with up to `search.beam` translations of each source, best first."""
-    return _by_length(beam_search, model, sources, search)
-
-
-@torch.inference_mode()
-def _by_length(
-    decode: Callable[[Stepper, Tensor, int, SearchOptions], list[T]],
-    model: Transformer,
-    sources: Sequence[Sequence[int]],
-    search: SearchOptions,
-) -> list[T]:
+    decode = greedy if search.beam == 1 else beam_search
     device = model.embedding.tokens.weight.device
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
-    results: dict[int, T] = {}
+    results: dict[int, list[int]] = {}
     with fast_products(device):
-        stepper = Stepper(model, wants_attention=bool(search.coverage_penalty))
+        stepper = Stepper(model)
         for begin in range(0, len(order), search.batch):
             chosen = order[begin : begin + search.batch]
             longest = len(sources[chosen[0]])
@@ -153,8 +119,10 @@ def greedy(stepper: Stepper, source: Tensor, room: int, search: SearchOptions) -
     return [_until_end(row) for row in output.tolist()]
 
 
-def beam_search(stepper: Stepper, source: Tensor, room: int, search: SearchOptions) -> list[Ranked]:
-    """Up to `search.beam` hypotheses for each source of (b, s).
+def beam_search(
+    stepper: Stepper, source: Tensor, room: int, search: SearchOptions
+) -> list[list[int]]:
+    """The best of `search.beam` hypotheses for each source of (b, s).
 
     A finished hypothesis keeps its place while its normalised score is among the best. The search
     for a sentence stops as soon as no unfinished hypothesis can overtake its best finished one, see
@@ -163,10 +131,10 @@ def beam_search(stepper: Stepper, source: Tensor, room: int, search: SearchOptio
     state = stepper.start(source, search.beam, room)
     interval = look_interval(source.device)
     beams = Beams.start(source, search, looks=interval == 1)
-    results: list[Ranked] = [[] for _ in range(len(source))]
+    results: dict[int, list[int]] = {}
     for position in range(room):
         logits = stepper.score(stepper.step(beams.last(), state))[:, EOS:]
-        state.follow(beams.extend(logits, state.attention))
+        state.follow(beams.extend(logits))
         if (position + 1) % interval and position + 1 < room:
             continue
         done = (
@@ -178,14 +146,13 @@ def beam_search(stepper: Stepper, source: Tensor, room: int, search: SearchOptio
             continue
         left = len(done) - int(done.sum())
         if (size := shrunk(left, len(done))) < len(done):
-            for i, ranked in beams.ranked(done):
-                results[i] = results[i] or ranked
+            results = {**beams.best(done), **results}
             if left == 0:
                 break
             kept = rows_first(~done, size)
             state.keep(kept)
             beams.keep(kept)
-    return results
+    return [results[i] for i in range(len(source))]
 
 
 @dataclass
@@ -198,8 +165,6 @@ class Beams:
         scores: summed log-probabilities, (b, k).
         lengths: numbers of tokens including EOS, (b, k).
         finished: whether a hypothesis has ended, (b, k).
-        coverage: attention that each source position received, at least 1 for padding, (b, k, s).
-        bonus: the coverage penalty, (b, k).
         any_finished: whether any hypothesis may be finished.
         looks: whether `done` finds out if any hypothesis is finished, instead of assuming it.
     """
@@ -210,8 +175,6 @@ class Beams:
     scores: Tensor
     lengths: Tensor
     finished: Tensor
-    coverage: Tensor
-    bonus: Tensor
     any_finished: bool = False
     looks: bool = True
 
@@ -229,8 +192,6 @@ class Beams:
             scores=scores,
             lengths=torch.zeros(shape, device=device),
             finished=torch.zeros(shape, dtype=torch.bool, device=device),
-            coverage=(source == PAD).float()[:, None].expand(-1, search.beam, -1),
-            bonus=torch.zeros(shape, device=device),
             any_finished=not looks,
             looks=looks,
         )
@@ -239,38 +200,32 @@ class Beams:
         """The last id of each hypothesis, (b * k,)."""
         return self.ids[:, :, -1].flatten()
 
-    def extend(self, logits: Tensor, attention: Tensor | None = None) -> Tensor:
+    def extend(self, logits: Tensor) -> Tensor:
         """Extend the hypotheses by one token and keep the best k.
 
         Args:
             logits: (b * k, n) for the entries of the vocabulary from EOS on.
-            attention: (b, k, s), see `coverage`.
 
         Returns:
             For each new hypothesis the index, 0 to k - 1, of the one that it continues, (b, k).
         """
         b, k = self.scores.shape
-        logs, columns = (
-            x.view(b, k, -1) for x in best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
-        )
-        self._cover(attention)
+        found = best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
+        logs, columns = (x.view(b, k, -1) for x in found)
         tokens = EOS + columns
         lengths = self.lengths + ~self.finished
         if self.any_finished:
             self._stay(logs, tokens)
         totals = logs.add_(self.scores[..., None])
         ranked = totals
-        if self.any_finished or attention is not None:  # else all lengths are equal
-            ranked = totals / self._penalty(lengths)[..., None] + self.bonus[..., None]
+        if self.any_finished:  # else all lengths are equal
+            ranked = totals / self._penalty(lengths)[..., None]
         best = ranked.flatten(1).topk(k).indices
         parent = best // logs.shape[-1]
         token = tokens.flatten(1).gather(1, best)
         self.scores = totals.flatten(1).gather(1, best)
         self.lengths = lengths.gather(1, parent)
         self._append(parent, token)
-        if attention is not None:
-            self.bonus = self.bonus.gather(1, parent)
-            self.coverage = self.coverage.gather(1, parent[..., None].expand_as(self.coverage))
         return parent
 
     def _stay(self, logs: Tensor, tokens: Tensor) -> None:
@@ -287,13 +242,6 @@ class Beams:
         self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
         self.finished = (token == EOS) | before
 
-    def _cover(self, attention: Tensor | None) -> None:
-        """Add attention to the coverage of the unfinished hypotheses."""
-        if attention is not None:
-            self.coverage = self.coverage + attention.masked_fill(self.finished[..., None], 0.0)
-            covered = self.coverage.clamp(min=_MIN_ATTENTION, max=1.0).log()
-            self.bonus = self.search.coverage_penalty * covered.sum(2)
-
     def done(self, room: int) -> Tensor | None:
         """Whether no unfinished hypothesis of a sentence can overtake its best finished one, (b,).
 
@@ -302,28 +250,19 @@ class Beams:
         self.any_finished = not self.looks or bool(self.finished.any())
         if not self.any_finished:
             return None
-        finished = self._value().masked_fill(~self.finished, -torch.inf).amax(1)
+        values = self.scores / self._penalty(self.lengths)
+        finished = values.masked_fill(~self.finished, -torch.inf).amax(1)
         most = self._penalty(torch.full_like(self.lengths, room))
         return finished >= (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
 
-    def ranked(self, which: Tensor) -> list[tuple[int, Ranked]]:
-        """Position and hypotheses of the given sentences, best first.
-
-        If any hypothesis of a sentence is finished, the unfinished ones are left out.
-        """
-        values = self._value().masked_fill(
-            ~self.finished & self.finished.any(1, keepdim=True), -torch.inf
-        )
-        places, rows, scores = (x[which].tolist() for x in (self.sentences, self.ids, values))
-        found = []
-        for place, hypotheses, values_ in zip(places, rows, scores, strict=True):
-            alive = [
-                (v, _until_end(ids[1:]))
-                for v, ids in zip(values_, hypotheses, strict=True)
-                if v > -math.inf
-            ]
-            found.append((place, sorted(alive, key=lambda pair: -pair[0])))
-        return found
+    def best(self, which: Tensor) -> dict[int, list[int]]:
+        """The best hypothesis of the given sentences, a finished one if any, by position."""
+        unfinished = ~self.finished & self.finished.any(1, keepdim=True)
+        values = (self.scores / self._penalty(self.lengths)).masked_fill(unfinished, -torch.inf)
+        rows = values.argmax(1)[:, None, None].expand(-1, 1, self.ids.shape[2])
+        ids = self.ids.gather(1, rows)[:, 0, 1:]
+        pairs = zip(self.sentences[which].tolist(), ids[which].tolist(), strict=True)
+        return {place: _until_end(row) for place, row in pairs}
 
     def keep(self, rows: Tensor) -> None:
         """Keep only the given sentences."""
@@ -332,12 +271,6 @@ class Beams:
         self.scores = self.scores[rows]
         self.lengths = self.lengths[rows]
         self.finished = self.finished[rows]
-        self.coverage = self.coverage[rows]
-        self.bonus = self.bonus[rows]
-
-    def _value(self) -> Tensor:
-        """The scores that hypotheses are ranked by; the bonus is at most 0."""
-        return self.scores / self._penalty(self.lengths) + self.bonus
 
     def _penalty(self, lengths: Tensor) -> Tensor:
         base = self.search.length_base

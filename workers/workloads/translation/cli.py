@@ -1,9 +1,8 @@
-"""`python -m workers translation translate --model DIR < TEXT`, one more command."""
+"""`python -m workers translation translate --model DIR < TEXT`."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from itertools import islice
@@ -23,47 +22,18 @@ def translate(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m workers translation translate",
         description="Translate standard input, one sentence per line.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument(
-        "--model", required=True, type=Path, help="folder that training or a sweep exported"
-    )
-    parser.add_argument(
-        "--reference",
-        type=Path,
-        metavar="FILE",
-        help="print BLEU against its lines in place of the translations",
-    )
-    parser.add_argument(
-        "--beam", type=int, default=5, help="hypotheses per sentence (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--length-penalty", type=float, default=1.0, help="0 for none (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--length-base",
-        type=float,
-        default=5.0,
-        help="b in ((b + length) / (b + 1))^penalty (default: 5)",
-    )
-    parser.add_argument(
-        "--coverage-penalty", type=float, default=0.0, help="0 for none (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--batch", type=int, default=64, help="sentences at once (default: %(default)s)"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: %(default)s)")
-    parser.add_argument(
-        "--nbest",
-        action="store_true",
-        help="print a JSON list of [score, text] per line, one entry per hypothesis",
-    )
+    add = parser.add_argument
+    add("--model", required=True, type=Path, help="folder that training or a sweep exported")
+    add("--reference", type=Path, metavar="FILE", help="print BLEU against its lines in place")
+    add("--beam", type=int, default=5, help="hypotheses per sentence")
+    add("--length-penalty", type=float, default=1.0, help="0 for none")
+    add("--batch", type=int, default=64, help="sentences at once")
+    add("--threads", type=int, default=1, help="CPU threads")
     given = parser.parse_args(arguments)
-    if given.length_base < 0:
-        parser.error("--length-base must be at least 0")
     if min(given.beam, given.batch, given.threads) < 1:
         parser.error("--beam, --batch and --threads must be at least 1")
-    if given.reference and given.nbest:
-        parser.error("--reference and --nbest exclude each other")
     references = _references(given.reference) if given.reference else None
     import torch
 
@@ -73,21 +43,10 @@ def translate(arguments: Sequence[str]) -> None:
 
     torch.set_num_threads(given.threads)
     translator = Translator.load(given.model)
-    search = SearchOptions(
-        given.beam,
-        given.length_penalty,
-        given.coverage_penalty,
-        batch=given.batch,
-        length_base=given.length_base,
-    )
+    search = SearchOptions(given.beam, given.length_penalty, batch=given.batch)
     lines, translations = iter(sys.stdin.buffer), []
     while chunk := [_text(line) for line in islice(lines, _CHUNK)]:
-        if given.nbest:
-            texts = [
-                json.dumps(found, ensure_ascii=False) for found in translator.nbest(chunk, search)
-            ]
-        else:
-            texts = translator.translate(chunk, search)
+        texts = translator.translate(chunk, search)
         if references is None:
             print(*texts, sep="\n")
         else:

@@ -38,7 +38,6 @@ class DecoderState:
         ancestors: for the scores of the tree's nodes, (b, k, n); 0 for ancestors, else -inf.
         itself: the same for new nodes, (k, k).
         places: one position embedding (width,) per target position.
-        attention: of the last layer to the source, (b, k, s), if requested.
     """
 
     caches: list[LayerCache]
@@ -46,9 +45,7 @@ class DecoderState:
     ancestors: Tensor
     itself: Tensor
     places: list[Tensor]
-    source_length: int
     position: int = 0
-    attention: Tensor | None = None
 
     @property
     def beams(self) -> int:

@@ -5,8 +5,6 @@ entries; S and n as in `decoder_state`.
 """
 
 import math
-from collections.abc import Callable
-from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +32,7 @@ class EncoderStep:
         shape = (len(bias), length, 3, -1, self.head_dim)
         projected = self.project(norm(self.norms[0], x)).view(shape)
         keys, values = _by_head(projected[:, :, 1:], bias.shape[-1])
-        mixed, _ = _attend(projected[:, :, 0], keys, values, bias)
-        x = self.output(mixed, x)
+        x = self.output(_attend(projected[:, :, 0], keys, values, bias), x)
         return self.outer(self.inner(norm(self.norms[1], x)), x)
 
 
@@ -71,14 +68,8 @@ class DecoderStep:
         keys, values = scratch[:, :count].view(2, rows, columns, self.head_dim).unbind()
         return keys, values
 
-    def step(
-        self, x: Tensor, state: DecoderState, cache: LayerCache, tree: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """Process one position x (b * k, width) of each hypothesis.
-
-        Returns:
-            New hidden states (b * k, width), and attention to the source as in `_attend`.
-        """
+    def step(self, x: Tensor, state: DecoderState, cache: LayerCache, tree: Tensor) -> Tensor:
+        """Process one position x (b * k, width) of each hypothesis; same shape."""
         b = tree.shape[0]
         k = state.beams
         d = self.head_dim
@@ -86,25 +77,20 @@ class DecoderStep:
         for past, one in zip(cache.past, new, strict=True):
             past.narrow(1, state.position * k, k).view(b, -1, k, d).copy_(one.transpose(1, 2))
         keys, values = (past.narrow(1, 0, tree.shape[3]) for past in cache.past)
-        mixed, _ = _attend(query, keys, values, tree)
-        x = self.output(mixed, x)
+        x = self.output(_attend(query, keys, values, tree), x)
         query = self.query(norm(self.norms[1], x)).view(b, k, -1, d)
-        mixed, weights = _attend(query, *cache.source, state.bias)
-        x = self.mix(mixed, x)
-        return self.outer(self.inner(norm(self.norms[2], x)), x), weights
+        x = self.mix(_attend(query, *cache.source, state.bias), x)
+        return self.outer(self.inner(norm(self.norms[2], x)), x)
 
 
-def _attend(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor
-) -> tuple[Tensor, Tensor | None]:
+def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
     """Attention of scaled queries (b, k, h, d) over keys and values (b * h, n, d).
 
     Args:
         bias: broadcasts to (b, h, k, n).
 
     Returns:
-        Output (b * k, h * d) and weights (b * h, k, n). If k = 1, torch's own attention is faster
-            and there are no weights.
+        Output (b * k, h * d). If k = 1, torch's own attention is faster.
     """
     b, k, h, d = query.shape
     if k == 1:
@@ -112,13 +98,13 @@ def _attend(
         found = nn.functional.scaled_dot_product_attention(
             query.transpose(1, 2), keys, values, bias, scale=1.0
         )
-        return found.reshape(b, h * d), None
+        return found.reshape(b, h * d)
     with default_products(query.device, k * keys.shape[1]):
         scores = torch.bmm(query.transpose(1, 2).reshape(b * h, k, d), keys.transpose(1, 2))
         scores.view(b, h, k, -1).add_(bias)
         weights = scores.softmax(-1)
         mixed = torch.bmm(weights.to(values.dtype), values)
-    return mixed.view(b, h, k, d).transpose(1, 2).reshape(b * k, h * d), weights
+    return mixed.view(b, h, k, d).transpose(1, 2).reshape(b * k, h * d)
 
 
 def _by_head(projected: Tensor, room: int) -> tuple[Tensor, Tensor]:
@@ -155,34 +141,21 @@ def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
     return weight, bias
 
 
-_BLOCK = 64  # columns per block of `best_tokens`
-
-
 class Stepper:
     """Encoder and decoder of a model in eval mode, for any attention layout.
 
     Weights are copied to a fast layout; later changes of the model have no effect.
-
-    Args:
-        wants_attention: whether to fill `DecoderState.attention`.
     """
 
-    def __init__(self, model: Transformer, *, wants_attention: bool = False) -> None:
+    def __init__(self, model: Transformer) -> None:
         self.model = model
-        self.wants_attention = wants_attention
+        self.score = product(model.output_weight, None)  # hidden states (m, width) to logits (m, v)
         self.encoder = [
             EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
         ]
         self.decoder = [
             DecoderStep(layer) for layer in model.decoder.layers if isinstance(layer, DecoderLayer)
         ]
-
-    @cached_property
-    def score(self) -> Callable[[Tensor], Tensor]:
-        """A function from hidden states (m, width) to logits (m, v)."""
-        if self.model.adaptive is not None:
-            return self.model.score
-        return product(self.model.output_weight, None)
 
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""
@@ -197,7 +170,7 @@ class Stepper:
         itself = bias.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
         ancestors = bias.new_full((b, beams, rounded(room * beams)), -math.inf)
         places = list(self.model.embedding.places(room, source.device).unbind())
-        return DecoderState(caches, bias, ancestors, itself, places, s)
+        return DecoderState(caches, bias, ancestors, itself, places)
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Decode ids (b * k,) at the next position.
@@ -207,14 +180,13 @@ class Stepper:
         """
         x = self.model.embedding(ids, state.places[state.position])
         tree = state.grow()
-        weights = None
         for layer, cache in zip(self.decoder, state.caches, strict=True):
-            x, weights = layer.step(x, state, cache, tree)
-        if self.wants_attention and weights is not None:
-            by_head = weights.view(len(state.bias), -1, *weights.shape[1:]).float()
-            state.attention = by_head.mean(1)[..., : state.source_length]
+            x = layer.step(x, state, cache, tree)
         state.position += 1
         return norm(self.model.decoder.norm, x)
+
+
+_BLOCK = 64  # columns per block of `best_tokens`
 
 
 def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:

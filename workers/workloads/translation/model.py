@@ -75,15 +75,12 @@ class Architecture:
         width: of the hidden states; a multiple of num_heads.
         encoder_layers, decoder_layers: numbers of layers.
         feed_forward: hidden units of the feed-forward blocks.
-        layout, inference_layout, kernel: of attention, see `attention`.
+        layout, kernel: of attention, see `attention`.
         positions: "sinusoidal", or "learned" up to `max_length`.
         tied: which of the source embedding, the target embedding and the output projection share
             one matrix (Press and Wolf 2017, https://arxiv.org/abs/1608.05859): "all",
             "source_target", "target_output" or "none". True means "all", False means
             "source_target".
-        cutoffs: ascending ids. If there are any, the output is an adaptive softmax (Grave et al.
-            2017, https://arxiv.org/abs/1609.04309): after each cutoff, vectors are a quarter as
-            wide.
     """
 
     vocabulary_size: int
@@ -94,17 +91,14 @@ class Architecture:
     feed_forward: int
     dropout: float
     layout: str = "interleaved"
-    inference_layout: str | None = None
     kernel: str = "auto"
     positions: str = "sinusoidal"
     tied: str | bool = "all"
     max_length: int = 256
-    cutoffs: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.tied, bool):
             object.__setattr__(self, "tied", "all" if self.tied else "source_target")
-        object.__setattr__(self, "cutoffs", tuple(self.cutoffs))  # JSON files have a list
 
     @property
     def ties_output(self) -> bool:
@@ -235,14 +229,9 @@ class Transformer(nn.Module):
         self.embedding = Embedding(a)
         self.encoder = LayerStack((EncoderLayer(a) for _ in range(a.encoder_layers)), a.width)
         self.decoder = LayerStack((DecoderLayer(a) for _ in range(a.decoder_layers)), a.width)
-        plain = not (a.ties_output or a.cutoffs)
-        self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if plain else None
+        apart = not a.ties_output
+        self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if apart else None
         self.source_embedding = None if a.ties_source else Embedding(a)
-        self.adaptive = (
-            nn.AdaptiveLogSoftmaxWithLoss(a.width, a.vocabulary_size, list(a.cutoffs))
-            if a.cutoffs
-            else None
-        )
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
@@ -277,9 +266,6 @@ class Transformer(nn.Module):
             hidden = hidden[shifted != PAD]
         if labels is None:
             return self.score(hidden)
-        if self.adaptive is not None:
-            loss: Tensor = self.adaptive(hidden, labels).loss
-            return loss * len(labels)
         return linear_cross_entropy(hidden, self.output_weight, labels, smoothing)
 
     @property
@@ -293,19 +279,12 @@ class Transformer(nn.Module):
         return cast(Tensor, self.encoder(embedding(source), mask))
 
     def score(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of hidden states (..., width); log-probabilities if adaptive."""
-        if self.adaptive is not None:
-            flat: Tensor = self.adaptive.log_prob(hidden.flatten(0, -2))
-            return flat.view(*hidden.shape[:-1], -1)
-        if self.projection is None:
-            return self.embedding.score(hidden)
-        return cast(Tensor, self.projection(hidden))
+        """Logits (..., v) of hidden states (..., width)."""
+        return nn.functional.linear(hidden, self.output_weight)
 
 
 def _attention(a: Architecture, *, cross: bool = False) -> Attention:
-    return Attention(
-        a.width, a.num_heads, a.layout, a.kernel, cross=cross, inference=a.inference_layout
-    )
+    return Attention(a.width, a.num_heads, a.layout, a.kernel, cross=cross)
 
 
 def padding_mask(source: Tensor) -> Tensor:

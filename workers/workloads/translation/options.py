@@ -51,12 +51,9 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "feed_forward_ratio": 4,
     "dropout": DROPOUT.default,
     "attention_layout": ATTENTION_LAYOUT.default,
-    "inference_layout": None,  # as attention_layout
     "attention_kernel": "auto",
     "positions": "sinusoidal",
     "tied_embeddings": True,  # "all"; False is "source_target"
-    "softmax": "full",
-    "softmax_cutoffs": None,  # of the adaptive softmax; None: 1/10 and 1/2 of the vocabulary
     # training; workers.training.settings has further options
     "label_smoothing": LABEL_SMOOTHING.default,
     "batch_tokens": 1024,
@@ -69,16 +66,13 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "eval_sentences": 400,
     "beam": 1,
     "length_penalty": 1.0,
-    "coverage_penalty": 0.0,
 }
 
 _WORDS = {
     "vocabulary_kind": ("bpe", "unigram", "word"),
     "tokenizer": ("auto", "13a", "zh", "ja-mecab", "char"),
-    "attention_kernel": ("auto", "sdpa", "math", "fused", "flex"),
+    "attention_kernel": ("auto", "sdpa", "math", "fused"),
     "attention_layout": ATTENTION_LAYOUT.choices,
-    "inference_layout": (None, "interleaved", "separate"),
-    "softmax": ("full", "adaptive"),
     "positions": ("sinusoidal", "learned"),
     "tied_embeddings": (True, False, "all", "source_target", "target_output", "none"),
 }
@@ -104,34 +98,9 @@ def check(given: Mapping[str, Any]) -> None:
             isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1
         ):
             raise UsageError(f"{name} must be at least 0 and below 1, got {value!r}")
-    if given.get("inference_layout") and given.get("attention_layout") == "packed":
-        raise UsageError(
-            "inference_layout converts between interleaved and separate; attention_layout is packed"
-        )
-    if given.get("softmax") == "adaptive":
-        _check_adaptive(given)
     width, heads = (given.get(name, DEFAULTS[name]) for name in ("width", "num_heads"))
     if width % heads or width % 2:
         raise UsageError(
             "width must be even and a multiple of num_heads, "
             f"got width {width} and num_heads {heads}"
         )
-
-
-def _check_adaptive(given: Mapping[str, Any]) -> None:
-    """An adaptive softmax has vectors of several widths, and no probabilities of all entries."""
-    if given.get("tied_embeddings", True) not in (False, "source_target", "none"):
-        raise UsageError(
-            "softmax adaptive needs an output of its own: tied_embeddings source_target or none"
-        )
-    if given.get("label_smoothing"):
-        raise UsageError(
-            "softmax adaptive cannot spread probability over all entries: label_smoothing must be 0"
-        )
-    cutoffs = given.get("softmax_cutoffs")
-    if cutoffs is not None and (
-        not isinstance(cutoffs, list | tuple)
-        or not cutoffs
-        or list(cutoffs) != sorted({int(c) for c in cutoffs if c})
-    ):
-        raise UsageError(f"softmax_cutoffs are ascending ids, got {cutoffs!r}")

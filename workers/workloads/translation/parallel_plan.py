@@ -102,10 +102,8 @@ class TransformerStage(nn.Module):
         embeds_source = self.starts_encoder and a.ties_source
         if embeds_source or self.starts_decoder or (self.ends and a.ties_output):
             self.embedding = model.embedding
-        if self.ends:
-            for name in ("projection", "adaptive"):
-                if getattr(model, name) is not None:
-                    setattr(self, name, getattr(model, name))
+        if self.ends and model.projection is not None:
+            self.projection = model.projection
 
     def forward(
         self, *hidden: Tensor, source: Tensor, shifted: Tensor
@@ -122,10 +120,6 @@ class TransformerStage(nn.Module):
         return self._score(x) if self.ends else (memory, x)
 
     def _score(self, x: Tensor) -> Tensor:
-        if hasattr(self, "adaptive"):
-            adaptive: Any = self.adaptive
-            logs: Tensor = adaptive.log_prob(x.flatten(0, -2))
-            return logs.view(*x.shape[:-1], -1)
         score: Any = self.projection if hasattr(self, "projection") else self.embedding.score
         return cast(Tensor, score(x))
 

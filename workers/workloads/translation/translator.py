@@ -18,7 +18,7 @@ from workers.export import NoCheckpoint
 from workers.training import checkpoint
 
 from . import attention_layouts
-from .beam_search import SearchOptions, nbest, translate
+from .beam_search import SearchOptions, translate
 from .model import Architecture, Transformer
 from .vocabulary import EOS, Vocabulary, save
 
@@ -79,7 +79,7 @@ class Translator:
         try:
             trained = Architecture(**json.loads((folder / _ARCHITECTURE).read_text()))
             # The packed layout needs one matrix product instead of two.
-            architecture = replace(trained, layout="packed", inference_layout=None)
+            architecture = replace(trained, layout="packed")
             vocabulary = Vocabulary((folder / VOCABULARY).read_bytes())
             state = load_file(folder / _WEIGHTS)
         except (OSError, ValueError, TypeError, SafetensorError) as error:
@@ -103,33 +103,14 @@ class Translator:
     def translate(self, lines: list[str], search: SearchOptions) -> list[str]:
         """A translation of each line; empty lines stay empty, overlong lines are cut."""
         wanted = [i for i, line in enumerate(lines) if line.strip()]
-        ids = translate(self.model, self._sources(lines, wanted), search)
-        results = [""] * len(lines)
-        for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
-            results[i] = text
-        return results
-
-    def nbest(self, lines: list[str], search: SearchOptions) -> list[list[tuple[float, str]]]:
-        """Up to `search.beam` translations of each line with scores, best first.
-
-        The list of an empty line is empty.
-        """
-        wanted = [i for i, line in enumerate(lines) if line.strip()]
-        results: list[list[tuple[float, str]]] = [[] for _ in lines]
-        found = nbest(self.model, self._sources(lines, wanted), search)
-        for i, ranked in zip(wanted, found, strict=True):
-            texts = self.vocabulary.decode([ids for _, ids in ranked])
-            results[i] = [(score, text) for (score, _), text in zip(ranked, texts, strict=True)]
-        return results
-
-    def _sources(self, lines: list[str], wanted: list[int]) -> list[list[int]]:
         room = self.model.architecture.max_length - 1
         encoded = self.vocabulary.encode([lines[i] for i in wanted])
         if cut := sum(len(ids) > room for ids in encoded):
             _log.warning(
-                "%d of %d lines have more than %d tokens; they are cut",
-                cut,
-                len(lines),
-                room,
+                "%d of %d lines have more than %d tokens; they are cut", cut, len(lines), room
             )
-        return [[*ids[:room], EOS] for ids in encoded]
+        ids = translate(self.model, [[*ids[:room], EOS] for ids in encoded], search)
+        results = [""] * len(lines)
+        for i, text in zip(wanted, self.vocabulary.decode(ids), strict=True):
+            results[i] = text
+        return results

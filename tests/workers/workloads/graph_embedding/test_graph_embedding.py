@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from search_spaces.errors import DataError, TrialFailure, UsageError
+from search_spaces.errors import DataError, UsageError
 from workers.context import Context
 from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
-from workers.runtime.processes import run_gang
 from workers.workloads.graph_embedding import GraphEmbedding, data, generated
 from workers.workloads.graph_embedding.checkpoint import load_checkpoint
-from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, rounds
+from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, pairs_of
 from workers.workloads.graph_embedding.ranking import Known, ranks
 from workers.workloads.graph_embedding.tables import Tables
 from workers.workloads.graph_embedding.update import UpdateOptions
@@ -85,13 +83,10 @@ def test_generated_family_is_consistent() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
-def test_every_pair_meets_once_in_disjoint_rounds(count: int) -> None:
-    found = rounds(count)
-    pairs = [frozenset(pair) for one in found for pair in one]
-    assert len(pairs) == len(set(pairs)) == max(1, count * (count - 1) // 2)
-    for one in found:
-        if count > 1:
-            assert sorted(part for pair in one for part in pair) == list(range(count))
+def test_every_pair_meets_once(count: int) -> None:
+    found = [frozenset(pair) for pair in pairs_of(count)]
+    assert len(found) == len(set(found)) == max(1, count * (count - 1) // 2)
+    assert set().union(*found) == set(range(count))
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 8])
@@ -116,7 +111,7 @@ def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) 
     partitioning = Partitioning.random(21, count, 5)
     tables = Tables(tmp_path / "parts", partitioning, 4, 1, torch.device("cpu"))
     for sweep in range(2):
-        for pair in [pair for one in rounds(count) for pair in one]:
+        for pair in pairs_of(count):
             tables.open(pair)
             for part in set(pair):
                 entities = torch.from_numpy(partitioning.entities(part))
@@ -126,29 +121,6 @@ def test_tables_survive_swapping_and_begin_the_same(tmp_path: Path, count: int) 
                     expected[entities] += 1
     assert tables.bytes <= whole.bytes * (0.6 if count == 4 else 1.1)
     assert tables.file(0).exists() == (count > 2)
-
-
-def test_entities_keep_their_vectors_when_they_are_shuffled(tmp_path: Path) -> None:
-    before = Partitioning.random(21, 4, 0)
-    tables = Tables(tmp_path, before, 4, 1, torch.device("cpu"))
-    tables.open((0, 3))
-    tables.vectors[tables.rows(3)] += 7
-    expected = torch.empty(21, 4)
-    for part in range(4):
-        tables.open((part, part), change=False)
-        expected[torch.from_numpy(before.entities(part))] = tables.vectors[tables.rows(part)]
-    bytes_before, after = tables.bytes, Partitioning.random(21, 4, 0, 1)
-    assert (before.partition != after.partition).any()
-    with pytest.raises(KeyError):
-        tables.deal(after, lambda: {}["halted"])
-    assert tables.partitioning is before
-    tables.deal(after)
-    for part in range(4):
-        tables.open((part, part), change=False)
-        torch.testing.assert_close(
-            tables.vectors[tables.rows(part)], expected[torch.from_numpy(after.entities(part))]
-        )
-    assert tables.bytes == bytes_before
 
 
 def brute_force(vectors: torch.Tensor, relations: torch.Tensor, graph: data.Graph) -> list[float]:
@@ -221,9 +193,8 @@ def test_learns_families(tmp_path: Path, partitions: int) -> None:
     assert outcome.metrics["test_mrr"] > 0.6
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
-def test_pausing_anywhere_changes_nothing(tmp_path: Path, partitions: int) -> None:
-    params = {"partitions": partitions}
+def test_pausing_anywhere_changes_nothing(tmp_path: Path) -> None:
+    params = {"partitions": 4}
     whole = run(Context(assignment(tmp_path / "whole", params)))
     looks = 0
 
@@ -244,7 +215,7 @@ def test_pausing_anywhere_changes_nothing(tmp_path: Path, partitions: int) -> No
     assert {key: outcome.metrics[key] for key in same} == {key: whole.metrics[key] for key in same}
 
 
-def test_shuffled_entities_are_exported_in_order(tmp_path: Path) -> None:
+def test_entities_of_partitions_are_exported_in_order(tmp_path: Path) -> None:
     one = assignment(tmp_path / "trial", {"partitions": 4}, fixed={"test": False})
     metrics = run(Context(one)).metrics
     GraphEmbedding(one.params, one.data, one.fixed).export(tmp_path / "trial", tmp_path)
@@ -269,47 +240,6 @@ def test_a_damaged_checkpoint_is_skipped(tmp_path: Path) -> None:
     earlier = load_checkpoint(tmp_path)
     assert earlier is not None
     assert earlier[0] != found[0]
-
-
-def test_two_ranks_train_disjoint_pairs(tmp_path: Path) -> None:
-    params = {"partitions": 4, "parallelism": "partitioned", "ranks": 2}
-    fixed = {"max_epochs": 20, "evaluate_epochs": 20, "regularization": 0.01}
-    one = assignment(tmp_path, params, fixed=fixed, num_ranks=2)
-    outcome = run_gang(one, lambda report: None, lambda: None)
-    assert outcome.ending is Ending.COMPLETED, (outcome.message, outcome.details)
-    assert outcome.metrics["mrr"] > 0.4
-
-
-def on_another_disk(context: Context) -> dict[str, float]:
-    """Rank 1 has a folder of its own, with the partitions of an earlier attempt."""
-    if context.rank == 1:
-        other = Path(context.assignment.folder).with_name("other")
-        (other / ".tables").mkdir(parents=True)
-        for part in range(4):
-            (other / ".tables" / f"entities-{part}.f32").write_bytes(b"old")
-        context.assignment = replace(context.assignment, folder=str(other))
-    one = context.assignment
-    return dict(GraphEmbedding(one.params, one.data, one.fixed, seed=0).run(context))
-
-
-def test_ranks_on_disks_that_are_not_shared_are_refused(tmp_path: Path) -> None:
-    params = {"partitions": 4, "parallelism": "partitioned", "ranks": 2}
-    one = replace(assignment(tmp_path / "one", params, num_ranks=2), workload=None)
-    outcome = run_gang(one, lambda report: None, lambda: None, on_another_disk)
-    assert outcome.failure == "crashed"
-    assert "the ranks share no folder" in outcome.message
-
-
-def test_a_partition_that_is_gone_is_not_drawn_again(tmp_path: Path) -> None:
-    tables = Tables(tmp_path, Partitioning.random(21, 4, 0), 4, 1, torch.device("cpu"))
-    tables.draw()
-    tables.expect_files()
-    tables.file(3).unlink()
-    tables.open((0, 1))
-    with pytest.raises(
-        TrialFailure, match=r"entities-3\.f32, a partition of the entities, is gone"
-    ):
-        tables.open((0, 3))
 
 
 def test_memory_bound_raises_the_number_of_partitions() -> None:

@@ -76,24 +76,6 @@ def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
         assert torch.equal(state[name], tensor), name
 
 
-@pytest.mark.parametrize(
-    ("layout", "inference"), [("interleaved", "separate"), ("separate", "interleaved")]
-)
-def test_modes_convert_the_layout_in_place(build, batch, layout, inference):
-    model = build(layout=layout, inference_layout=inference).train()
-    before = {name: (id(p), p.detach().clone()) for name, p in model.named_parameters()}
-    expected = model(batch["source"], batch["shifted"])
-    model.eval()
-    name = "decoder.layers.1.cross_attention.key_value.weight"
-    assert not torch.equal(model.get_parameter(name), before[name][1])
-    torch.testing.assert_close(
-        model(batch["source"], batch["shifted"]), expected, atol=1e-5, rtol=1e-5
-    )
-    model.train()
-    for name, p in model.named_parameters():
-        assert (id(p), True) == (before[name][0], torch.equal(p, before[name][1])), name
-
-
 def test_layouts_have_the_documented_rows():
     attention = {layout: Attention(32, 4, layout, "math") for layout in LAYOUTS}
     assert attention["interleaved"].key_value.weight.shape == (4 * 2 * 8, 32)
@@ -262,15 +244,3 @@ def test_ties_of_embeddings(build, batch, tied):
 def test_ties_as_they_were_written_once(build):
     assert build(tied=True).architecture == build(tied="all").architecture
     assert build(tied=False).architecture == build(tied="source_target").architecture
-
-
-def test_an_adaptive_softmax_has_one_loss_and_all_probabilities(build, batch):
-    model = build(tied="none", cutoffs=[60, 300])
-    labels = batch["labels"][batch["labels"] != PAD]
-    logs = model(batch["source"], batch["shifted"])
-    assert torch.allclose(logs.exp().sum(1), torch.ones(len(logs)), atol=1e-4)
-    loss = model(batch["source"], batch["shifted"], labels=labels)
-    assert loss.item() == pytest.approx(-logs.gather(1, labels[:, None]).sum().item(), rel=1e-5)
-    assert model.adaptive.head.weight.shape == (62, 32)
-    loss.backward()
-    assert all(p.grad is not None for p in model.parameters())

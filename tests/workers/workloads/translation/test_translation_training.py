@@ -142,15 +142,6 @@ def test_wrong_options_are_refused():
         ({"positions": "rotary"}, "positions is one of sinusoidal, learned"),
         ({"batch_tokens": 0}, "batch_tokens must be a whole number"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        ({"softmax": "adaptive"}, "softmax adaptive needs an output of its own"),
-        (
-            {"softmax": "adaptive", "tied_embeddings": "none", "label_smoothing": 0.1},
-            "label_smoothing must be 0",
-        ),
-        (
-            {"softmax": "adaptive", "tied_embeddings": "none", "softmax_cutoffs": [9, 5]},
-            "ascending ids",
-        ),
     ):
         with pytest.raises(UsageError, match=message):
             Translation.check({"name": "builtin"}, fixed)
@@ -185,19 +176,6 @@ def test_the_learning_rate_warms_up_and_decays():
     assert workload.learning_rate(1) == pytest.approx(2e-5)
     assert workload.learning_rate(100) == pytest.approx(2e-3)
     assert workload.learning_rate(400) == pytest.approx(1e-3)
-
-
-def test_training_with_an_adaptive_softmax(tmp_path):
-    settings = {"softmax": "adaptive", "tied_embeddings": "target_output", "label_smoothing": 0.0}
-    folder = tmp_path / "refused"
-    folder.mkdir()
-    refused = run(Context(Assignment("s", 0, 1, {**SMALL, **settings}, "translation", str(folder))))
-    assert "needs an output of its own" in refused.message
-    outcome, losses = train(
-        tmp_path / "trial", **{**settings, "tied_embeddings": "none", "beam": 2}
-    )
-    assert losses[6] < losses[1] - 0.5
-    assert outcome.metrics["loss"] < math.log(600)
 
 
 def test_going_on_with_another_vocabulary_is_refused(trained, tmp_path):
