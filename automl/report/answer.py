@@ -28,7 +28,6 @@ from .record import Record
 
 GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row
-WIDTH: Final = 27  # characters of a range in the terminal
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
 MORE: Final = (10, 20, 50)  # trials
 MIN_SUCCESS: Final = 0.5
@@ -73,24 +72,6 @@ class AnswerRow:
             return "is the default"
         words = f"default {number(self.default)}"
         return words if self.cost is None else f"{words}: costs {self.cost:.2g}"
-
-    @property
-    def drawing(self) -> str:
-        """The range in characters: a line, the plateau, the default, the value."""
-
-        def place(at: float) -> int:
-            return round(at * (WIDTH - 1))
-
-        low, high = map(place, self.band or (2.0, -1.0))
-        cells = ["━" if low <= i <= high else "─" for i in range(WIDTH)]
-        if self.is_choice:
-            cells = [" "] * WIDTH
-            for i in range(len(self.ends)):
-                cells[place(_place_of(i, len(self.ends)))] = "·"
-        if self.default_at is not None:
-            cells[place(self.default_at)] = "│"
-        cells[place(self.at)] = "★"
-        return "".join(cells)
 
 
 @dataclass(frozen=True)

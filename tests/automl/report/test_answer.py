@@ -85,7 +85,6 @@ def test_the_plateau_ends_where_the_loss_grows_by_the_noise(tmp_path: Path) -> N
         assert row.band[0] <= row.at <= row.band[1]
         assert f"to {automl.core.text.number(row.band[1])}"[:5] in row.words
     assert np.ptp(rows["x"].band or ()) < np.ptp(rows["y"].band or ()), "x matters more"
-    assert len(rows["x"].drawing) == len(rows["y"].drawing)
 
 
 def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:

@@ -22,16 +22,6 @@ def sweep(*metrics: dict[str, float]) -> Snapshot:
     return Snapshot("s", "running", trials, (Goal("loss"),))
 
 
-def test_skipped_updates_are_counted() -> None:
-    skipped = {"skipped_updates": 3.0, "updates": 200.0}
-    assert list(caveats(sweep({}, {"skipped_updates": 0.0}), SPACE)) == []
-    assert list(caveats(sweep({}, skipped), SPACE)) == [
-        "1 trial skipped updates because gradients were not finite; trial 1 skipped most: 3 of 200"
-    ]
-    both = list(caveats(sweep({"skipped_updates": 1.0}, skipped), SPACE))
-    assert both[0].startswith("2 trials skipped updates")
-
-
 def test_a_goal_against_the_declared_direction_is_reported() -> None:
     goal = Goal("loss", declared=Metric("loss", "maximize"))
     assert list(caveats(replace(sweep({}), goals=(goal,)), SPACE)) == [
