@@ -9,7 +9,6 @@ import optuna
 import pytest
 
 import automl
-from automl.integrations.optuna_sampler import learn_space
 
 
 @pytest.fixture(autouse=True)
@@ -76,27 +75,3 @@ def test_constraints_are_heeded() -> None:
     late = [trial.params["x"] for trial in study.trials[20:]]
     assert sum(x <= 0.5 for x in late) > 15
     assert max(x for x in late if x <= 0.5) > 0.4
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "best"), [((0.0, 1.0), (0.0, 4.0), 3.0), ((0.0, 4.0), (2.5, 4.0), 3.0)]
-)
-def test_a_range_that_was_changed_is_searched_and_earlier_trials_teach(
-    before: tuple[float, float], after: tuple[float, float], best: float
-) -> None:
-    ranges = [before]
-
-    def objective(trial: optuna.Trial) -> float:
-        return (trial.suggest_float("x", *ranges[-1]) - best) ** 2 + trial.suggest_int("n", 0, 3)
-
-    study = study_of(objective, 10)
-    ranges.append(after)
-    study.optimize(objective, n_trials=12)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    assert "x" in learned.distributions
-    assert learned.distributions["x"].high == after[1]
-    assert all(learned.space.legal(learned.inward(t.params)) for t in study.trials), "all teach"
-    late = [t.params["x"] for t in study.trials[14:]]
-    assert min(abs(x - best) for x in late) < 0.05
-    assert sum(abs(x - best) < 0.3 for x in late) >= 3, "a random search is seldom so near"
