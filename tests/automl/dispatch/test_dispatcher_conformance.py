@@ -380,31 +380,6 @@ def test_an_objective_that_cannot_be_sent_is_refused(
         run(make_spec(trials=1), lambda trial: {"loss": float(file.fileno())})
 
 
-@on(("inline", "local", "ray"))
-def test_an_objective_of_a_file_that_workers_cannot_import(
-    ledger: Ledger, run: Run, tmp_path: Path
-) -> None:
-    import importlib.util
-    import sys
-
-    path = tmp_path / "mine.py"
-    path.write_text(
-        "FACTOR = 3.0\ndef helper(x):\n    return FACTOR * x\ndef objective(trial):\n"
-        "    return {'loss': helper(trial.params['lr'])}\n"
-    )
-    spec = importlib.util.spec_from_file_location("mine_objective", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["mine_objective"] = module
-    try:
-        spec.loader.exec_module(module)
-        snapshot = run(make_spec(trials=1), module.objective)
-    finally:
-        del sys.modules["mine_objective"]
-    assert snapshot.trials[0].metrics["loss"] == pytest.approx(3e-3)
-
-
 class Loaded:
     """Cannot be loaded by a worker."""
 

@@ -28,26 +28,6 @@ def sweep(ledger: Ledger, objective: Any, trials: int = 1, **fields: Any) -> Sna
     return run_inline(ledger, make_spec(trials=trials, **fields), objective)
 
 
-@pytest.mark.parametrize("stopper", ["none", "curve"])
-def test_reports_of_one_trial_are_committed_together(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, stopper: str
-) -> None:
-    commits = []
-    commit = Recorder.commit
-    monkeypatch.setattr(
-        Recorder, "commit", lambda self, *a, **k: (commits.append(1), commit(self, *a, **k))[1]
-    )
-
-    def objective(trial: Context) -> None:
-        for step in range(1000):
-            trial.report(step=step, loss=1.0 / (step + 1))
-
-    snapshot = sweep(ledger, objective, stopper=stopper)
-    assert len(ledger.trials("test")[0].reports) == 1000
-    assert snapshot.trials == tuple(ledger.trials("test"))
-    assert len(commits) < 200  # one a quarter of a second, and a few
-
-
 def test_a_report_is_committed_while_its_objective_computes(tmp_path: Path, ledger: Ledger) -> None:
     def objective(trial: Context) -> dict[str, float]:
         trial.report(step=0, loss=1.0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.reports import ReportPoint
-from automl.workflows.ab import code_of_commands, compared, gains, side_of
+from automl.workflows.ab import compared, gains, side_of
 from automl.workflows.paired_test import PairedTest
 
 GOAL = Goal.parse("minimize loss")
@@ -63,27 +61,6 @@ def test_failures_of_b_alone_are_never_in_its_favour() -> None:
     assert (worse.answer, worse.reason) == ("worse", "B failed 3 times: it broke")
     neither = answer([failed(n) if n in (0, 3, 4) else one for n, one in enumerate(good)])
     assert (neither.answer, neither.reason) == ("not known", "A failed 3 times: it broke")
-
-
-def test_commit_and_diff_of_each_side_are_recorded(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        identity = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True)
-
-    for side in "ab":
-        (tmp_path / side).mkdir()
-        (tmp_path / side / "train.py").write_text("rate = 1\n")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    (tmp_path / "b" / "train.py").write_text("rate = 2\n")
-    commands = {side: ["python", str(tmp_path / side.lower() / "train.py")] for side in "AB"}
-    found = code_of_commands(commands)
-    assert found["A"]["command"] == commands["A"]
-    assert len(found["A"]["git_commit"]) == 40
-    assert found["A"]["git_diff"] == ""
-    assert "+rate = 2" in found["B"]["git_diff"]
-    assert "+rate = 2" in found["difference"]
 
 
 def simulated(mean: float, comparisons: int = 1500) -> tuple[list[str], float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ import pytest
 from objectives import make_spec, patient, run_inline
 from processes import begin, start, wait_until
 
-from automl.control.wiring import attend
 from automl.core import Command, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
@@ -209,26 +207,6 @@ def test_agents_that_ask_at_once_get_a_trial_each(
     assert len({trial.lease.agent for trial in trials if trial.lease}) == count
 
 
-def hold(store: str) -> None:
-    """Hold the sweep as one does who answers requests, until it is killed."""
-    ledger = Ledger.open(store)
-    recorder = ledger.acquire("test", brief=True)
-    recorder.commit(status={"brief": True})
-    time.sleep(60)
-
-
-def test_who_is_killed_while_it_holds_the_sweep_blocks_nobody(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True))
-    with ended(start(hold, str(tmp_path))) as holder:
-        wait_until(lambda: ledger.snapshot("test").state == "running")
-        assert attend(ledger, "test") is False
-        with pytest.raises(AutomlError, match=r"has not answered within 0\.2 s"):
-            agents.ask(ledger, "test", wait=0.2)
-        os.kill(holder.pid or 0, signal.SIGKILL)
-        holder.join()
-        assert agents.ask(ledger, "test")["trial"] == 0
-
-
 # ------------------------------------------------------------------ beside a controller
 
 
@@ -269,18 +247,6 @@ def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) 
     other = ledger.trials("test")[0]
     assert other.state is TrialState.WAITING, "the worker's trial goes back, as after a resume"
     assert agents.ask(ledger, "test")["trial"] == 0
-
-
-def test_ctrl_c_leaves_the_agents_their_trials(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
-    with ended(begin(tmp_path, make_spec(trials=4), patient)) as controller:
-        wait_until(lambda: bool(held(ledger, False)))
-        asked = agents.ask(ledger, "test", lease=LONG)
-        os.kill(controller.pid or 0, signal.SIGINT)
-        controller.join()
-    assert controller.exitcode == 130
-    assert state(ledger, asked["trial"]) == "running"
-    assert agents.tell(ledger, "test", asked["trial"], {"loss": 1.0})["state"] == "completed"
 
 
 def held(ledger: Ledger, by_agent: bool) -> list[Trial]:

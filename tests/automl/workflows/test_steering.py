@@ -44,24 +44,6 @@ def test_a_trial_pauses_until_a_person_resumes_it(tmp_path: Path) -> None:
         assert ledger.trials("test")[0].attempts == 2
 
 
-def test_no_stopping_rule_resumes_what_a_person_has_paused(ledger: Ledger) -> None:
-    """Trial 1 is the best of its rung: `asha` would let it go on."""
-    options = {"stopper": "asha", "stopper_options": {"grace": 1, "factor": 2}}
-    ledger.create_sweep(make_spec(trials=4, resumable=True, max_steps=8, **options))
-    for number, loss in enumerate((3.0, 1.0, 2.0)):
-        agents.ask(ledger, "test")
-        if number == 1:
-            steering.pause(ledger, "test", 1, by="ann")
-        agents.tell(ledger, "test", number, {"loss": loss}, step=1)
-        agents.tell(ledger, "test", number, {"loss": loss})
-    assert of(ledger, 1, TrialState.PAUSED)
-    agents.ask(ledger, "test")
-    agents.tell(ledger, "test", 3, {"loss": 4.0})
-    while (asked := agents.ask(ledger, "test"))["trial"] is not None:
-        assert asked["trial"] != 1
-        agents.tell(ledger, "test", asked["trial"], {"loss": 2.0})
-
-
 def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
     with running(tmp_path) as (ledger, _):
         with pytest.raises(AutomlError, match=r"trial 0 cannot pause: .* \(resumable: true\)"):
