@@ -223,7 +223,8 @@ def _parameter(name: str, one: BaseDistribution, when: Any) -> Parameter:
     if isinstance(one, CategoricalDistribution):
         return Choice(name, list(range(len(one.choices))), when=when)
     kind: Any = Int if isinstance(one, IntDistribution) else Float
-    return kind(name, one.low, one.high, log=one.log, step=one.step, when=when)
+    made: Parameter = kind(name, one.low, one.high, log=one.log, step=one.step, when=when)
+    return made
 
 
 def _inward(distribution: BaseDistribution, value: Any) -> Value | None:
