@@ -12,12 +12,10 @@ sweep: $(STAMP)  ## Run the main job: tune the translation model
 dev: $(STAMP)  ## Set up everything that a developer needs
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test,dev]"
 	$(BIN)/python tests/browser.py
-	$(BIN)/python tests/machines.py
 
 test: $(STAMP)  ## Run every test, but for those of large training libraries
 	$(BIN)/python -m pip install -q --disable-pip-version-check -e ".[test]"
 	$(BIN)/python tests/browser.py
-	$(BIN)/python tests/machines.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 test-all: $(STAMP)  ## Run every test, with the large training libraries (300 MB)

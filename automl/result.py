@@ -163,7 +163,7 @@ class Result:
                 installed.
         """
         arguments.text("name of a figure", name)
-        return import_module("automl.integrations.optuna_figures").figure(self.snapshot, name)
+        return import_module("automl.integrations.optuna_view").figure(self.snapshot, name)
 
     def __getattr__(self, name: str) -> NoReturn:
         no_attribute(self, name)

@@ -26,8 +26,7 @@ from .core import (
 )
 from .core.spec import explained
 from .dispatch.base import Dispatcher
-from .dispatch.simulated import Fault
-from .dispatch.simulated.dispatcher import Replay, SimulatedDispatcher
+from .dispatch.simulated import Replay, SimulatedDispatcher
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
@@ -95,7 +94,7 @@ def simulate(
     stopper: StopperLike = SweepSpec.stopper,
     max_steps: int | None = None,
     charge_suggestions: bool = False,
-    faults: Sequence[Fault] = (),
+    mean_lifetime: float = math.inf,
     max_retries: int = SweepSpec.max_retries,
     store: str | None = None,
     prior: Mapping[str, Any] | None = None,
@@ -116,7 +115,7 @@ def simulate(
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
-        faults: to inject (`automl.dispatch.simulated.Fault`): slow starts, stragglers, deaths.
+        mean_lifetime: virtual seconds after which a worker dies, in the mean.
         store: folder or URL of a ledger to write to; None to keep everything in memory.
         prior: good values by parameter; metrics: that are reported; both as in `sweep`.
 
@@ -159,7 +158,7 @@ def simulate(
             workers,
             max_steps=max_steps,
             charged=charge_suggestions,
-            faults=arguments.listed("faults", faults, Fault, "a Fault"),
+            mean_lifetime=mean_lifetime,
             seed=seed,
             on_event=trajectory.add,
         )

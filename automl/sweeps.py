@@ -40,8 +40,8 @@ from .core.spec import explained
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
 from .suggesters.user_prior import split_prior
-from .telemetry.ray_meter import with_ray_metrics
 from .trackers.base import Tracker, check_trackers
+from .trackers.ray_metrics import with_ray_metrics
 
 if TYPE_CHECKING:
     from .ledger import Ledger

@@ -30,7 +30,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("automl", "workers", "search_spaces", "hydra_plugins")
+PACKAGES = ("automl", "workers", "search_spaces")
 BACKEND = """
 import sys
 from setuptools import build_meta

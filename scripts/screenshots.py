@@ -181,16 +181,17 @@ class _Silent(WSGIRequestHandler):
 @contextlib.contextmanager
 def optuna_dashboard(ledger: Ledger) -> Iterator[str]:
     """The page of the sweep there."""
+    import optuna
     from optuna_dashboard import wsgi
 
-    from automl.integrations.optuna_storage import LedgerStorage
+    from automl.integrations.optuna_view import study_of
 
-    storage = LedgerStorage(Path(ledger.name).parent)
+    storage = optuna.storages.InMemoryStorage()
+    study_of(ledger.snapshot(SWEEP), storage)
     server = make_server("127.0.0.1", 0, wsgi(storage), handler_class=_Silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        study = storage.get_study_id_from_name(SWEEP)
-        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/{study}"
+        yield f"http://127.0.0.1:{server.server_port}/dashboard/studies/0"
     finally:
         server.shutdown()
 

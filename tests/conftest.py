@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from automl.dispatch import gpu_locks
+from automl.dispatch import gpus
 
 # The same examples on every run and no limits of time, so that a busy machine makes no difference.
 # `--hypothesis-profile=default` looks for new examples.
@@ -27,13 +27,13 @@ settings.load_profile("steady")
 @pytest.fixture(autouse=True, scope="session")
 def own_locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """This test process shares the GPUs of the machine with nobody."""
-    before = os.environ.get(gpu_locks.VARIABLE)
-    os.environ[gpu_locks.VARIABLE] = str(tmp_path_factory.mktemp("locks"))
+    before = os.environ.get(gpus.VARIABLE)
+    os.environ[gpus.VARIABLE] = str(tmp_path_factory.mktemp("locks"))
     yield
     if before is None:
-        del os.environ[gpu_locks.VARIABLE]
+        del os.environ[gpus.VARIABLE]
     else:
-        os.environ[gpu_locks.VARIABLE] = before
+        os.environ[gpus.VARIABLE] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-BROKEN = "FAKE_GPU_BROKEN"  # the variable that names the GPUs that never compute
 TOTAL_BYTES = 80_000_000_000
 
 
@@ -95,12 +92,3 @@ class FakeCuda:
 
 
 _ONES = torch.ones
-
-
-def in_worker() -> FakeCuda | None:
-    """The fake GPU of a worker process, made when the objective's module is imported there."""
-    if "pytest" in sys.modules:
-        return None
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    broken = seen in os.environ.get(BROKEN, "").split(",")
-    return FakeCuda("the device is broken" if broken else "").install()

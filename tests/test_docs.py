@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -56,8 +55,6 @@ def test_the_configurations_load(path: Path, tmp_path: Path) -> None:
     from automl import config
 
     for part in blocks(path, "yaml"):
-        if part.startswith("defaults:"):  # of Hydra
-            continue
         whole = "budget:" in part and "space:" in part
         file = tmp_path / "nmt.yaml"
         file.write_text(part if whole else with_keys(part), encoding="utf-8")
@@ -121,17 +118,3 @@ def test_the_commands_of_the_start_run(tmp_path: Path, monkeypatch: pytest.Monke
         done = CliRunner().invoke(cli, words)
         assert done.exit_code == 0, f"{line}\n{done.output}"
     assert len(lines) > 7
-
-
-def test_the_hydra_program_runs(tmp_path: Path) -> None:
-    pytest.importorskip("hydra", reason="install automl-sweep[hydra]")
-    page = DOCS / "guides" / "libraries.md"
-    write_files(page, tmp_path)
-    line = next(line for line in "".join(blocks(page, "console")).splitlines() if " -m " in line)
-    words = [sys.executable, *shlex.split(line)[2:], "hydra.sweeper.suggester=sobol"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert list(tmp_path.rglob("optimization_results.yaml"))

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from automl.cli import cli
 from workers.command import CommandObjective
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
@@ -72,27 +70,3 @@ def test_each_language_gives_the_same(name: str, folder: Path) -> None:
     assert [report.step for report in reports] == list(range(1, 28))
     losses = [report.metrics["loss"] for report in reports]
     assert losses == pytest.approx(expected(), rel=1e-4, abs=1e-6)
-
-
-@pytest.mark.parametrize("name", ["train_resumable.py", "train.sh", "train.pl", "train.c"])
-def test_each_goes_on_where_it_was(name: str, folder: Path) -> None:
-    """Begun from the state after three epochs, as a pause leaves it."""
-    words = program(name)
-    checkpoints = folder / "trial" / "checkpoints"
-    checkpoints.mkdir(parents=True)
-    x, velocity = 5.0, 0.0
-    for _ in range(3):
-        velocity = 0.5 * velocity - 0.25 * x
-        x += velocity
-    (checkpoints / "state").write_text(f"3 {x!r} {velocity!r}\n")
-    outcome, reports = attempt(words, 2)
-    assert outcome.ending == "completed", outcome.message
-    assert [report.step for report in reports] == list(range(4, 28))
-    losses = [report.metrics["loss"] for report in reports]
-    assert losses == pytest.approx(expected()[3:], rel=1e-4, abs=1e-6)
-
-
-def test_the_configuration_is_that_of_all(folder: Path) -> None:
-    words = ["sweep", "train.yaml", "--dispatcher", "inline", "budget.trials=3", "--"]
-    done = CliRunner().invoke(cli, [*words, *PROGRAMS["train.py"], "{params}"])
-    assert done.exit_code == 0, done.output

@@ -54,13 +54,6 @@ def test_folders_import_each_other_without_circles(package: str) -> None:
         pytest.fail("folders import each other: " + "; ".join(examples[pair] for pair in pairs))
 
 
-def test_the_folders_of_the_tests_mirror_the_source() -> None:
-    folders = {
-        path.parent.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")
-    }
-    assert [str(folder) for folder in folders if not (ROOT / folder).is_dir()] == []
-
-
 def test_names_of_test_files_differ() -> None:
     """pytest cannot collect two of the same name."""
     names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

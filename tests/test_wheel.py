@@ -13,7 +13,6 @@ import pytest
 from pages import blocks
 from sources import MODULES, PACKAGES, ROOT
 
-import automl
 from scripts import release
 
 TIME = "1700000000"
@@ -24,7 +23,6 @@ NEEDED = {  # one file of each kind, in case the patterns find nothing
     "automl/launch/assets/slurm_job.sh",
     "automl/report/assets/report.html",
     "automl/report/assets/index.html",
-    "hydra_plugins/automl_sweeper.py",
     "search_spaces/py.typed",
     "workers/py.typed",
 }
@@ -70,30 +68,11 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_packages_with_their_data_and_nothing_else(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.split("/")[0] for name in names}
-    ours = {*PACKAGES, "hydra_plugins"}  # the namespace in which Hydra looks for plugins
-    assert {top for top in tops if not top.endswith(".dist-info")} == ours
-    assert "hydra_plugins/__init__.py" not in names, "it would hide the plugins of others"
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     data = {path for top in PACKAGES for pattern in DATA for path in (ROOT / top).glob(pattern)}
     assert len(data) >= len(PACKAGES)
     expected = {str(path.relative_to(ROOT)) for path in {*MODULES.values(), *data}}
     assert (expected | NEEDED) - names == set()
-
-
-def test_both_archives_have_the_same_bytes_in_another_folder_at_another_time(
-    wheel: Path, tmp_path: Path
-) -> None:
-    """The wheel is made of the files here, so that of the source archive lacks none."""
-    copy = release.copy_tracked(tmp_path / "another" / "place")
-    for path in copy.rglob("*"):
-        os.utime(path, (2e9, 2e9))
-    for kind in ("sdist", "wheel"):
-        release.make(kind, copy, tmp_path, quick=True, time=TIME)
-    (archive,) = tmp_path.glob("*.tar.gz")
-    release.normalise(archive, int(TIME))
-    names = [wheel.name, archive.name]
-    assert names == [f"automl_sweep-{automl.__version__}{end}" for end in END]
-    for name in names:
-        assert (tmp_path / name).read_bytes() == (wheel.parent / name).read_bytes(), name
 
 
 def test_the_packages_are_imported_from_the_wheel(python: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def ab(
     """
     from automl import sweeps
     from automl.ledger import Ledger
-    from automl.workflows.ab import KIND, A, B, begin, code_of_commands, compare, of_commands
+    from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
     from automl.workflows.paired_test import PairedTest
     from workers.command.command import EitherCommand
 
@@ -131,11 +131,11 @@ def ab(
         )
     goal, patterns = _goal(program, **options)
     drawn = secrets.randbelow(2**31) if seed is None else seed
-    spec, sides = of_commands(goal, f"{program} {other}", patterns, drawn)
+    spec = of_commands(goal, f"{program} {other}", patterns, drawn)
     both = {A: program, B: other}
     commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
     code = code_of_commands({side: one.arguments for side, one in both.items()})
-    facts = {**code[KIND], "alpha": alpha, "effect": effect, "most_runs": most}
+    facts = {**code, "alpha": alpha, "effect": effect, "most_runs": most}
     with closing(Ledger.open(store, create=True)) as ledger:
         run = partial(
             sweeps.run,
@@ -145,15 +145,8 @@ def ab(
             ray_address=ray_address,
             resume=True,
         )
-        spec = begin(ledger, spec, {KIND: facts})
         comparison, snapshot = compare(
-            ledger,
-            spec,
-            sides,
-            test,
-            most,
-            run,
-            tell=lambda one: say(str(one), err=True),
+            *(ledger, spec, test, most, run, facts), tell=lambda one: say(str(one), err=True)
         )
     if as_json:
         emit(comparison.to_dict())

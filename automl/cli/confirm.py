@@ -9,8 +9,8 @@ import click
 
 from automl.core.text import Typed
 from automl.errors import AutomlError, UsageError
-from automl.workflows.artifacts import moved_to
-from automl.workflows.retrain import derived, prepare
+from automl.workflows.confirm import derived, prepare
+from automl.workflows.export import moved_to
 
 from .common import (
     dispatching,

@@ -25,7 +25,7 @@ from .common import (
 from .program import Program, ProgramVerb
 
 if TYPE_CHECKING:
-    from automl.launch.sweep_command import SweepCommand
+    from automl.launch.slurm import SweepCommand
 
 PASSED: Final = ("trials", "budget", "seed")  # settings that the job repeats
 # Options in the order of the first fields of a job.
@@ -156,7 +156,7 @@ def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
         UsageError: the configuration, an override, or the store is wrong.
     """
     from automl.config import load
-    from automl.launch.sweep_command import SweepCommand
+    from automl.launch.slurm import SweepCommand
     from automl.ledger.database import refuse_password
 
     config, overrides, objective = map(options.pop, ("config", "overrides", "objective"))

@@ -115,11 +115,8 @@ def run_sweep(
     from automl.report.terminal_view import view
 
     again = typed.line(spec)
-    with (
-        SafeEnd(),
-        told_how_to_resume(again),
-        nullcontext(lambda snapshot: None) if as_json else view() as show,
-    ):
+    shown = nullcontext(_unseen) if as_json else view()
+    with SafeEnd(), told_how_to_resume(again), shown as show:
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
         )
@@ -135,6 +132,10 @@ def run_sweep(
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
+
+
+def _unseen(snapshot: Snapshot) -> None:
+    """Show nothing."""
 
 
 def _exit_status(snapshot: Snapshot) -> int:

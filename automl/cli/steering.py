@@ -136,7 +136,7 @@ def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None
       automl delete nmt-2
       automl delete nmt-2 --artifacts s3://bucket/sweeps
     """
-    from automl.workflows.artifacts import location_to_delete
+    from automl.workflows.export import location_to_delete
 
     elsewhere = location_to_delete(ledger.spec(sweep), artifacts)
     if not yes:

@@ -9,8 +9,7 @@ from typing import Final
 
 from automl.core import SweepSpec
 from automl.dispatch._make import local_slots
-from automl.dispatch.gpu_locks import GpuLocks
-from automl.dispatch.gpus import SharedGpu, gpu_users, shared_gpus
+from automl.dispatch.gpus import GpuLocks, SharedGpu, gpu_users, shared_gpus
 from automl.errors import UsageError
 from workers.protocol import Outcome
 from workers.runtime.devices import VARIABLE, gpus_of_slots

@@ -153,7 +153,7 @@ class Scheduler:
     def _tell_trouble(self) -> None:
         """Say for what the dispatcher waits, and which slots are out of use."""
         dispatcher = self._dispatcher
-        self._journal.waits_for = dispatcher.waits_for or dispatcher.trouble
+        self._journal.waits_for = dispatcher.trouble
         if dispatcher.trouble != self._dispatcher_trouble:
             self._dispatcher_trouble = dispatcher.trouble
             self._journal.note("gpus", dispatcher.trouble)

@@ -12,7 +12,7 @@ from automl.core.ranks import check_room
 from search_spaces.errors import UsageError, needs
 
 from .base import Dispatcher
-from .gpu_locks import GpuLocks
+from .gpus import GpuLocks
 
 
 def choose_dispatcher(name: str, ray_address: str | None) -> tuple[str, str | None]:

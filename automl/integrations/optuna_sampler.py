@@ -1,6 +1,5 @@
 """The `bayes` suggester as an Optuna sampler: `create_study(sampler=automl.BayesSampler())`."""
 
-import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +20,12 @@ from optuna.trial import TrialState as OptunaState
 from automl.core import Constraint, Goal, ReportLog, ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import SearchContext
-from automl.suggesters.domain import Domain, Limit
+from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import make_suggester
 from search_spaces import Choice, Float, Int, Parameter, Space
 from workers.protocol import Value
 
 MAX_PARENT_VALUES = 32
-ROUNDING = 1e-8  # of a step
 _FINISHED = (OptunaState.COMPLETE, OptunaState.PRUNED)
 
 
@@ -36,9 +34,8 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
 
     An Optuna objective defines its space while it runs. From the finished trials, this sampler
     learns the parameters, and which value of which other parameter makes each of them active. It
-    models all of them together. If a range has changed, it proposes within the newest one, and
-    trials outside of it still teach. A parameter of which a float decides is drawn at random, as is
-    one whose kind or scale has changed (with a warning). Failed trials teach the failure model,
+    models all of them together, each within its newest range; trials outside of it teach nothing.
+    A parameter of which a float decides is drawn at random. Failed trials teach the failure model,
     pruned trials count with their best intermediate value, running trials are pending, and
     constraints are respected.
 
@@ -86,7 +83,7 @@ class BayesSampler(BaseSampler):  # type: ignore[misc]
             converted = learned.trial(other, keys, goals)
             if converted is not None:
                 (pending if other.state == OptunaState.RUNNING else history).append(converted)
-        context = SearchContext(learned.domain)
+        context = SearchContext(Domain(learned.space, {}))
         suggester = make_suggester(self._suggester, goals, constraints, context, seed=self._seed)
         found = suggester.suggest(history, pending)
         return (
@@ -119,34 +116,26 @@ class LearnedSpace:
     """A space that finished trials reveal, as ours and as Optuna's.
 
     Args:
-        domain: its space has every value of the trials; the newest ranges are its limits.
+        space: of the newest ranges; trials outside of them teach nothing.
         distributions: the newest of each parameter of Optuna.
         names: our name of each parameter of Optuna.
     """
 
-    domain: Domain
+    space: Space
     distributions: dict[str, BaseDistribution]
     names: dict[str, str]
-
-    @property
-    def space(self) -> Space:
-        """Every value of the trials."""
-        return self.domain.space
 
     def inward(self, params: dict[str, Any]) -> dict[str, Value]:
         """Converts Optuna's values to ours; leaves out unknown ones."""
         found = {n: _inward(d, params[n]) for n, d in self.distributions.items() if n in params}
         parameters = self.space.parameters
-        return {
-            self.names[n]: parameters[self.names[n]].accept(value)
-            for n, value in found.items()
-            if parameters[self.names[n]].legal(value)
-        }
+        known = {self.names[n]: value for n, value in found.items() if value is not None}
+        return {name: parameters[name].accept(value) for name, value in known.items()}
 
     def outward(self, params: Any) -> dict[str, Any]:
         """The inverse of `inward`."""
         return {
-            n: _outward(d, params[self.names[n]])
+            n: d.to_external_repr(params[self.names[n]])
             for n, d in self.distributions.items()
             if self.names[n] in params
         }
@@ -181,15 +170,10 @@ class LearnedSpace:
 
 def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     """The space that finished trials reveal; None if there is nothing to model yet."""
-    seen: dict[str, list[BaseDistribution]] = {}
+    newest: dict[str, BaseDistribution] = {}
     for trial in trials:
-        for name, distribution in trial.distributions.items():
-            known = seen.setdefault(name, [])
-            if distribution in known:  # equal; a category that is a list has no hash
-                known.remove(distribution)
-            known.append(distribution)  # the newest comes last
-    newest = {name: known[-1] for name, known in sorted(seen.items())}
-    kept = {n: d for n, d in newest.items() if not d.single() and _alike(n, seen[n])}
+        newest |= trial.distributions
+    kept = {name: one for name, one in sorted(newest.items()) if not one.single()}
     parents = {name: _parent(name, kept, trials) for name in kept}
     while dropped := [
         n for n, found in parents.items() if found is None or (found and found[0] not in parents)
@@ -201,27 +185,8 @@ def learn_space(trials: Sequence[FrozenTrial]) -> LearnedSpace | None:
     parameters = []
     for name, found in parents.items():
         when = {names[found[0]]: found[1]} if found else None
-        parameters.append(_parameter(names[name], seen[name], when))
-    limits = {
-        names[n]: Limit(low=kept[n].low, high=kept[n].high) for n in parents if len(seen[n]) > 1
-    }
-    distributions = {name: kept[name] for name in parents}
-    return LearnedSpace(Domain(Space(*parameters), limits), distributions, names)
-
-
-def _alike(name: str, known: Sequence[BaseDistribution]) -> bool:
-    """Whether one parameter can have all of these ranges; warned of if not."""
-    if len(known) == 1:
-        return True
-    numbers = [d for d in known if isinstance(d, FloatDistribution | IntDistribution)]
-    if len(numbers) == len(known) and len({(type(d), d.log) for d in numbers}) == 1:
-        return True
-    warnings.warn(
-        f"{name!r} is drawn at random: its kind or its scale has changed within the study, "
-        f"from {known[-2]} to {known[-1]}; give it another name",
-        stacklevel=2,
-    )
-    return False
+        parameters.append(_parameter(names[name], kept[name], when))
+    return LearnedSpace(Space(*parameters), {name: kept[name] for name in parents}, names)
 
 
 def _parent(
@@ -236,16 +201,13 @@ def _parent(
     if not absent:
         return ()
     for parent, distribution in distributions.items():
-        if (
-            parent == name
-            or not _discrete(distribution)
-            or any(parent not in params for params in present)
-        ):
+        fits = parent != name and _discrete(distribution)
+        if not fits or any(parent not in params for params in present):
             continue
         under = dict.fromkeys(_inward(distribution, params[parent]) for params in present)
         without = {_inward(distribution, p[parent]) for p in absent if parent in p}
         if without and not without & under.keys():
-            return parent, list(under)
+            return parent, [value for value in under if value is not None]
     return None
 
 
@@ -256,36 +218,21 @@ def _discrete(distribution: BaseDistribution) -> bool:
     )
 
 
-def _parameter(name: str, known: Sequence[BaseDistribution], when: Any) -> Parameter:
-    """Our parameter with every value of some distributions. Categories become their index."""
-    first = known[0]
-    if isinstance(first, CategoricalDistribution):
-        return Choice(name, list(range(len(first.choices))), when=when)
-    low, high = min(d.low for d in known), max(d.high for d in known)
-    steps = {d.step for d in known}
-    step = first.step if len(steps) == 1 else None
-    if step is not None and any(
-        abs((d.low - low) / step % 1.0 - 0.5) < 0.5 - ROUNDING for d in known
-    ):
-        step = None  # their grids differ
-    if isinstance(first, IntDistribution):
-        return Int(name, low, high, log=first.log, step=step or 1, when=when)
-    return Float(name, low, high, log=first.log, step=step, when=when)
+def _parameter(name: str, one: BaseDistribution, when: Any) -> Parameter:
+    """Our parameter for a distribution. Categories become their index."""
+    if isinstance(one, CategoricalDistribution):
+        return Choice(name, list(range(len(one.choices))), when=when)
+    kind: Any = Int if isinstance(one, IntDistribution) else Float
+    made: Parameter = kind(name, one.low, one.high, log=one.log, step=one.step, when=when)
+    return made
 
 
-def _inward(distribution: BaseDistribution, value: Any) -> Value:
-    if isinstance(distribution, CategoricalDistribution):
-        return int(distribution.to_internal_repr(value))
-    return int(value) if isinstance(distribution, IntDistribution) else float(value)
-
-
-def _outward(distribution: BaseDistribution, value: Any) -> Any:
-    """The value as Optuna has it, on the grid of a distribution with a step."""
-    if isinstance(distribution, CategoricalDistribution):
-        return distribution.choices[value]
-    low, step = distribution.low, distribution.step
-    if isinstance(distribution, IntDistribution):
-        return low + round((value - low) / step) * step
-    if step is None:
-        return value
-    return min(float(low + round((value - low) / step) * step), distribution.high)
+def _inward(distribution: BaseDistribution, value: Any) -> Value | None:
+    """A value as ours; None if it is none of the distribution, which has changed meanwhile."""
+    try:
+        found = distribution.to_internal_repr(value)
+    except ValueError:
+        return None
+    if not distribution._contains(found):
+        return None
+    return found if isinstance(distribution, FloatDistribution) else int(found)

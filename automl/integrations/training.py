@@ -18,7 +18,7 @@ _NAME: Final = re.compile(r"step-(\d+)")
 
 
 class ProgramTrial:
-    """The trial of a program that automl runs as a command, or of a Hydra job.
+    """The trial of a program that automl runs as a command.
 
     It has what the callbacks need of a trial, and speaks the protocol of docs/guides/script.md.
     """

@@ -3,16 +3,16 @@
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from automl.errors import UsageError
-
-from .sweep_command import SweepCommand, submit
+from automl.errors import AutomlError, UsageError
 
 _TIME: Final = re.compile(  # the field that a number without a colon is depends on the form
     r"(?P<d>\d+)-(?P<dh>\d+)(:(?P<dm>\d+)(:(?P<ds>\d+))?)?"
@@ -53,6 +53,32 @@ def flag_lines(flags: Sequence[str]) -> list[str]:
         else:
             lines[-1].append(flag)
     return [shlex.join(line) for line in lines]
+
+
+@dataclass(frozen=True)
+class SweepCommand:
+    """The arguments of `automl sweep`, as a job passes them.
+
+    Args:
+        config: path of the configuration; overrides: `KEY=VALUE` texts.
+        name: of the sweep. If the store has a sweep of this name, the job goes on with it.
+        store: folder or URL.
+        options: further options by name without dashes, such as `{"trials": "20"}`.
+        program: from `--` on, as it was typed: a command that trials run.
+    """
+
+    config: str
+    name: str
+    store: str
+    overrides: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ()
+
+    def arguments(self) -> list[str]:
+        """The arguments after `automl`, without the address of Ray and what is after `--`."""
+        given = {"name": self.name, "store": self.store, **self.options}
+        options = [f"--{name}={value}" for name, value in given.items()]
+        return ["sweep", self.config, *self.overrides, "--resume", *options]
 
 
 @dataclass(frozen=True)
@@ -101,13 +127,9 @@ class SlurmJob:
                 f"--time {self.time} is {limit} s, but trials are saved {self.grace} s before the "
                 "end: take at least a minute more, or a smaller --grace"
             )
-        flag_lines(self.flags)
-        for text in (str(self.folder), self.partition, self.account, *self.flags):
+        for text in (str(self.folder), self.partition, self.account, *flag_lines(self.flags)):
             if not text.isprintable():  # the script has a line for each
-                raise UsageError(
-                    "the folder and the options of a job have no line feeds or other control "
-                    f"characters, got {text!r:.200}"
-                )
+                raise UsageError(f"an option of a job has no line feeds, got {text!r:.200}")
 
     @property
     def log(self) -> str:
@@ -160,14 +182,20 @@ class SlurmJob:
             AutomlError: Slurm refuses the job; the message is its own.
         """
         # What this shell has of another job would change this one.
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "SBATCH_"))}
-        kept = {k: v for k, v in os.environ.items() if k == "SLURM_CONF" or k.startswith("SBATCH_")}
-        answer = submit(
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
+        kept = {k: v for k, v in os.environ.items() if k == "SLURM_CONF"}
+        if shutil.which("sbatch") is None:
+            raise UsageError(
+                "sbatch was not found: run this command on a login node of the cluster, or print "
+                "the batch script with --dry-run"
+            )
+        done = subprocess.run(
             ["sbatch", "--parsable"],
-            self.script(),
-            cluster="Slurm",
-            otherwise="run this command on a login node of the cluster, or print the batch script "
-            "with --dry-run",
-            environment=inherited | kept,
+            input=self.script(),
+            capture_output=True,
+            text=True,
+            env=inherited | kept,
         )
-        return answer.partition(";")[0]
+        if done.returncode:
+            raise AutomlError(f"Slurm refuses the job: {done.stderr.strip()}")
+        return done.stdout.strip().partition(";")[0]

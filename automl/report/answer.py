@@ -26,7 +26,6 @@ from .record import Record
 
 GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row
-WIDTH: Final = 27  # characters of a range in the terminal
 POOL: Final = 160  # untried configurations everywhere, and as many near the recommended one
 MORE: Final = (10, 20, 50)  # trials
 MIN_SUCCESS: Final = 0.5
@@ -71,24 +70,6 @@ class AnswerRow:
             return "is the default"
         words = f"default {number(self.default)}"
         return words if self.cost is None else f"{words}: costs {self.cost:.2g}"
-
-    @property
-    def drawing(self) -> str:
-        """The range in characters: a line, the plateau, the default, the value."""
-
-        def place(at: float) -> int:
-            return round(at * (WIDTH - 1))
-
-        low, high = map(place, self.band or (2.0, -1.0))
-        cells = ["━" if low <= i <= high else "─" for i in range(WIDTH)]
-        if self.is_choice:
-            cells = [" "] * WIDTH
-            for i in range(len(self.ends)):
-                cells[place(_place_of(i, len(self.ends)))] = "·"
-        if self.default_at is not None:
-            cells[place(self.default_at)] = "│"
-        cells[place(self.at)] = "★"
-        return "".join(cells)
 
 
 @dataclass(frozen=True)
@@ -179,23 +160,25 @@ def answer(record: Record, *, modelled: bool = True) -> Answer:
     usable = belief if record.space.legal(advice.params) else None
     rows = _rows(record, advice.params, usable)
     outlook, found = _ahead(record, advice.params, usable) if usable else (None, ())
-    unknown = "" if usable else _unknown(record)
+    unknown = "" if usable else _unknown(record, sure=advice.interval is not None)
     again = str(record.confirmation or "")
     return Answer(advice, lines, luck, rows, outlook, unknown, found, failures, ended, again)
 
 
-def _unknown(record: Record) -> str:
-    """What is not known without a model, and when it usually is."""
+def _unknown(record: Record, *, sure: bool) -> str:
+    """What is not known without a model, and when it usually is.
+
+    Args:
+        sure: whether new runs say how good the recommended configuration is.
+    """
+    what = "which parameters matter" if sure else "how sure this is and which parameters matter"
     whole = len(record.snapshot.in_state(TrialState.COMPLETED))
     tuned = sum(parameter.size != 1 for parameter in record.space.parameters.values())
     wanted = max(8, 4 * tuned)
     if whole < wanted:
         after = f"usually after about {wanted} whole trials, {whole} so far"
-        return f"Not known yet: how sure this is and which parameters matter ({after})."
-    return (
-        "Not known: how sure this is and which parameters matter, since a model of the trials does "
-        "not predict those that it has not seen."
-    )
+        return f"Not known yet: {what} ({after})."
+    return f"Not known: {what}, since a model of the trials does not predict those it has not seen."
 
 
 def _rows(record: Record, params: Params, belief: Belief | None) -> list[AnswerRow]:

@@ -20,7 +20,6 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
     yield from _directions(snapshot)
     yield from _at_bounds(best, space)
     yield from _too_few(snapshot, space)
-    yield from _skipped(snapshot)
     yield from _deterministic(snapshot)
     yield from _equal(snapshot)
 
@@ -52,21 +51,6 @@ def _too_few(snapshot: Snapshot, space: Space) -> Iterator[str]:
     if snapshot.state != "running" and usable < TRIALS_PER_PARAMETER * tuned:
         trials = f"{usable} usable trial{'s' * (usable != 1)}"
         yield f"{trials} for {tuned} parameter{'s' * (tuned != 1)}: the best is uncertain"
-
-
-def _skipped(snapshot: Snapshot) -> Iterator[str]:
-    """Updates that were skipped because a gradient was not finite."""
-    found = [trial for trial in snapshot.trials if trial.metrics.get("skipped_updates")]
-    if found:
-        most = max(found, key=lambda trial: trial.metrics["skipped_updates"])
-        share = text.number(most.metrics["skipped_updates"])
-        if "updates" in most.metrics:
-            share += f" of {text.number(most.metrics['updates'])}"
-        trials = "1 trial" if len(found) == 1 else f"{len(found)} trials"
-        yield (
-            f"{trials} skipped updates because gradients were not finite; "
-            f"trial {most.number} skipped most: {share}"
-        )
 
 
 def _deterministic(snapshot: Snapshot) -> Iterator[str]:

@@ -21,7 +21,6 @@ from .record import Record
 
 MAX_METRICS = 12
 MAX_FAILURES = 5
-NARROW = 100  # columns, below which ranges are not drawn
 NOTHING = Typed()
 
 
@@ -65,7 +64,7 @@ def print_answer(console: Console, record: Record, *, more: bool = False) -> Non
         console.print(Text(found.luck, style="dim"))
     if found.rows:
         console.print()
-        console.print(_picture(found.rows, console.width))
+        console.print(_picture(found.rows))
     if found.recommendation is not None:
         shown = best_run(record, found.recommendation)
         console.print()
@@ -96,13 +95,10 @@ def _ahead(found: Answer, *, more: bool) -> Iterator[str]:
         yield f"  and {left} more kinds"
 
 
-def _picture(rows: Sequence[AnswerRow], width: int) -> RenderableType:
+def _picture(rows: Sequence[AnswerRow]) -> RenderableType:
     """A line for each parameter: what is recommended, its plateau, the way back."""
-    header = ["parameter", "recommended", "", "back to the default"]
-    if width >= NARROW:
-        cells = [[row.name, row.words, row.drawing, row.back] for row in rows]
-        return table(header, cells)
-    return table([*header[:2], header[3]], [[row.name, row.words, row.back] for row in rows])
+    cells = [[row.name, row.words, row.back] for row in rows]
+    return table(["parameter", "recommended", "back to the default"], cells)
 
 
 def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> RenderableType:

@@ -236,7 +236,6 @@ class SweepData:
         first = next(iter(spec.known_space.parameters), "NAME")
         return {
             "resume": typed.line(spec),
-            "confirm": typed.line(spec, verb="confirm"),
             "widen": replace(typed, changes=(f"space.{first}.high=VALUE",)).line(spec),
         }
 

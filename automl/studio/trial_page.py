@@ -6,11 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
-    Answered,
     Begun,
     Command,
     Ended,
-    Leased,
     Moved,
     Noted,
     Proposed,
@@ -21,7 +19,7 @@ from automl.core.text import origin_of, violation
 from automl.errors import UsageError
 from automl.report.page import curves
 from automl.report.sweep_data import OF_AGENTS, SweepData, in_words
-from workers.protocol import LOGS, Started, log_name
+from workers.protocol import LOGS, log_name
 
 if TYPE_CHECKING:
     from automl.ledger import Ledger
@@ -114,21 +112,11 @@ def _event(recorded: float, event: SweepEvent) -> dict[str, Any]:
         case Ended():
             cause = f" ({event.failure.replace('_', ' ')})" if event.failure else ""
             words = f"attempt {event.outcome.attempt} ended: {event.outcome.ending}{cause}"
-            words, message = (
-                f"{words}, the trial is {event.state}",
-                event.message or event.outcome.message,
-            )
+            words, message = f"{words}, the trial is {event.state}", event.message
         case Moved():
             words, message = f"the trial is {event.state}", event.reason
         case Noted():
             words, message = event.kind, event.message
         case Command() if event.kind not in OF_AGENTS:
             words = f"{event.by or 'somebody'}: {in_words(event)}"
-        case Leased():
-            words = f"held by {event.agent} for {event.seconds:g} s at a time"
-        case Answered() if "error" in event.content or "done" in event.content:
-            refused = event.content.get("error")
-            words, message = "refused" if refused else "done", str(refused or event.content["done"])
-        case Started():
-            words = f"started on {event.worker}" if event.worker else "started"
     return {"recorded": recorded, "words": words, "message": message} if words else {}

@@ -88,28 +88,3 @@ def check_trackers(names: Sequence[str]) -> tuple[str, ...]:
         if find_spec(package) is None:
             raise UsageError(needs(f"the tracker {name!r}", package, name))
     return found
-
-
-def write_all(tracker: Tracker, sweep: TrackedSweep, snapshot: Snapshot) -> int:
-    """Write every trial that has begun; returns their number.
-
-    Raises:
-        UsageError: the tool refuses it.
-    """
-    begun = [trial for trial in snapshot.trials if trial.attempts]
-    try:
-        tracker.open(sweep)
-        for trial in begun:
-            tracker.write(trial, snapshot)
-        tracker.close(snapshot)
-    except UsageError:
-        raise
-    except Exception as error:  # of any kind, from the tool
-        place = f"{tracker.name}: {tracker.place}".rstrip(": ")
-        raise UsageError(f"{place}: {in_short(error)}") from error
-    return len(begun)
-
-
-def in_short(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

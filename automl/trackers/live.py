@@ -5,13 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 from automl.core import Snapshot, SweepSpec, Trial
 from automl.ledger import Ledger
 
 from . import TRACKERS
-from .base import TrackedSweep, Tracker, check_trackers, in_short
+from .base import TrackedSweep, Tracker, check_trackers
 
 EVERY_SECONDS: Final = 1.0  # between two looks at what is new: many reports are written together
 RETRY_SECONDS: Final = 10.0  # after a failure
@@ -80,44 +80,36 @@ class LiveTracker:
             )
 
     def _run(self) -> None:
-        closing = False
+        closing = failing = False
         while not closing:
-            failed_before = self._warned and bool(self._waiting)
-            closing = self._closing.wait(self._retry_seconds if failed_before else EVERY_SECONDS)
+            closing = self._closing.wait(self._retry_seconds if failing else EVERY_SECONDS)
             with self._lock:
                 taken, self._waiting = self._waiting, {}
                 snapshot = self._snapshot
-            if snapshot is not None:
-                self._write(taken, snapshot)
-                if closing and not self._waiting:
-                    self._try(self._tracker.close, snapshot)
+            if snapshot is None:
+                continue
+            if not self._opened:
+                self._opened = self._try(self._tracker.open, self._sweep)
+            failed = {
+                number: trial
+                for number, trial in taken.items()
+                if not (self._opened and self._try(self._tracker.write, trial, snapshot))
+            }
+            with self._lock:
+                self._waiting = failed | self._waiting  # newer states win
+                failing = bool(failed)
+            if closing and not self._waiting:
+                self._try(self._tracker.close, snapshot)
 
-    def _write(self, taken: dict[int, Trial], snapshot: Snapshot) -> None:
-        failed = {}
-        for number, trial in taken.items():
-            if not self._try(self._write_one, trial, snapshot):
-                failed[number] = trial
-                if not self._opened:
-                    failed = taken
-                    break
-        with self._lock:
-            self._waiting = failed | self._waiting  # newer states win
-
-    def _write_one(self, trial: Trial, snapshot: Snapshot) -> None:
-        if not self._opened:
-            self._tracker.open(self._sweep)
-            self._opened = True
-        self._tracker.write(trial, snapshot)
-
-    def _try(self, action: Callable[..., None], *given: Trial | Snapshot) -> bool:
+    def _try(self, action: Callable[..., None], *given: Any) -> bool:
         try:
             action(*given)
         except Exception as error:  # of any kind, from the tool
             if not self._warned:
                 self._warned = True
                 _LOG.warning(
-                    "%s fails; the sweep goes on, and what is missing is tried again: %s",
-                    *(self._tracker.name, in_short(error)),
+                    "%s fails; the sweep goes on, and what is missing is tried again: %s: %.300s",
+                    *(self._tracker.name, type(error).__name__, " ".join(str(error).split())),
                 )
             return False
         self._moved = time.monotonic()

@@ -14,28 +14,30 @@ from automl.core import Snapshot, Trial, TrialState
 from .base import TrackedSweep, Tracker
 
 _STATUS: Final = {
-    TrialState.WAITING: "SCHEDULED",
-    TrialState.PAUSED: "SCHEDULED",
     TrialState.RUNNING: "RUNNING",
+    TrialState.PAUSED: "SCHEDULED",
+    TrialState.WAITING: "SCHEDULED",
     TrialState.INTERRUPTED: "KILLED",
     TrialState.FAILED: "FAILED",
 }
+_ENDS: Final = {"running": "RUNNING", "interrupted": "KILLED", "failed": "FAILED"}
 _SWEEP: Final = "automl.sweep"  # tags: the identity of the sweep, in its own run
 _TRIAL: Final = "automl.trial"
 _REPORTS: Final = "automl.reports"  # how many of a trial's reports its run has
 _STATE: Final = "automl.state"
 _UNUSUAL: Final = re.compile(r"[^\w\-./ ]")  # MLflow refuses these in names
-_AT_ONCE: Final = 500  # metrics of one request; the server takes 1,000
+_AT_ONCE: Final = 1000  # metrics of one request
+_PARAMS_AT_ONCE: Final = 100
 _CONNECT_SECONDS: Final = 5.0
 
 
 @dataclass
 class _Run:
-    """The run of a trial: its id, the number of reports in it, and the trial's state there."""
+    """The run of a trial: its id, the reports in it, and the trial's state there; "" if new."""
 
     id: str
-    num_reports: int = 0
-    state: str = ""
+    num_reports: int
+    state: str
 
 
 class MlflowTracker(Tracker):
@@ -56,7 +58,6 @@ class MlflowTracker(Tracker):
         self.place = uri or os.environ.get("MLFLOW_TRACKING_URI") or "sqlite:///mlflow.db"
         self._experiment = experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME") or "automl"
         self._runs: dict[int, _Run] = {}
-        self._created = 0.0
 
     def open(self, sweep: TrackedSweep) -> None:
         """Find or create the experiment and the run of the sweep."""
@@ -67,71 +68,50 @@ class MlflowTracker(Tracker):
         found = client.get_experiment_by_name(self._experiment)
         self._folder = found.experiment_id if found else client.create_experiment(self._experiment)
         self._created = sweep.created
-        wanted = f"tags.`{_SWEEP}` = '{sweep.id}'"
-        runs = client.search_runs([self._folder], wanted, max_results=1)
-        if runs:
-            self._parent = runs[0].info.run_id
-            self._runs = dict(self._known())
-        else:
-            tags = {"mlflow.runName": sweep.name, _SWEEP: sweep.id}
-            self._parent = client.create_run(self._folder, tags=tags).info.run_id
+        self._parent = self._run({_SWEEP: sweep.id}, {"mlflow.runName": sweep.name}).info.run_id
 
     def write(self, trial: Trial, snapshot: Snapshot) -> None:
         """Add the reports that the run of a trial lacks, and the end of the trial."""
         from mlflow.entities import Param, RunTag
 
-        run = self._runs.get(trial.number) or self._create(trial)
-        if run.state == trial.state and run.num_reports == len(trial.reports):
+        run = self._runs.get(trial.number) or self._begin(trial)
+        if (run.state, run.num_reports) == (trial.state, len(trial.reports)):
             return
         metrics = list(self._metrics(trial, run.num_reports))
-        tags = {_REPORTS: str(len(trial.reports)), _STATE: str(trial.state)}
+        params = [Param(_name(key), str(value)) for key, value in trial.params.items()]
+        tags = [RunTag(_REPORTS, str(len(trial.reports))), RunTag(_STATE, str(trial.state))]
         if trial.failure:
-            tags["failure"] = f"{trial.failure}: {trial.message}"[:500]
-        params = [] if run.state else [Param(_name(k), str(v)) for k, v in trial.params.items()]
-        for start in range(0, max(1, len(metrics), 5 * len(params)), _AT_ONCE):
-            self._client.log_batch(
-                run.id,
-                metrics=metrics[start : start + _AT_ONCE],
-                params=params[start // 5 : (start + _AT_ONCE) // 5],  # the server takes 100
-                tags=[RunTag(key, value) for key, value in tags.items()],
-            )
+            tags.append(RunTag("failure", f"{trial.failure}: {trial.message}"[:500]))
+        if not run.state:
+            for at in range(0, len(params), _PARAMS_AT_ONCE):
+                self._client.log_batch(run.id, params=params[at : at + _PARAMS_AT_ONCE])
+        for at in range(0, len(metrics), _AT_ONCE):
+            self._client.log_batch(run.id, metrics=metrics[at : at + _AT_ONCE])
+        self._client.log_batch(run.id, tags=tags)
         status = _STATUS.get(trial.state, "FINISHED")
-        if trial.state.finished:
-            self._client.set_terminated(run.id, status)
-        elif run.state or status != "RUNNING":  # a new run is running
-            self._client.update_run(run.id, status)
-        run.num_reports = len(trial.reports)
-        run.state = str(trial.state)
+        ends = self._client.set_terminated if trial.state.finished else self._client.update_run
+        ends(run.id, status)
+        run.num_reports, run.state = len(trial.reports), str(trial.state)
 
     def close(self, snapshot: Snapshot) -> None:
         """Write the goals and the state of the sweep."""
         self._client.set_tag(self._parent, "goals", "; ".join(map(str, snapshot.goals)))
-        ended = {"running": "RUNNING", "interrupted": "KILLED", "failed": "FAILED"}
-        self._client.set_terminated(self._parent, ended.get(snapshot.state, "FINISHED"))
+        self._client.set_terminated(self._parent, _ENDS.get(snapshot.state, "FINISHED"))
 
-    def _known(self) -> Iterator[tuple[int, _Run]]:
-        """The runs of trials that are there already."""
-        wanted, token = f"tags.`mlflow.parentRunId` = '{self._parent}'", None
-        while True:
-            page = self._client.search_runs([self._folder], wanted, page_token=token)
-            for run in page:
-                tags = run.data.tags
-                known = _Run(run.info.run_id, int(tags.get(_REPORTS, 0)), tags.get(_STATE, ""))
-                yield int(tags[_TRIAL]), known
-            token = page.token
-            if not token:
-                return
+    def _run(self, identity: dict[str, str], tags: dict[str, str], begun: int | None = None) -> Any:
+        """The run with these tags, which is made if there is none."""
+        wanted = " and ".join(f"tags.`{key}` = '{value}'" for key, value in identity.items())
+        found = self._client.search_runs([self._folder], wanted, max_results=1)
+        return found[0] if found else self._client.create_run(self._folder, begun, identity | tags)
 
-    def _create(self, trial: Trial) -> _Run:
-        tags = {
-            "mlflow.runName": f"trial {trial.number}",
-            "mlflow.parentRunId": self._parent,
-            "source": trial.source,
-            _TRIAL: str(trial.number),
-        }
-        begun = self._time(trial, 0.0)
-        run = self._client.create_run(self._folder, start_time=begun, tags=tags).info.run_id
-        return self._runs.setdefault(trial.number, _Run(run))
+    def _begin(self, trial: Trial) -> _Run:
+        """The run of a trial, which another process may have begun."""
+        identity = {"mlflow.parentRunId": self._parent, _TRIAL: str(trial.number)}
+        tags = {"mlflow.runName": f"trial {trial.number}", "source": trial.source}
+        run = self._run(identity, tags, self._time(trial, 0.0))
+        known = run.data.tags
+        made = _Run(run.info.run_id, int(known.get(_REPORTS, 0)), known.get(_STATE, ""))
+        return self._runs.setdefault(trial.number, made)
 
     def _metrics(self, trial: Trial, first: int) -> Iterator[Any]:
         """The metrics of the reports from the first on and, if the trial has ended, the last."""

@@ -1,144 +1,102 @@
 """TensorBoard logs: one run for each trial, in a folder of the sweep."""
 
-import json
 import math
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from automl.core import Snapshot, Trial, TrialState, text
 from workers.device.profiling import FOLDER
-from workers.files.folder import Folder
-from workers.protocol import Params
 
 from .base import TrackedSweep, Tracker
-
-
-@dataclass
-class _Log:
-    """The log of a trial: its writer, None while it is closed, and how many reports it has."""
-
-    writer: Any = None
-    num_reports: int = 0
 
 
 class TensorBoardTracker(Tracker):
     """Writes `FOLDER/SWEEP/trial-NUMBER` for each trial.
 
-    A run has the reports as scalars by step (and `seconds_of_training`), the configuration and
-    final metrics for the HParams page, memory in bytes (the peak, and by module), and the traces of
-    torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
+    A run has the reports as scalars by step, the configuration and the values of the goals for the
+    HParams page, peak memory in bytes (of the trial, and by module), the failure as text, and the
+    traces of torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
 
     Args:
         folder: for the folders of sweeps; None for the environment variable TENSORBOARD_LOGDIR, or
             else "runs".
-        inside: write `FOLDER/trial-NUMBER` instead.
     """
 
     name = "tensorboard"
     module = "tensorboard"
 
-    def __init__(self, folder: str | Path | None = None, *, inside: bool = False) -> None:
+    def __init__(self, folder: str | Path | None = None) -> None:
         self._root = Path(folder or os.environ.get("TENSORBOARD_LOGDIR") or "runs").absolute()
-        self._inside = inside
-        self._logs: dict[int, _Log] = {}
+        self._writers: dict[int, Any] = {}  # that are open
+        self._num_reports: dict[int, int] = {}  # that a log has
         self.place = str(self._root)
 
     def open(self, sweep: TrackedSweep) -> None:
         """Make the folder."""
-        self._folder = self._root if self._inside else self._root / sweep.name
-        self.place = str(self._folder)
+        self._folder = self._root / sweep.name
         self._files = sweep.files
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, trial: Trial, snapshot: Snapshot) -> None:
         """Add the new reports and, if the trial has ended, its results."""
-        log = self._logs.setdefault(trial.number, _Log())
+        number = trial.number
+        writer = self._writers.get(number) or self._begin(number)
         try:
-            self._write(log, trial, snapshot)
+            self._write(writer, trial, snapshot)
         except Exception:
-            del self._logs[trial.number]  # its writer is broken for good: begin the log again
+            # Its writer is broken for good: begin the log again.
+            del self._writers[number], self._num_reports[number]
             raise
-
-    def _write(self, log: _Log, trial: Trial, snapshot: Snapshot) -> None:
-        writer = self._writer(log, self._folder / f"trial-{trial.number}")
-        for point in trial.reports[log.num_reports :]:
-            scalars = {**point.metrics, "seconds_of_training": point.seconds}
-            for name, value in scalars.items():
-                if math.isfinite(value):
-                    writer.add_scalar(name, value, point.step)
-        log.num_reports = len(trial.reports)
-        if trial.state.finished:
-            _facts(writer, trial)
-            _memory(writer, trial)
-            writer.add_hparams(_plain(trial.params), _results(snapshot, trial), run_name=".")
-            self._copy_traces(trial)
-        writer.flush()
         if trial.state is not TrialState.RUNNING:
-            log.writer = None
-            writer.close()
+            self._writers.pop(number).close()
 
     def close(self, snapshot: Snapshot) -> None:
         """Close the logs that are open."""
-        for log in self._logs.values():
-            if log.writer is not None:
-                log.writer.close()
-                log.writer = None
+        while self._writers:
+            self._writers.popitem()[1].close()
 
-    def _writer(self, log: _Log, folder: Path) -> Any:
-        if log.writer is None:
-            from torch.utils.tensorboard import SummaryWriter
+    def _begin(self, number: int) -> Any:
+        from torch.utils.tensorboard import SummaryWriter
 
-            # What another process has written of the trial is written again, and hidden there.
-            again = log.num_reports == 0 and folder.exists()
-            log.writer = SummaryWriter(str(folder), purge_step=0 if again else None)
-        return log.writer
+        folder = self._folder / f"trial-{number}"
+        # What another process has written of the trial is written again, and hidden there.
+        again = number not in self._num_reports and folder.exists()
+        self._num_reports.setdefault(number, 0)
+        return self._writers.setdefault(
+            number, SummaryWriter(str(folder), purge_step=0 if again else None)
+        )
 
-    def _copy_traces(self, trial: Trial) -> None:
-        if self._files is None:
-            return
-        traces: Folder = self._files / "trials" / str(trial.number) / FOLDER
-        for trace in traces.names():
-            if trace.endswith(".pt.trace.json"):
-                traces.copy(trace, self._folder / f"trial-{trial.number}")
+    def _write(self, writer: Any, trial: Trial, snapshot: Snapshot) -> None:
+        for point in trial.reports[self._num_reports[trial.number] :]:
+            for name, value in {**point.metrics, "seconds_of_training": point.seconds}.items():
+                if math.isfinite(value):
+                    writer.add_scalar(name, value, point.step)
+        self._num_reports[trial.number] = len(trial.reports)
+        if trial.state.finished:
+            self._end(writer, trial, snapshot)
+        writer.flush()
 
-
-def _memory(writer: Any, trial: Trial) -> None:
-    """Peak memory and the largest modules, at the last step of the trial."""
-    step = trial.reports[-1].step if trial.reports else 0
-    modules = (
-        trial.details.get("memory_by_module_bytes")
-        or trial.details.get("estimated_memory_by_module_bytes")
-        or {}
-    )
-    found = {"peak": trial.peak_memory_bytes, **modules}
-    for name, value in found.items():
-        if isinstance(value, int | float) and math.isfinite(value):
-            writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)
-
-
-def _facts(writer: Any, trial: Trial) -> None:
-    """The state, the message and the details of the trial, as text."""
-    lines = [f"**{trial.state}** {trial.failure or ''} {trial.message}".strip()]
-    lines += [
-        f"- {key}: `{json.dumps(value, default=str)[:2000]}`" for key, value in trial.facts.items()
-    ]
-    writer.add_text("trial", "\n\n".join(lines))
-
-
-def _plain(params: Params) -> dict[str, bool | int | float | str]:
-    """Values that the HParams page can hold: None and tuples as texts."""
-    return {
-        key: value if isinstance(value, bool | int | float | str) else str(value)
-        for key, value in params.items()
-    }
-
-
-def _results(snapshot: Snapshot, trial: Trial) -> dict[str, float]:
-    values = {
-        goal.metric: text.goal_value(trial, snapshot, index)
-        for index, goal in enumerate(snapshot.goals)
-    }
-    found = {f"goal/{name}": value for name, value in values.items() if value is not None}
-    return found or {"goal/none": math.nan}
+    def _end(self, writer: Any, trial: Trial, snapshot: Snapshot) -> None:
+        """Write the results of a trial."""
+        writer.add_text("trial", f"**{trial.state}** {trial.failure or ''} {trial.message}")
+        step = trial.reports[-1].step if trial.reports else 0
+        modules = trial.details.get("memory_by_module_bytes", {})
+        for name, value in {"peak": trial.peak_memory_bytes, **modules}.items():
+            if value is not None:
+                writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)
+        values = {
+            f"goal/{goal.metric}": text.goal_value(trial, snapshot, index)
+            for index, goal in enumerate(snapshot.goals)
+        }
+        known = {name: value for name, value in values.items() if value is not None}
+        params = {
+            name: value if isinstance(value, bool | int | float | str) else str(value)
+            for name, value in trial.params.items()
+        }
+        writer.add_hparams(params, known or {"goal/none": math.nan}, run_name=".")
+        if self._files is not None:
+            traces = self._files / "trials" / str(trial.number) / FOLDER
+            for trace in traces.names():
+                if trace.endswith(".pt.trace.json"):
+                    traces.copy(trace, self._folder / f"trial-{trial.number}")

@@ -21,31 +21,20 @@ from automl.core.text import number, present_folder
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
 from workers.command.command import SIDE
-from workers.protocol import Params
 
+from .beginning import enqueue
 from .paired_test import Answer, PairedTest
-from .retrain import enqueue
 
-KIND: Final = "ab"
+KIND: Final = "ab"  # of the sweep, its trials, and the note that holds the answer
 A, B = "A", "B"
 MAX_FAILURES: Final = 3  # of a side, until the comparison ends
 FIRST_PAIRS: Final = 3  # before which no answer is possible if the effect is 1
-NOTE: Final = "ab"  # kind of the note that holds the answer
-Sides = Mapping[str, Params]  # the configuration of A and that of B
-
-
-@dataclass(frozen=True)
-class Pair:
-    """The runs of A and B with one seed."""
-
-    a: Trial
-    b: Trial
-
-    def difference(self, goal: Goal) -> float | None:
-        """By how much B is better than A; None if one of them has no value."""
-        values = [ranking.value(trial, goal) for trial in (self.a, self.b)]
-        found = [goal.loss(value) for value in values if value is not None]
-        return found[0] - found[1] if len(found) == len(values) else None
+WORDS: Final = {
+    "better": "B is better than A{by}",
+    "worse": "B is worse than A{by}",
+    "no difference": "B is not better than A, no difference is found: it is {side}{by}",
+    "not known": "It is not known whether B is better than A: it is {side} so far{by}",
+}
 
 
 def side_of(trial: int) -> str:
@@ -53,10 +42,16 @@ def side_of(trial: int) -> str:
     return A if trial % 4 in (0, 3) else B
 
 
-def pairs_of(trials: Sequence[Trial]) -> list[Pair]:
-    """The pairs among the trials of a comparison, whether or not they have ended."""
-    both = zip(trials[::2], trials[1::2], strict=False)
-    return [Pair(*sorted(pair, key=lambda one: side_of(one.number))) for pair in both]
+def gains(trials: Sequence[Trial], goal: Goal) -> list[float]:
+    """By how much B is better than A, of each pair whose runs have both ended with a value."""
+    found = []
+    for pair in zip(trials[::2], trials[1::2], strict=False):
+        ended = [trial for trial in pair if trial.state.finished]
+        values = {side_of(trial.number): ranking.value(trial, goal) for trial in ended}
+        losses = {side: goal.loss(one) for side, one in values.items() if one is not None}
+        if len(losses) == len(pair):
+            found.append(losses[A] - losses[B])
+    return found
 
 
 def failed_runs(trials: Sequence[Trial], side: str) -> list[Trial]:
@@ -72,8 +67,7 @@ class Comparison:
     Args:
         sweep: that keeps the runs; goal: by which they are compared.
         answer: see `PairedTest`.
-        effect: mean difference of the pairs, in units of the metric; above 0 if B is better. None
-            without a pair.
+        effect: mean gain of the pairs, in units of the metric; None without a pair.
         interval: of the effect, whenever it is looked at; None if there are too few pairs.
         level: of the interval.
         runs: that were begun, of both sides.
@@ -91,51 +85,36 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object of `automl ab`."""
-        return {
-            "answer": self.answer,
-            "effect": self.effect,
-            "interval": None if self.interval is None else list(self.interval),
-            "runs": self.runs,
-        }
+        names = ("answer", "effect", "interval", "runs")
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
-        metric, gain = self.goal.metric, self.effect
-        size = "" if gain is None else f"{number(abs(gain))} in {metric}"
+        by, side = "", "equal"
+        if self.effect:
+            side = "better" if self.effect > 0 else "worse"
+            by = f" by {number(abs(self.effect))} in {self.goal.metric}"
         if self.interval is not None:
             low, high = map(number, self.interval)
-            size += f" ({self.level:.0%} interval of the gain: {low} to {high})"
-        by = f" by {size}" if size else ""
-        so_far = f" so far by {size}" if size else ""
-        side = "better" if gain is not None and gain > 0 else "worse"
-        words = {
-            "better": f"B is better than A{by}",
-            "worse": f"B is worse than A{by}",
-            "no difference": "B is not better than A, no difference is found"
-            + (f": it is {side}{by}" if gain else ": they are equal"),
-            "not known": "It is not known whether B is better than A"
-            + (f": it is {side}{so_far}" if gain else ""),
-        }[self.answer]
+            by += f" ({self.level:.0%} interval of the gain: {low} to {high})"
         reason = f"; {self.reason}" if self.reason else ""
-        runs = f"{self.runs} run{'' if self.runs == 1 else 's'}, kept as {self.sweep}"
-        return f"{words}{reason}; {runs}."
+        words = WORDS[self.answer].format(by=by, side=side)
+        return f"{words}{reason}; {self.runs} runs, kept as {self.sweep}."
 
 
 def compared(snapshot: Snapshot, test: PairedTest) -> Comparison:
     """The answer that the trials of a comparison give so far."""
     goal, trials = snapshot.goals[0], snapshot.trials
-    pairs = pairs_of(trials)
-    ended = [pair for pair in pairs if pair.a.state.finished and pair.b.state.finished]
-    found = [value for pair in ended if (value := pair.difference(goal)) is not None]
+    found = gains(trials, goal)
     answer, reason = test.answer(found), ""
     failed = {side: failed_runs(trials, side) for side in (A, B)}
-    if len(failed[B]) >= MAX_FAILURES and not failed[A]:
-        answer, reason = "worse", f"B failed {len(failed[B])} times: {failed[B][-1].message}"
-    elif worst := max(failed.values(), key=len):
-        side = A if worst is failed[A] else B
-        if answer == "better" and len(failed[B]) > len(failed[A]):
-            answer = "not known"  # leaving out its failures would favour B
-        if answer == "not known" or len(worst) >= MAX_FAILURES:
-            answer, reason = "not known", f"{side} failed {len(worst)} times: {worst[-1].message}"
+    side = max(failed, key=lambda one: len(failed[one]))
+    count = len(failed[side])
+    if count >= MAX_FAILURES:
+        answer = "worse" if not failed[A] else "not known"
+    elif answer == "better" and len(failed[B]) > len(failed[A]):
+        answer = "not known"  # leaving out its failures would favour B
+    if count and (answer == "not known" or count >= MAX_FAILURES):
+        reason = f"{side} failed {count} times: {failed[side][-1].message}"
     interval = test.interval(found)
     return Comparison(
         snapshot.sweep,
@@ -149,17 +128,15 @@ def compared(snapshot: Snapshot, test: PairedTest) -> Comparison:
     )
 
 
-def of_commands(
-    goal: Goal, command: str, reports: Mapping[str, str], seed: int
-) -> tuple[SweepSpec, Sides]:
-    """The sweep that compares two commands, and its sides.
+def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int) -> SweepSpec:
+    """The sweep that compares two commands.
 
     Args:
         command: both, as they were typed.
         reports: how they print the goal's metric.
         seed: from which the seeds of the pairs derive.
     """
-    spec = SweepSpec(
+    return SweepSpec(
         KIND,
         Space(Choice(SIDE, [A, B])),
         (goal,),
@@ -171,18 +148,15 @@ def of_commands(
         paired=True,
         folder=present_folder(),
     )
-    return spec, {side: {SIDE: side} for side in (A, B)}
 
 
 def code_of_commands(programs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """What is recorded of each side: its command, and commit and diff of the code that it runs."""
     folders = {side: _code_folder(words) for side, words in programs.items()}
-    found: dict[str, Any] = {
+    found = {
         side: {"command": list(words), **code_of(folders[side])} for side, words in programs.items()
     }
-    if folders[A] != folders[B]:
-        found["difference"] = difference(folders[A], folders[B])
-    return {KIND: found}
+    return {**found, "difference": difference(folders[A], folders[B])}
 
 
 def _code_folder(words: Sequence[str]) -> str:
@@ -194,51 +168,43 @@ def _code_folder(words: Sequence[str]) -> str:
 def compare(
     ledger: Ledger,
     spec: SweepSpec,
-    sides: Sides,
     test: PairedTest,
     most_runs: int,
     run: Callable[[SweepSpec], Snapshot],
+    facts: Mapping[str, Any],
     *,
     tell: Callable[[Comparison], None] = lambda comparison: None,
 ) -> tuple[Comparison, Snapshot]:
     """Run pairs until the test has an answer or the budget is used up.
 
     Args:
-        spec: of a sweep of the ledger, which may have runs already.
+        spec: of a new sweep; a name that is in use gets a number.
         most_runs: of both sides together.
         run: runs the waiting trials of the sweep, which has this spec then.
+        facts: to record.
         tell: called with the answer so far before each further round.
 
     Returns:
         The answer, and the sweep; its state is "interrupted" if somebody has ended the rounds.
     """
+    spec = create(ledger, spec, rename=True, facts={KIND: facts})
+    begun, pairs = 0, FIRST_PAIRS
     while True:
         snapshot = ledger.snapshot(spec.name)
         comparison = compared(snapshot, test)
-        begun = len(snapshot.trials)
+        fails = any(len(failed_runs(snapshot.trials, side)) >= MAX_FAILURES for side in (A, B))
         room = (most_runs - begun) // 2
-        waiting = any(not trial.state.finished for trial in snapshot.trials)
-        if not waiting:
-            if comparison.answer != "not known" or room <= 0 or _fails(snapshot.trials):
-                break
-            if begun:
-                tell(comparison)
-            end = begun + 2 * min(room, FIRST_PAIRS if begun == 0 else 1)
-            configurations = [sides[side_of(number)] for number in range(begun, end)]
-            enqueue(ledger, spec.name, configurations, KIND)
-            begun = end
+        if comparison.answer != "not known" or room <= 0 or fails:
+            break
+        if begun:
+            tell(comparison)
+        end = begun + 2 * min(room, pairs)
+        sides = [{SIDE: side_of(number)} for number in range(begun, end)]
+        enqueue(ledger, spec.name, sides, KIND)
+        begun, pairs = end, 1
         snapshot = run(replace(spec, budget=Budget(trials=begun)))
         if snapshot.state != "finished":
             return compared(ledger.snapshot(spec.name), test), snapshot
     with writing(ledger, spec.name) as writer:
-        writer.note(NOTE, str(comparison))
+        writer.note(KIND, str(comparison))
     return comparison, snapshot
-
-
-def _fails(trials: Sequence[Trial]) -> bool:
-    return any(len(failed_runs(trials, side)) >= MAX_FAILURES for side in (A, B))
-
-
-def begin(ledger: Ledger, spec: SweepSpec, facts: Mapping[str, Any]) -> SweepSpec:
-    """Create the sweep of a comparison; a name that is in use gets a number."""
-    return create(ledger, spec, rename=True, facts=facts)

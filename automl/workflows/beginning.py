@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from automl.control.beginning import create
-from automl.control.plugins import with_earlier
+from automl.control.earlier import with_earlier
+from automl.control.writer import writing
 from automl.core import SweepSpec, arguments
 from automl.core.keys import PluginChoice
 from automl.errors import UsageError
@@ -18,7 +19,6 @@ from workers.protocol import Params
 
 from . import import_trials
 from .import_trials import Source
-from .retrain import enqueue
 
 
 @dataclass(frozen=True)
@@ -137,3 +137,19 @@ def _with_budget(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> Sweep
         return spec
     added = sum(t.source == import_trials.SOURCE for t in ledger.trials(spec.name))
     return replace(spec, budget=replace(spec.budget, trials=trials + added))
+
+
+def enqueue(
+    ledger: Ledger, sweep: str, configurations: Sequence[Params], source: str = "enqueued"
+) -> None:
+    """Add trials to a sweep that is not running. It trains them before any other.
+
+    Raises:
+        SpaceError: a configuration is not legal in the sweep's space. Then none is added.
+        StoreError: a controller holds the sweep.
+    """
+    space = ledger.spec(sweep).space
+    accepted = [space.accept(params) for params in configurations]
+    with writing(ledger, sweep) as writer:
+        for params in accepted:
+            writer.propose(params, source)

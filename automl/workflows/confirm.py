@@ -1,14 +1,24 @@
 """Confirms the best configurations: which of them must be trained again, under other seeds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
 
-from automl.core import Snapshot, Trial
-from automl.core.arguments import companion
+from automl.control.beginning import create
+from automl.control.space_change import with_known_space
+from automl.control.writer import writing
+from automl.core import Budget, Snapshot, SweepSpec, Trial
+from automl.core.names import companion
+from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.confirmations import KIND, Confirmation, candidates, identity
 from automl.report.recommendation import believed, shortlist
 from automl.report.record import Record
 from search_spaces import Space
+
+from .beginning import enqueue
+
+ANOTHER_SEED: Final = 7919  # a trial of the same number must get another seed
 
 
 def chosen(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
@@ -46,3 +56,48 @@ def missing(ledger: Ledger, sweep: str, chosen: Sequence[Trial], seeds: int) -> 
             counts[key] += 1
     rounds = range(max(seeds - min(counts.values(), default=0), 0))
     return [t for i in rounds for t in chosen if counts[identity(space, t.params)] + i < seeds]
+
+
+def derived(spec: SweepSpec, kind: str, num_trials: int, **changes: Any) -> SweepSpec:
+    """The spec of a sweep that trains configurations of another one, without early stopping."""
+    budget, seed = Budget(trials=num_trials), (spec.seed + ANOTHER_SEED) % 2**32
+    name = companion(spec.name, kind)
+    return replace(
+        spec,
+        name=name,
+        space=spec.known_space,
+        explored=None,
+        budget=budget,
+        seed=seed,
+        stopper="none",
+        stopper_options={},
+        suggester="sobol",
+        suggester_options={},
+        **changes,
+    )
+
+
+def prepare(
+    ledger: Ledger, spec: SweepSpec, configurations: Sequence[Mapping[str, Any]]
+) -> SweepSpec:
+    """Add these trials to the sweep of the spec, which is created if it does not exist.
+
+    If it exists, it takes the space of the spec, as a resume does, and keeps its trials.
+
+    Returns:
+        The spec, with a budget for all its trials.
+
+    Raises:
+        UsageError: there is a sweep of that name whose trials do not fit the space.
+    """
+    if not ledger.exists(spec.name):
+        create(ledger, spec)
+    elif ledger.spec(spec.name).space != spec.space:
+        try:
+            with writing(ledger, spec.name) as writer:
+                with_known_space(writer, replace(writer.spec, space=spec.space))
+        except UsageError as error:
+            raise UsageError(f"{error}: delete it with `automl delete {spec.name}`") from error
+    accepted = [spec.space.accept(params, surplus=True) for params in configurations]
+    enqueue(ledger, spec.name, accepted)
+    return replace(spec, budget=Budget(trials=len(ledger.trials(spec.name))))

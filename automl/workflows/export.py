@@ -1,10 +1,13 @@
 """Exports a trained trial as a folder: weights, configuration, model card."""
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from automl.control.artifacts import artifacts_of, check_repeated
 from automl.control.assignments import seed_of
 from automl.core import Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
@@ -13,12 +16,12 @@ from automl.report import confirmations
 from automl.report.recipe import learned_space, line_of, recipe
 from automl.report.recommendation import Recommendation, best_run, recommended
 from automl.report.record import Record
+from workers.artifacts.copies import SweepArtifacts
+from workers.artifacts.location import NONE, read_location
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
 from workers.functions.saved_state import SAVED, newest_saved
 from workers.protocol import CHECKPOINTS, LOGS, WORK
-
-from .artifacts import files_of_trial, publish
 
 OWN = (CHECKPOINTS, "command", LOGS)  # folders of the workers in a trial's folder
 
@@ -144,3 +147,70 @@ def _of_objective(
 def _table(values: Mapping[str, Any]) -> str:
     rows = (f"| {name} | {value} |" for name, value in values.items())
     return "\n".join(["| name | value |", "|---|---|", *rows])
+
+
+@contextmanager
+def files_of_trial(
+    ledger: Ledger, sweep: str, number: int, given: str | None = None
+) -> Iterator[Folder]:
+    """The folder of a trial; what is at the location of the artifacts is fetched for a while.
+
+    Args:
+        given: the location as the person names it; None if they name none.
+
+    Raises:
+        UsageError: the files are at a location that the person does not name, or an object there is
+            missing or damaged.
+    """
+    spec = ledger.spec(sweep)
+    here = ledger.files(sweep) / "trials" / str(number)
+    artifacts = None if read_location(given or "") == NONE else artifacts_of(spec)
+    if artifacts is None:
+        yield here
+        return
+    check_repeated(spec, read_location(given or ""))
+    with tempfile.TemporaryDirectory(prefix="automl-") as folder:
+        fetched = artifacts.fetch(number, Path(folder))
+        yield Folder(folder) if fetched else here
+
+
+def moved_to(spec: SweepSpec, given: str | None) -> SweepSpec:
+    """The spec of a sweep that is derived from one, which may be a stranger's.
+
+    Args:
+        spec: its location, which is the earlier sweep's, is not taken over.
+        given: the location as the person names it; None if they name none.
+    """
+    location = read_location(given or "")
+    kept = spec.with_location("" if location == NONE else location)
+    return replace(kept, artifacts_folder="")
+
+
+def publish(ledger: Ledger, sweep: str, number: int, target: Path, given: str | None = None) -> str:
+    """Copy an exported folder to the artifacts of its sweep; returns where it is, "" for none.
+
+    Args:
+        given: the location as the person names it; if they name none, nothing is copied.
+
+    Raises:
+        UsageError: the location cannot be written.
+    """
+    artifacts = artifacts_of(ledger.spec(sweep))
+    if artifacts is None or read_location(given or "") in ("", NONE):
+        return ""
+    return artifacts.put(f"exports/{number}", target)
+
+
+def location_to_delete(spec: SweepSpec, given: str | None) -> SweepArtifacts | None:
+    """The artifacts of a sweep that is deleted; None if it has none.
+
+    Args:
+        given: the location as the person names it; None if they name none.
+
+    Raises:
+        UsageError: the person names another location than the sweep has.
+    """
+    artifacts = artifacts_of(spec)
+    if artifacts is not None and given is not None:
+        check_repeated(spec, read_location(given))
+    return None if given == NONE else artifacts

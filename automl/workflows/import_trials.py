@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from automl.control.journal import writing
@@ -54,15 +54,7 @@ class ImportedTrials:
         return f"{len(self.trials)} trials added" + (f", left out: {reasons}" if reasons else "")
 
 
-class SweptTrials(Protocol):
-    """A result of `automl.sweep` or `automl.load`."""
-
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """Every trial."""
-
-
-Source = str | PathLike[str] | SweptTrials | Any  # Any stands for an Optuna study
+Source = str | PathLike[str] | Any  # Any stands for an Optuna study, or a result
 
 
 def read(
@@ -81,22 +73,23 @@ def read(
     Raises:
         UsageError: the source is malformed or cannot be read.
     """
+    named = str(source) if isinstance(source, str | PathLike) else ""
+    kind, _, rest = named.partition(":")
     if hasattr(source, "get_trials") and hasattr(source, "directions"):
-        return _fitting(from_study(source, goals), space, goals)
-    if not isinstance(source, str | PathLike):
-        if not hasattr(source, "trials"):
-            raise UsageError(
-                "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME, an Optuna study or a result, "
-                f"got {show(source)}"
-            )
-        return _fitting(_finished(source.trials, goals, constraints), space, goals)
-    kind, _, rest = str(source).partition(":")
-    if kind == "optuna":
+        found = from_study(source, goals)
+    elif hasattr(source, "trials"):
+        found = _finished(source.trials, goals, constraints)
+    elif kind == "optuna":
         found = _from_optuna(rest, goals)
     elif kind == "sweep":
         found = _finished(ledger.trials(rest), goals, constraints)
-    else:
+    elif kind:
         found = _from_csv(Path(source), space, goals)
+    else:
+        raise UsageError(
+            "a prior is FILE.csv, optuna:URL#STUDY, sweep:NAME, an Optuna study or a result, "
+            f"got {show(source)}"
+        )
     return _fitting(found, space, goals)
 
 

@@ -25,6 +25,10 @@ AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried i
 SPEED: Final = "items_per_second"
 UPDATES: Final = 20  # measured of a workload, after those that warm up
 REPORTS: Final = 4  # timed of a function or a program, after the first
+NEVER: Final = (
+    *("train_seconds", "max_epochs", "evaluate_seconds", "evaluate_updates"),
+    *("checkpoint_seconds", "checkpoint_updates"),
+)
 ENDLESS: Final = 10**9  # updates; the trial ends before
 
 
@@ -119,23 +123,9 @@ def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
         )
     from workers.training.settings import SPEED_WINDOWS
 
-    never = dict.fromkeys(
-        (
-            "train_seconds",
-            "max_epochs",
-            "evaluate_seconds",
-            "evaluate_updates",
-            "checkpoint_seconds",
-            "checkpoint_updates",
-        )
-    )
+    never = dict.fromkeys(NEVER)
     window = max(1, round(updates / SPEED_WINDOWS))
-    return {
-        **spec.fixed,
-        **never,
-        "max_updates": ENDLESS,
-        "speed_updates": window,
-    }
+    return {**spec.fixed, **never, "max_updates": ENDLESS, "speed_updates": window}
 
 
 def prepare(

@@ -20,7 +20,7 @@ from automl.ledger.database import HeldError
 from automl.suggesters.domain import Domain, updated_limits
 from workers.protocol import Params
 
-from .requests import request, whoami
+from .agents import request, whoami
 
 _PAUSE_SECONDS: Final = 0.05
 AUTO: Final = "auto"  # the whole range of a parameter

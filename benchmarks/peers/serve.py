@@ -1,6 +1,6 @@
 """Runs a peer in its own environment: finished trials come in, proposals go out, as JSON lines.
 
-    PYTHON benchmarks/peers/serve.py smac|smac-noisy|hebo
+    PYTHON benchmarks/peers/serve.py smac|hebo
 
 The first line of standard input has `space`, `goals` (their number) and `seed`. Each further line
 has `tell`, the trials that are new, and `method`: `ask` for the next proposal, `best` for what a
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from search_spaces import Space
 
-KINDS = {"smac": "Smac", "smac-noisy": "NoisySmac", "hebo": "Hebo"}
+KINDS = {"smac": "Smac", "hebo": "Hebo"}
 
 
 class AskTellPeer(Protocol):

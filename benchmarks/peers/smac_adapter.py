@@ -76,14 +76,6 @@ class Smac:
         return inward(self.space, plain)
 
 
-class NoisySmac(Smac):
-    """SMAC that runs good configurations again with other seeds, as its intensifier does."""
-
-    num_trials = 50  # as in `benchmarks/noise/noise.py`; the initial design depends on it
-    deterministic = False
-    intensifier: dict[str, int] = {}
-
-
 def config_space(space: Space, seed: int) -> ConfigurationSpace:
     configs = ConfigurationSpace(seed=seed)
     for name, p in space.parameters.items():

@@ -96,9 +96,21 @@ def measure(table: Table, contestant: str, seed: int) -> store.Row:
         "table": table.name,
         "contestant": contestant,
         "seed": seed,
-        "regrets": regrets,
+        "course": changes(regrets),
         "cpu": round(took, 1),
     }
+
+
+def changes(regrets: Sequence[float]) -> list[tuple[int, float]]:
+    """The places at which a curve changes, and its values from there on."""
+    before = [None, *regrets]
+    return [(i, now) for i, now in enumerate(regrets) if now != before[i]]
+
+
+def regrets_of(row: store.Row) -> Any:
+    """The curve of a row, at each of `POINTS`."""
+    places, values = zip(*row["course"], strict=True)
+    return np.array(values)[np.searchsorted(places, range(len(POINTS)), side="right") - 1]
 
 
 def report(rows: Rows, tables: Sequence[str], contestants: Sequence[str]) -> None:
@@ -127,7 +139,7 @@ def _means(
     for contestant in contestants:
         mine = [_own(rows, name, contestant) for name in tables]
         if all(mine):
-            own = [np.mean([row["regrets"] for row in some], axis=0) for some in mine]
+            own = [np.mean([regrets_of(row) for row in some], axis=0) for some in mine]
             curves[contestant] = np.mean(own, axis=0)
             goals = [_goal(rows, name) for name in tables]
             shares[contestant] = float(
@@ -191,13 +203,13 @@ def _reached(curve: Any, goal: float) -> float:
 
 
 def _goal(rows: Rows, table: str) -> float:
-    ends = [row["regrets"][-1] for row in _own(rows, table, "random")]
+    ends = [row["course"][-1][1] for row in _own(rows, table, "random")]
     return float(np.mean(ends)) if ends else 0.0
 
 
 def _line(table: str, contestant: str, mine: list[store.Row], goal: float) -> None:
-    curve = np.mean([row["regrets"] for row in mine], axis=0)
-    ends = np.array([row["regrets"][-1] for row in mine])
+    curve = np.mean([regrets_of(row) for row in mine], axis=0)
+    ends = np.array([row["course"][-1][1] for row in mine])
     reached = np.nonzero(curve <= goal)[0]
     share = f"{POINTS[reached[0]]:.3f}" if len(reached) else "  -  "
     at = "".join(f"{_at(curve, part):8.3f}" for part in PARTS)

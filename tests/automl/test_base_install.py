@@ -10,7 +10,7 @@ from site_python import COMMAND, run, write
 # What the main interfaces do without, by the name of its import.
 ABSENT = (
     "ray", "ax", "optuna", "sqlalchemy", "alembic", "psycopg", "pandas", "plotly", "s3fs", "PIL",
-    "sklearn", "lightning", "transformers", "mlflow", "wandb", "tensorboard", "hydra", "onnx",
+    "sklearn", "lightning", "transformers", "mlflow", "wandb", "tensorboard", "onnx",
 )  # fmt: skip
 SITE = f"""
 import sys

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from faults import POINTS
 from soak_count import SoakCount
@@ -112,50 +109,6 @@ def _soak_ray(
                     strike(marks[-1], rng)
             count.watch(child, name, last)
         count.end(child, ledger, name, RAY_TRIALS)
-
-
-def measure_resume(num_trials: int) -> dict[str, Any]:
-    """Seconds until a new process has resumed a sweep and dispatched its first trial."""
-    folder = Path(tempfile.mkdtemp(prefix="automl-soak-"))
-    try:
-        name = _large_sweep(folder, num_trials)
-        begun = time.monotonic()
-        launch(folder, name, "dispatched").join()
-        seconds = time.monotonic() - begun
-    finally:
-        shutil.rmtree(folder)
-    return {
-        "kind": "resume",
-        "trials": num_trials,
-        "reports": 10 * num_trials,
-        "seconds": seconds,
-    }
-
-
-def _large_sweep(folder: Path, num_trials: int) -> str:
-    """Write an interrupted sweep of completed trials with ten reports each."""
-    from automl.core.events import Begun, Ended, Proposed
-    from automl.core.trial import TrialState
-    from workers.protocol import Ending, Outcome, Report
-
-    ledger = Ledger.open(folder, create=True)
-    name = ledger.create_sweep(make_spec("large", num_trials + 1))
-    recorder = ledger.acquire(name)
-    rng = random.Random(0)
-    for number in range(num_trials):
-        params = {"lr": 10 ** rng.uniform(-5, -1), "optimizer": rng.choice(["sgd", "adam"])}
-        recorder.apply(Proposed(number, params, "sobol"))
-        recorder.apply(Begun(number, 1))
-        for step in range(10):
-            metrics = {"loss": rng.random(), "bleu": 1.0}
-            recorder.apply(Report(number, 1, step, step, metrics, 1.0))
-        outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": rng.random()})
-        recorder.apply(Ended(outcome, TrialState.COMPLETED))
-        if number % 500 == 0:
-            recorder.commit()
-    recorder.commit(10.0)
-    ledger.close()
-    return name
 
 
 def _marks(ledger: Ledger, name: str) -> list[str]:

@@ -108,7 +108,7 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
 
 def _not_importable() -> Iterator[tuple[str, ModuleType]]:
     """The modules whose file another process with this `sys.path` does not find by their name."""
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # other threads import meanwhile
         file = getattr(module, "__file__", None)
         if name == "__main__" or file is None or file.startswith(_INSTALLED):
             continue

@@ -86,10 +86,6 @@ class RayDispatcher(GangDispatcher):
     def most_slots(self) -> int:
         return self._pool.workers.max
 
-    @property
-    def waits_for(self) -> str:  # type: ignore[override]
-        return self._pool.waits_for
-
     def submit(self, assignment: Assignment) -> None:
         slots = self._pool.acquire(GangShape(assignment.num_ranks, assignment.ranks_together))
         attempt = RayAttempt(assignment, [self._pool.worker(slot) for slot in slots])

@@ -186,21 +186,6 @@ class WorkerPool:
     def _late(self) -> bool:
         return time.monotonic() - self._looked > timeouts.NODE_POLL_SECONDS
 
-    @property
-    def waits_for(self) -> str:
-        """The workers that have not started for long, in words; "" if there are none."""
-        now = time.monotonic()
-        seconds = {slot: now - begun for slot, begun in self._begun.items()}
-        slow = sorted(slot for slot, s in seconds.items() if s > timeouts.SLOW_START_SECONDS)
-        if not slow:
-            return ""
-        some = ", ".join(map(str, slow[:5])) + (", ..." if len(slow) > 5 else "")
-        longest = max(seconds[slot] for slot in slow)
-        return (
-            f"waits for the start of worker {some}, {longest:.0f} s so far; `ray status` says "
-            "whether the cluster has room for it"
-        )
-
     def close(self) -> None:
         """End the workers."""
         for room in self._rooms[:]:

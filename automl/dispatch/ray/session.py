@@ -178,9 +178,10 @@ def _connect(address: str) -> None:
 def _probe(address: str) -> None:
     """Refuse an address without a listener: Ray would try for minutes and then end the process."""
     found = address
-    if address == "auto":  # the last one that `ray start` has started here
+    if address == "auto":  # that of the environment, else the last one that was started here
         path = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray", "ray_current_cluster")
-        found = path.read_text().strip() if path.exists() else ""
+        last = path.read_text().strip() if path.exists() else ""
+        found = os.environ.get("RAY_ADDRESS") or last
     host, _, port = found.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return  # Ray reports the mistake

@@ -16,6 +16,5 @@ HEAD_LOST_SECONDS: Final = 20.0
 OWN_LOST_SECONDS: Final = 3.0
 
 NODE_POLL_SECONDS: Final = 5.0  # between two checks of the nodes of idle workers
-SLOW_START_SECONDS: Final = 20.0  # after that the sweep says that a worker has not started
 ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
 ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow

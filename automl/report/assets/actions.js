@@ -71,7 +71,6 @@ export function steering(data) {
     limits(name, data),
     h("div", { class: "field" }, running ? sureButton("Stop the sweep", "Stop it, results count", () => act(name, "stop")) : null),
     h("details", {}, h("summary", {}, "In a shell"), running ? null : [h("p", { class: "soft" }, "Go on with the sweep:"), copy(lines.resume)],
-      data.best ? [h("p", { class: "soft" }, "Train the best configurations again, with other seeds:"), copy(lines.confirm)] : null,
       h("p", { class: "soft" }, "A range that is wider than the space of the sweep needs a resume:"), copy(lines.widen)));
 }
 

@@ -24,7 +24,7 @@ export function answerView(data) {
     found.confirmation ? h("p", {}, found.confirmation) : null,
     since > 0 ? h("p", { class: "small soft" }, `It is of ${count(found.trials, "trial")} that ended; ${count(since, "trial")} since. It follows by itself.`) : null,
     picture(found, data),
-    found.outlook ? h("div", { class: "outlook" }, gauge(found), h("p", {}, h("b", {}, "Is it worth going on? "), found.outlook, ".")) : null,
+    found.outlook ? h("p", { class: "outlook" }, h("b", {}, "Is it worth going on? "), found.outlook, ".") : null,
     found.unknown ? h("p", { class: "soft" }, found.unknown) : null,
     recipes(found, data),
     nexts(found, data));
@@ -54,14 +54,6 @@ function track(row) {
     row.band ? h("i", { class: "band", style: { left: at(row.band[0]), width: at(Math.max(row.band[1] - row.band[0], 0.004)) } }) : null,
     row.dots.map(([place, rank]) => h("i", { class: "dot", style: { left: at(place), "--rank": (0.15 + 0.85 * rank ** 2).toFixed(2) } })),
     row.default_at === null ? null : h("i", { class: "tick", style: { left: at(row.default_at) } }), h("i", { class: "chosen", style: { left: at(row.at) } }), ends);
-}
-
-// Expected gains as bars beside the noise of a run.
-function gauge(found) {
-  const gains = Object.entries(found.gains);
-  const most = Math.max(found.noise, ...gains.map(([, gain]) => gain)) || 1;
-  const bar = (name, value, kind) => h("div", { class: `gain ${kind}` }, h("span", {}, name), h("i", { style: { width: `${Math.max((60 * value) / most, 1)}%` } }), h("span", { class: "number" }, Number(value.toPrecision(2))));
-  return h("div", { class: "gains", "aria-hidden": "true" }, gains.map(([n, gain]) => bar(`+${n} trials`, gain, "")), bar("noise", found.noise, "noise"));
 }
 
 function recipes(found, data) {

@@ -49,7 +49,7 @@ export class Chart {
     const widest = Math.max(0, ...(y.ticks || []).map((one) => String(Array.isArray(one) ? one[1] : one).length));
     const last = Math.max(0, ...series.map((one) => (one.last || "").length));
     this.offset = [Math.round(Math.min(Math.max(LEFT, widest * 6.8 + 14), width * 0.4)), top];
-    const inner = [Math.max(width - this.offset[0] - 14 - last * 7, 10), this.height - top - BOTTOM];
+    const inner = [Math.max(width - this.offset[0] - 14 - last * 8, 10), this.height - top - BOTTOM];
     const across = scaleOf(x, inner[0], false);
     const down = scaleOf(y, inner[1], true);
     this.places = [];
@@ -58,7 +58,7 @@ export class Chart {
     this.svg.setAttribute("width", width);
     this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.svg.replaceChildren(
-      s("defs", {}, s("clipPath", { id: this.id }, s("rect", { x: -8, y: -8, width: inner[0] + 16 + last * 7, height: inner[1] + 16 }))),
+      s("defs", {}, s("clipPath", { id: this.id }, s("rect", { x: -8, y: -8, width: inner[0] + 16 + last * 8, height: inner[1] + 16 }))),
       s("g", { transform: `translate(${this.offset.join(" ")})` }, this.axes(across, down, inner), s("g", { "clip-path": `url(#${this.id})` }, drawn),
         corner ? s("text", { class: "corner", x: corner.right ? inner[0] - 4 : 6, y: corner.up ? 12 : inner[1] - 8, "text-anchor": corner.right ? "end" : "start" }, `${corner.right ? (corner.up ? "↗" : "↘") : corner.up ? "↖" : "↙"} better`) : null, this.cursor));
     this.places.sort((a, b) => a.x - b.x);

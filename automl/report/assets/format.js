@@ -31,11 +31,6 @@ export function duration(seconds) {
   return days < 1e5 ? `${days}d ${two((whole % 86400) / 3600)}h` : `${(seconds / 86400).toPrecision(3)} days`;
 }
 
-// At a mark of an axis: 1.5s between 1s and 2s.
-export function durationMark(seconds) {
-  return seconds >= 1 && seconds < 10 ? `${number(seconds)}s` : duration(seconds);
-}
-
 export function memory(bytes) {
   if (typeof bytes !== "number") return "–";
   for (const [unit, size] of [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
@@ -65,4 +60,3 @@ export function count(n, word) {
 export function words(kind) {
   return String(kind).replaceAll("_", " ");
 }
-

@@ -1,7 +1,6 @@
 // Shows the page of the address, and keeps it up to date.
-import { Refused, follow, greet, keep, remembered } from "./api.js";
+import { Refused, follow, greet, keep } from "./api.js";
 import { h } from "./dom.js";
-import { theming } from "./parts.js";
 import { sweepPage } from "./sweep.js";
 import { sweepsPage } from "./sweeps.js";
 
@@ -96,7 +95,6 @@ document.addEventListener("click", (event) => {
 window.addEventListener("popstate", () => open(true));
 
 async function start() {
-  theming(document.getElementById("theme"), remembered);
   await greet();
   await open(false);
   if (sessionStorage.getItem("automl-token")) restart = follow(changed, connected, () => page?.follows);

@@ -58,16 +58,3 @@ export function choice(label, options, chosen, act) {
   return h("fieldset", { class: "choice" }, h("legend", { class: "hidden" }, label), Object.entries(options).map(([value, title]) =>
     h("label", {}, h("input", { type: "radio", name, value, checked: value === chosen, onchange: () => act(value) }), h("span", {}, title))));
 }
-
-const THEMES = ["auto", "light", "dark"];
-
-// A button that goes through the themes; `remembered` keeps the choice.
-export function theming(button, remembered) {
-  const show = (now) => { document.documentElement.dataset.theme = now; button.textContent = `Theme: ${now}`; };
-  show(remembered("automl-theme") || "auto");
-  button.addEventListener("click", () => {
-    const now = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
-    remembered("automl-theme", now);
-    show(now);
-  });
-}

@@ -1,7 +1,7 @@
 // The course of a sweep: the value of each trial and the best so far.
 import { Chart, robust } from "./chart.js";
 import { h, section } from "./dom.js";
-import { durationMark, metric, number } from "./format.js";
+import { metric, number } from "./format.js";
 import { choice } from "./parts.js";
 
 const STYLES = { completed: ["dot", "var(--c-completed)"], "stopped early": ["open", "var(--c-stopped)"], infeasible: ["cross", "var(--c-paused)"], failed: ["cross", "var(--c-failed)"] };
@@ -9,9 +9,8 @@ const STYLES = { completed: ["dot", "var(--c-completed)"], "stopped early": ["op
 export function progressView(rows, open) {
   const chart = new Chart(300);
   const goals = h("h3", {});
-  let [x, scale, data] = ["trials", "linear", null];
-  const switches = h("div", { class: "bar" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; draw(); }),
-    choice("Scale", { linear: "linear", log: "log" }, scale, (value) => { scale = value; draw(); }));
+  let [x, data] = ["trials", null];
+  const switches = h("div", { class: "bar" }, choice("Progress by", { trials: "by trials", seconds: "by time" }, x, (value) => { x = value; draw(); }));
   const node = section("Progress", { class: "panel progressed" }, switches, goals, chart.node);
 
   function draw() {
@@ -36,16 +35,15 @@ export function progressView(rows, open) {
     if (node.hidden) return;
     const values = series.completed.map(([, value]) => value);
     const first = data.first && typeof data.first.values[0] === "number" ? data.first.values[0] : null;
-    const range = cut(values, goal, first);
-    const log = scale === "log" && range[0] > 0;
+    const range = robust(values, goal.maximize ? -1 : 1);
     const bad = goal.maximize ? range[0] : range[1];
     for (const point of [...series.infeasible, ...series.failed]) point[1] = bad;
     const lines = first === null ? [] : [[first, data.has_default ? "default" : "trial 0"]];
-    goals.textContent = `${goal.metric}${log ? ", log scale" : ""}: ${goal.maximize ? "higher" : "lower"} is better`;
+    goals.textContent = `${goal.metric}: ${goal.maximize ? "higher" : "lower"} is better`;
     chart.set({
       label: `${goal.metric} of each trial and the best so far`,
-      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [x === "trials" ? 1 : rows.cell(ended[0], "ended"), Math.max(x === "trials" ? ended.length : data.seconds, 2)], format: x === "trials" ? number : durationMark },
-      y: { range, log, lines, format: (value) => metric(goal.metric, value) },
+      x: { label: x === "trials" ? "trials that ended" : "time since the sweep began", range: [x === "trials" ? 1 : rows.cell(ended[0], "ended"), Math.max(x === "trials" ? ended.length : data.seconds, 2)], format: x === "trials" ? number : duration },
+      y: { range, lines, format: (value) => metric(goal.metric, value) },
       series: [...Object.entries(series).map(([name, points]) => ({ kind: "points", name, points, shape: STYLES[name][0], color: STYLES[name][1], size: values.length > 2000 ? 4 : 7 })),
         { kind: "step", name: "best single run so far", points: best, color: "var(--accent)", last: metric(goal.metric, best[best.length - 1][1]) }],
       tip: ([, , row]) => rows.tip(row),
@@ -54,15 +52,4 @@ export function progressView(rows, open) {
   }
 
   return { node, set(now) { data = now; draw(); } };
-}
-
-// The range to show: what is far worse than the default and than most trials lies at its edge.
-function cut(values, goal, first) {
-  const sign = goal.maximize ? -1 : 1;
-  const sorted = values.map((value) => sign * value).sort((a, b) => a - b);
-  if (sorted.length < 8) return robust(values, sign);
-  const usual = sorted[Math.floor(sorted.length / 2)];
-  const end = Math.max(usual + 0.5 * (usual - sorted[0]), first === null ? -Infinity : sign * first);
-  const last = Math.min(sorted[sorted.length - 1], end);
-  return sign > 0 ? [sorted[0], last] : [-last, -sorted[0]];
 }

@@ -1,9 +1,7 @@
 // The report: the page of one sweep, whose data is in the file.
-import { inside, remembered } from "./api.js";
-import { theming } from "./parts.js";
+import { inside } from "./api.js";
 import { sweepPage } from "./sweep.js";
 
-theming(document.getElementById("theme"), remembered);
 window.addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((one) => { one.open = true; }));
 sweepPage({ title() {} }, inside.page.name).then((page) => {
   document.getElementById("main").replaceChildren(...page.content);

@@ -6,7 +6,6 @@ import { empty, pill, progress, copy, spark } from "./parts.js";
 
 export async function sweepsPage(frame) {
   frame.title("", ["Sweeps", null]);
-  const search = h("input", { type: "search", id: "search", placeholder: "Name, goal, state", autocomplete: "off", oninput: draw });
   const told = h("p", { class: "told", role: "status" });
   const list = h("div", { class: "sweeps" });
   let data = await get("/api/overview");
@@ -14,18 +13,11 @@ export async function sweepsPage(frame) {
   let again = false;
 
   function draw() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = [...data.sweeps].reverse().filter((one) => {
-      const text = [one.name, one.state, one.host, one.line?.workload, ...(one.line?.goals || []).map((goal) => goal.text)].join(" ").toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
     const running = data.sweeps.filter((one) => one.state === "running").length;
-    told.textContent = words.length ? `${found.length} of ${count(data.sweeps.length, "sweep")}` : `${count(data.sweeps.length, "sweep")}, ${running} running`;
-    search.parentElement.hidden = !data.sweeps.length;
-    show(list, found.length || words.length ? found : null, (sweeps) => {
-      if (!sweeps) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here. A program, then a function:"),
+    told.textContent = `${count(data.sweeps.length, "sweep")}, ${running} running`;
+    show(list, [...data.sweeps].reverse(), (sweeps) => {
+      if (!sweeps.length) return empty("No sweeps yet", h("p", {}, "Start one in this folder, and it appears here. A program, then a function:"),
         ["automl sweep CONFIG -- COMMAND {NAME}", "automl sweep --objective FILE:NAME --goals 'minimize loss'"].map((line) => copy(`${line.replace("sweep", `sweep${data.option ? ` --store ${data.option}` : ""}`)}`)));
-      if (!sweeps.length) return empty("No sweep matches", h("p", {}, "Search for a part of its name, goal or state."));
       return h("table", { class: "cards" }, h("thead", {}, h("tr", {}, ["Sweep", "State", "Progress", "Best", "", "Time", "Created", "Machine"].map((title) =>
         h("th", { scope: "col" }, title || hidden("Course"))))), h("tbody", {}, sweeps.map(row)));
     });
@@ -59,8 +51,7 @@ export async function sweepsPage(frame) {
     }
   }
 
-  const bar = h("div", { class: "bar" }, h("label", { for: "search" }, hidden("Search sweeps"), search), told);
-  const content = [h("h1", {}, "Sweeps"), h("p", { class: "soft store" }, data.store), bar, list];
+  const content = [h("h1", {}, "Sweeps"), h("p", { class: "soft store" }, data.store), told, list];
   draw();
   return { content, update: refresh };
 }

@@ -3,8 +3,8 @@ import { trialButtons } from "./actions.js";
 import { get, inside, path } from "./api.js";
 import { Chart, robust } from "./chart.js";
 import { h, hidden, section, show } from "./dom.js";
-import { date, duration, durationMark, memory, metric, number, printable, words } from "./format.js";
-import { choice, facts, pill } from "./parts.js";
+import { date, duration, memory, metric, number, printable, words } from "./format.js";
+import { facts, pill } from "./parts.js";
 import { shown } from "./rows.js";
 
 const OTHERS = 22;  // curves beside the trial's
@@ -17,13 +17,12 @@ export function trialView(n, data, rows, close) {
   const address = `/api${path(name, "trials", n)}`;
   const place = Object.fromEntries(["head", "acts", "config", "error", "events"].map((key) => [key, h("div", {})]));
   const chart = new Chart(260);
-  const curved = h("div", {}, h("h3", {}, `${data.goals[0].metric} among the other trials`), choice("Curves by", { steps: "by step", seconds: "by time" }, "steps", (value) => { x = value; drawCurves(); }), chart.node);
+  const curved = h("div", {}, h("h3", {}, `${data.goals[0].metric} among the other trials`), chart.node);
   curved.hidden = true;
   const log = inside ? null : logView(name, n);
   const node = section(`Trial ${n}`, { class: "panel trial", id: `trial-${n}`, tabindex: "-1" }, h("div", { class: "around" },
     n > 0 ? h("a", { href: `#trial-${n - 1}`, "data-trial": n - 1 }, `← ${n - 1}`) : null, rows.rows[n + 1] ? h("a", { href: `#trial-${n + 1}`, "data-trial": n + 1 }, `${n + 1} →`) : null, h("button", { type: "button", onclick: close }, "Close")),
     place.head, place.acts, h("div", { class: "halves" }, h("div", {}, curved, log?.node), h("div", {}, place.error, place.config, place.events)));
-  let x = "steps";
   let trial = null;
   let curves = inside?.curves || {};
 
@@ -56,16 +55,16 @@ export function trialView(n, data, rows, close) {
     if (curved.hidden) return;
     const best = rows.ranked()[0]?.[0];
     const all = lines.flatMap(([, found]) => found.values).filter((value) => typeof value === "number");
-    const ats = lines.flatMap(([, found]) => found[x]);
+    const ats = lines.flatMap(([, found]) => found.steps);
     const series = lines.sort(([a], [b]) => (a === n) - (b === n) || (a === best) - (b === best)).map(([key, found]) => ({
-      kind: "line", points: found[x].map((at, i) => [at, found.values[i], i]), color: key === n ? "var(--accent)" : key === best ? "var(--c-completed)" : "var(--faint)",
+      kind: "line", points: found.steps.map((at, i) => [at, found.values[i], i]), color: key === n ? "var(--accent)" : key === best ? "var(--c-completed)" : "var(--faint)",
       size: key === n ? 3 : 1.4, name: key === n ? `trial ${n}` : key === best ? `best single run, trial ${best}` : "", tips: key === n, quiet: key !== n,
     }));
     chart.set({
-      label: `${goal.metric} of trial ${n} by ${x === "steps" ? "step" : "training time"}, among others`,
-      x: { label: x === "steps" ? "step" : "training time", range: [Math.min(...ats), Math.max(...ats)], format: x === "steps" ? number : durationMark },
+      label: `${goal.metric} of trial ${n} by step, among others`,
+      x: { label: "step", range: [Math.min(...ats), Math.max(...ats)], format: number },
       y: { range: robust(all, goal.maximize ? -1 : 1), format: (value) => metric(goal.metric, value) }, series,
-      tip: ([at, value]) => [metric(goal.metric, value), x === "steps" ? `step ${at}` : duration(at)],
+      tip: ([at, value]) => [metric(goal.metric, value), `step ${at}`],
     });
   }
 

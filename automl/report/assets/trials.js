@@ -1,5 +1,4 @@
-// Every trial of a sweep: sort, filter, save what is shown. The best is first.
-import { save } from "./api.js";
+// Every trial of a sweep: sort and filter. The best is first.
 import { h, hidden, section } from "./dom.js";
 import { parseFilter } from "./filter.js";
 import { count, duration, memory, metric, words } from "./format.js";
@@ -22,8 +21,7 @@ export function trialsView(rows) {
     sort.key = key;
     draw();
   });
-  const node = section("Trials", { class: "panel trials" }, h("div", { class: "bar" }, h("label", { for: "filter" }, hidden("Filter trials"), field), told,
-    h("button", { type: "button", onclick: () => exported("csv") }, "CSV"), h("button", { type: "button", onclick: () => exported("json") }, "JSON")), table.node);
+  const node = section("Trials", { class: "panel trials" }, h("div", { class: "bar" }, h("label", { for: "filter" }, hidden("Filter trials"), field), told), table.node);
 
   function larger(key) {
     return key.startsWith("goal:") && rows.goals.some((goal) => `goal:${goal.metric}` === key && goal.maximize);
@@ -108,26 +106,7 @@ export function trialsView(rows) {
     });
   }
 
-  function exported(kind) {
-    const titles = rows.columns.map(({ name, kind: one }) => (one === "metric" && rows.index.has(`goal:${name}`) ? `${name} (last)` : name));
-    if (kind === "json") {
-      const found = kept.map((row) => Object.fromEntries(row.map((value, i) => [titles[i], value])));
-      save(new Blob([JSON.stringify(found, null, 1)], { type: "application/json" }), `${data.name}.json`);
-    } else {
-      save(new Blob([[titles, ...kept].map((line) => line.map(csv).join(",")).join("\r\n")], { type: "text/csv" }), `${data.name}.csv`);
-    }
-  }
-
   return { node, set(now) { data = now; draw(); }, filter(words_) { field.value = words_; draw(); node.scrollIntoView(); } };
-}
-
-// A cell of CSV. A text that a spreadsheet would take for a formula gets an apostrophe.
-function csv(value) {
-  if (value === null || value === undefined) return "";
-  if (typeof value === "number" || typeof value === "boolean") return String(value);
-  const text = Array.isArray(value) ? value.join(" ") : String(value);
-  const safe = /^[=+\-@\t\r]/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
 // A table that people sort. It shows the first rows, and more of them on demand.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+from automl.dispatch.simulated import SimulatedDispatcher
 
 
 class RealDispatcher(SimulatedDispatcher):

@@ -16,7 +16,7 @@ from objectives import make_spec
 from automl.control.wiring import conduct
 from automl.core import Resources, Snapshot, TrialState
 from automl.dispatch._make import make_dispatcher, starting
-from automl.dispatch.gpu_locks import GpuLocks, holders
+from automl.dispatch.gpus import GpuLocks, holders
 from automl.dispatch.inline import InlineDispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 HOLD = """
 import time
-from automl.dispatch.gpu_locks import GpuLocks
+from automl.dispatch.gpus import GpuLocks
 locks = GpuLocks("killed")
 assert locks.take(2, ["GPU-aa", "GPU-bb"], {}) == ["GPU-aa", "GPU-bb"]
 print("held", flush=True)

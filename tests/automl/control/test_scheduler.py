@@ -13,7 +13,7 @@ from automl.control.wiring import conduct
 from automl.core.events import Noted, Proposed
 from automl.core.resources import Budget
 from automl.core.trial import Trial, TrialState
-from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+from automl.dispatch.simulated import SimulatedDispatcher
 from automl.errors import AutomlError
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS

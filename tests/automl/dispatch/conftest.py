@@ -16,7 +16,7 @@ def count_of_kills(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def shared_ray() -> Iterator[None]:
-    """One Ray for all tests of a file; the dispatcher uses the initialised one."""
+    """One Ray for all tests of a file; dispatchers use the initialised one."""
     import ray
 
     from automl.dispatch.ray.session import environment
@@ -24,7 +24,7 @@ def shared_ray() -> Iterator[None]:
     with environment():
         ray.init(
             address="local",
-            num_cpus=4,
+            num_cpus=8,  # four for one dispatcher, which a whole file uses, the others for sweeps
             include_dashboard=False,
             log_to_driver=False,
             configure_logging=False,

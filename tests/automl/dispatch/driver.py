@@ -37,7 +37,6 @@ def behave(trial: Context) -> dict[str, float]:
         "print": write,
         "print_late": write_late,
         "child": start_child,
-        "link": link_away,
         "garble": garble,
     }
     return kinds[str(trial.params["do"])](trial)
@@ -132,16 +131,6 @@ def start_child(trial: Context) -> dict[str, float]:
     child = subprocess.Popen(["sleep", "1000"])
     (Path(trial.folder) / "child").write_text(str(child.pid))
     return kill(trial) if trial.params.get("dies") else hang(trial)
-
-
-def link_away(trial: Context) -> dict[str, float]:
-    """Leaves a link in place of its folder, or of the folder of its logs, and dies."""
-    place = Path(trial.folder, str(trial.params["place"]))
-    outside = Path(trial.folder).parent / "outside"
-    outside.mkdir(exist_ok=True)
-    place.rename(Path(trial.folder).parent / "moved")
-    place.symlink_to(outside)
-    return kill(trial)
 
 
 def garble(trial: Context) -> dict[str, float]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from alone import told_by
 
 SCRIPT = """
 import contextlib, json, os, signal, sys, time
@@ -60,7 +57,7 @@ def attempt(trial, strategy, ranks, **params):
     return {**told, "free": dispatcher.free_slots, "traceback": done[0].details.get("traceback")}
 
 found = [attempt(trial, name, ranks, **params) for trial, (name, ranks, params) in enumerate(WHAT)]
-Path(folder, "found.json").write_text(json.dumps(found))
+Path(folder, "told.json").write_text(json.dumps(found))
 os._exit(0)
 """
 WHAT = [
@@ -71,27 +68,11 @@ WHAT = [
 ]
 
 
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(300)
 def test_gangs_across_three_nodes_compute_what_one_process_does_and_free_all_when_a_rank_dies(
     tmp_path: Path,
 ) -> None:
-    here = Path(__file__).parents[1]
-    path = os.pathsep.join(map(str, (here.parent / "workers", here.parents[1])))
-    run = [sys.executable, "-c", SCRIPT.replace("WHAT", repr(WHAT)), str(tmp_path)]
-    log = tmp_path / "log"
-    with log.open("w") as file:  # no pipe: Ray's processes would keep it open
-        process = subprocess.Popen(
-            run,
-            env={**os.environ, "PYTHONPATH": path},
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        assert process.wait(240) == 0, log.read_text()[-4000:]
-    finally:
-        _end(process.pid)
-    found = json.loads((tmp_path / "found.json").read_text())
+    found = told_by(SCRIPT.replace("WHAT", repr(WHAT)), tmp_path)
     alone = found[0]["losses"]
     assert len(alone) == 3
     for (_, _, params), attempt in zip(WHAT, found, strict=True):
@@ -102,15 +83,3 @@ def test_gangs_across_three_nodes_compute_what_one_process_does_and_free_all_whe
         else:
             assert attempt["failure"] is None, attempt
             assert attempt["losses"] == pytest.approx(alone, rel=1e-5)
-
-
-def _end(session: int) -> None:
-    """End whatever the process has started and left behind."""
-    import psutil
-
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == session:
-                process.kill()
-        except (psutil.Error, OSError):
-            continue

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from alone import told_by
 
 BEGIN = """
 import concurrent.futures, json, os, sys, time, traceback
@@ -94,44 +90,11 @@ with environment():
 """
 
 
-def told_by(script: str, folder: Path) -> dict[str, Any]:
-    """What a script tells that runs in a process of its own, whose Ray ends with it."""
-    here = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parents[1])])}
-    log = folder / "log"
-    with log.open("w") as file:  # no pipe: Ray's processes would keep it open
-        process = subprocess.Popen(
-            [sys.executable, "-c", BEGIN + script, str(folder)],
-            env=environment,
-            stdout=file,
-            stderr=file,
-            start_new_session=True,
-        )
-    try:
-        assert process.wait(240) == 0, log.read_text()[-4000:]
-    finally:
-        end(process.pid)
-    found: dict[str, Any] = json.loads((folder / "told.json").read_text())
-    return found
-
-
-def end(session: int) -> None:
-    """End whatever a process has started and left behind."""
-    import psutil
-
-    for process in psutil.process_iter():
-        try:
-            if os.getsid(process.pid) == session:
-                process.kill()
-        except (psutil.Error, OSError):
-            continue
-
-
-@pytest.mark.timeout(280)
+@pytest.mark.timeout(300)
 def test_workers_come_with_a_node_and_go_if_a_person_says_so_without_a_failed_trial(
     tmp_path: Path,
 ) -> None:
-    told = told_by(JOINING, tmp_path)
+    told = told_by(BEGIN + JOINING, tmp_path)
     assert {state for state, _, _ in told["trials"]} == {"completed"}, told["trials"]
     assert {attempts for _, attempts, _ in told["trials"]} == {1}
     assert told["scaled"] == "the sweep has 2 workers from now on"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from automl.dispatch.gpu_locks import GpuLocks, holders
+from automl.dispatch.gpus import GpuLocks, holders
 
 
 @pytest.fixture
@@ -34,21 +34,3 @@ def test_gpus_are_exclusive_and_those_in_use_are_passed_over(folder: Path) -> No
     assert two.take(3, visible, {}, least=3) == visible
     assert two.waits_for == ""
     assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_folder_that_cannot_be_used_locks_nothing_and_says_why(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    (tmp_path / "link").symlink_to(tmp_path)
-    visible, used = ["GPU-a", "GPU-b"], {"GPU-a": "GPU-a by process 7"}
-    for name, words in (("file", "cannot be made"), ("link", "is not a folder of yours")):
-        alone = GpuLocks("one", tmp_path / name)
-        assert alone.take(1, visible, used) == ["GPU-b"]
-        assert words in alone.trouble
-        assert alone.take(2, visible, used, least=2) == visible
-
-
-def test_a_broken_file_holds_nothing(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "GPU-a.gpu").write_text("{")
-    assert holders(folder) == []
-    assert GpuLocks("one", folder).take(1, ["GPU-a"], {}) == ["GPU-a"]

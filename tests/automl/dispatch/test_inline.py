@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from contextlib import closing
@@ -12,11 +11,9 @@ from typing import Any
 import pytest
 from objectives import make_spec, run_inline, states
 
-from automl.core.events import Command
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
-from automl.dispatch.inline import PULSE_SECONDS, InlineDispatcher
-from automl.errors import StoreError, StoreFailure, TrialFailure
+from automl.errors import StoreError, StoreFailure
 from automl.ledger import Ledger, Recorder
 from workers.context import Context
 
@@ -31,26 +28,6 @@ def sweep(ledger: Ledger, objective: Any, trials: int = 1, **fields: Any) -> Sna
     return run_inline(ledger, make_spec(trials=trials, **fields), objective)
 
 
-@pytest.mark.parametrize("stopper", ["none", "median", "asha", "curve"])
-def test_reports_of_one_trial_are_committed_together(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, stopper: str
-) -> None:
-    commits = []
-    commit = Recorder.commit
-    monkeypatch.setattr(
-        Recorder, "commit", lambda self, *a, **k: (commits.append(1), commit(self, *a, **k))[1]
-    )
-
-    def objective(trial: Context) -> None:
-        for step in range(1000):
-            trial.report(step=step, loss=1.0 / (step + 1))
-
-    snapshot = sweep(ledger, objective, stopper=stopper)
-    assert len(ledger.trials("test")[0].reports) == 1000
-    assert snapshot.trials == tuple(ledger.trials("test"))
-    assert len(commits) < 200  # one a quarter of a second, and a few
-
-
 def test_a_report_is_committed_while_its_objective_computes(tmp_path: Path, ledger: Ledger) -> None:
     def objective(trial: Context) -> dict[str, float]:
         trial.report(step=0, loss=1.0)
@@ -61,20 +38,6 @@ def test_a_report_is_committed_while_its_objective_computes(tmp_path: Path, ledg
             return {"loss": 1.0, "seen": len(reader.trials("test")[0].reports)}
 
     assert sweep(ledger, objective).trials[0].metrics["seen"] == 1
-
-
-def test_a_stop_from_outside_reaches_an_objective_that_reports_rarely(
-    tmp_path: Path, ledger: Ledger
-) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        with closing(Ledger.open(tmp_path)) as other:
-            other.send("test", Command("stop", {}))
-        deadline = time.monotonic() + 20
-        while trial.report(step=0, loss=1.0) and time.monotonic() < deadline:
-            time.sleep(0.3)
-        return {"loss": 1.0}
-
-    assert states(sweep(ledger, objective, trials=3)) == ["stopped"]
 
 
 def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
@@ -95,111 +58,6 @@ def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
     assert states(snapshot) == ["completed", "completed"]
     for trial in ledger.trials("test"):
         assert [report.sequence for report in trial.reports] == list(range(200))
-
-
-def test_a_thread_that_outlives_its_trial_reports_to_nobody(ledger: Ledger) -> None:
-    left: list[bool] = []
-    over = threading.Event()
-    threads = []
-
-    def objective(trial: Context) -> dict[str, float]:
-        def late() -> None:
-            over.wait(30)
-            left.append(trial.report(step=1, loss=0.0))
-
-        threads.append(threading.Thread(target=late))
-        threads[-1].start()
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    over.set()
-    for thread in threads:
-        thread.join()
-    assert left == [False, False]
-    assert [len(trial.reports) for trial in snapshot.trials] == [0, 0]
-
-
-def test_a_fork_that_returns_from_the_objective_ends(ledger: Ledger) -> None:
-    codes = []
-
-    def objective(trial: Context) -> dict[str, float]:
-        child = os.fork()
-        if child == 0:
-            if trial.number == 1:
-                trial.report(step=0, loss=0.0)  # a process of its own cannot
-            return {"loss": -1.0}
-        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=3)
-    assert states(snapshot) == ["completed"] * 3
-    assert codes == [0, 1, 0]
-    assert {trial.metrics["loss"] for trial in snapshot.trials} == {1.0}
-
-
-class Silent(Exception):
-    """Its text raises, as does its representation."""
-
-    def __str__(self) -> str:
-        raise SystemExit(7)
-
-    __repr__ = __str__
-
-
-def test_an_exception_without_a_text_fails_its_trial_only(ledger: Ledger) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        if trial.number == 0:
-            raise Silent
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    assert states(snapshot) == ["failed", "completed"]
-    assert snapshot.trials[0].failure == "crashed"
-    assert snapshot.trials[0].message == "Silent: its text cannot be shown, SystemExit is raised"
-
-
-def test_a_failure_without_a_text_fails_its_trial_only(ledger: Ledger) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        if trial.number == 0:
-            raise TrialFailure("crashed", Silent())  # type: ignore[arg-type]
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=2)
-    assert states(snapshot) == ["failed", "completed"]
-    assert snapshot.trials[0].message == "its text cannot be shown, SystemExit is raised"
-
-
-@pytest.mark.parametrize("place", ["", "within"])
-def test_a_link_out_of_the_store_fails_its_trial_only(ledger: Ledger, place: str) -> None:
-    def objective(trial: Context) -> dict[str, float]:
-        following = trial.folder.parent / str(trial.number + 1)
-        if trial.number == 0:
-            outside = trial.folder.parents[1] / "outside"
-            outside.mkdir()
-            (following / place).parent.mkdir(exist_ok=True)
-            (following / place).symlink_to(outside)
-        return {"loss": 1.0}
-
-    snapshot = sweep(ledger, objective, trials=3)
-    assert states(snapshot) == ["completed", "failed", "completed"]
-    assert "1" in snapshot.trials[1].message
-    assert "is a symbolic link" in snapshot.trials[1].message
-    assert snapshot.trials[1].traceback == ""
-
-
-def test_a_poll_waits_if_nothing_runs() -> None:
-    dispatcher = InlineDispatcher()
-    waited: list[float] = []
-
-    def wait(timeout: float) -> bool:
-        waited.append(timeout)
-        return False
-
-    dispatcher._closed.wait = wait  # type: ignore[assignment,method-assign]
-    for timeout in (10.0, 0.01):
-        dispatcher.poll(lambda event: None, timeout)
-    assert waited == [PULSE_SECONDS, 0.01]
-    dispatcher.close()
 
 
 def test_a_store_that_fails_is_no_failure_of_the_trial(

@@ -14,14 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 from driver import Driver, behave
-from objectives import quick
 
 from automl.core.resources import Resources
 from automl.dispatch.local import LocalDispatcher
-from automl.errors import AutomlError, UsageError
+from automl.errors import AutomlError
 from workers.context import Context
-from workers.protocol import Ending, Outcome
-from workers.runtime import devices
+from workers.protocol import Ending
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -62,35 +60,11 @@ def test_what_the_objective_has_started_ends_with_its_worker(driver: Driver, die
     until(lambda: not is_alive(child))
 
 
-def test_a_hundred_megabytes_of_output_go_to_the_log_of_their_attempt(driver: Driver) -> None:
-    loud = driver.submit("print", megabytes=100)
-    assert driver.finish(loud).ending is Ending.COMPLETED
-    late = driver.submit("print_late")
-    assert driver.finish(late).ending is Ending.COMPLETED
-    assert driver.log(loud).endswith("the last line, of a C library\n")
-    assert driver.log(late).splitlines()[1] == "half a line"
-
-
 def test_a_message_that_cannot_be_read_ends_its_worker_only(driver: Driver) -> None:
     outcome = driver.finish(driver.submit("garble"))
     assert outcome.failure == "crashed"
     assert outcome.message.endswith("sent a message that cannot be read")
     driver.rest()
-    assert driver.finish(driver.submit("print_late")).ending is Ending.COMPLETED
-
-
-@pytest.mark.parametrize("place", ["", "logs"])
-def test_a_link_out_of_the_store_fails_its_attempt_only(driver: Driver, place: str) -> None:
-    number = driver.submit("link", place=place)
-    assert "killed by signal 9" in driver.finish(number).message
-    driver.rest()
-    driver.events.clear()
-    driver.begin(number, 2, "print_late")
-    outcome = driver.finish(number)
-    assert outcome.message.startswith("StoreError: ")
-    assert "is a symbolic link: the files of a sweep stay in its store" in outcome.message
-    assert not outcome.details.get("worker_lost")
-    assert not list((driver.folder / "outside").iterdir())
     assert driver.finish(driver.submit("print_late")).ending is Ending.COMPLETED
 
 
@@ -162,18 +136,6 @@ def test_workers_that_cannot_start_end_the_sweep_with_the_cause(
         dispatcher.close()
 
 
-def test_a_closed_dispatcher_leaves_no_process_behind(driver: Driver) -> None:
-    driver.submit("patient")
-    driver.until(lambda: bool(driver.reports(0)))
-    children = psutil.Process().children()
-    # Other tests may have left servers of `multiprocessing` and workers of joblib.
-    workers = [child for child in children if " worker " in " ".join(child.cmdline())]
-    assert workers
-    driver.dispatcher.close()
-    assert not any(is_alive(worker.pid) for worker in workers)
-    assert not [event for event in driver.events if isinstance(event, Outcome)]
-
-
 def test_a_closed_dispatcher_leaves_no_meeting_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,19 +147,3 @@ def test_a_closed_dispatcher_leaves_no_meeting_behind(
     assert list(tmp_path.glob("automl-meeting-*"))
     dispatcher.close()
     assert not list(tmp_path.glob("automl-meeting-*"))
-
-
-@pytest.mark.parametrize(
-    ("slot", "gpus", "seen"), [(0, 0.0, None), (1, 1.0, "5"), (1, 2.0, "6,7"), (3, 0.5, "5")]
-)
-def test_a_worker_sees_the_gpus_of_its_slot(
-    monkeypatch: pytest.MonkeyPatch, slot: int, gpus: float, seen: str | None
-) -> None:
-    monkeypatch.setenv(devices.VARIABLE, "4, 5,6,7")
-    assert devices.environment_of(slot, gpus).get(devices.VARIABLE) == seen
-
-
-def test_more_gpus_than_this_process_may_use_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(devices.VARIABLE, "4")
-    with pytest.raises(UsageError, match="needs GPU number 1, and this process may use 1 "):
-        LocalDispatcher("driver", 2, Resources(gpus=1), objective=quick)

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import closing
-
 import pytest
 import ray
 from ray.core.generated.common_pb2 import ActorDiedErrorContext
 
-from automl.core.resources import Resources
 from automl.dispatch.ray.attempt import _death
-from automl.dispatch.ray.session import RaySession
 from workers.protocol import Cause
 
 
@@ -32,20 +27,3 @@ def test_a_dead_actor_is_a_lost_worker(message: str) -> None:
     assert (death.failure, death.cause, death.status) == ("preempted", Cause.LOST, None)
     assert death.message.startswith("the worker is gone: ")
     assert "class_name" not in death.message
-
-
-def test_memory_that_ray_takes_back_is_told_as_such() -> None:
-    death = _death(ray.exceptions.OutOfMemoryError("the node was low on memory"))
-    assert (death.failure, death.cause) == ("out_of_memory", Cause.KILLED)
-
-
-def test_what_a_thread_of_ray_prints_does_not_reach_standard_output(
-    shared_ray: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with closing(RaySession(None, 1, Resources())):
-        for name in ("ray_listen_error_messages", "mine"):
-            thread = threading.Thread(target=lambda: print("a line"), name=name)
-            thread.start()
-            thread.join()
-        print("end", flush=True)
-    assert capsys.readouterr().out == "a line\nend\n"

@@ -56,12 +56,3 @@ def test_a_paused_training_goes_on_as_if_it_was_not_paused(tmp_path: Path) -> No
     expected = fit(resumed.params).history["val_loss"][-1]
     assert resumed.reports[-1].metrics["val_loss"] == pytest.approx(expected, rel=1e-5)
     assert {"loss", "val_loss"} <= set(resumed.metrics)
-
-
-def test_without_checkpoints_nothing_is_written(tmp_path: Path) -> None:
-    def unsaved(trial: Any) -> None:
-        fit(trial.params, [KerasCallback(trial, save=False)])
-        assert list(trial.checkpoint_dir.iterdir()) == []
-
-    result = paused.sweep(unsaved, SPACE, "minimize val_loss", tmp_path, trials=1, stopper="none")
-    assert len(result.best.reports) == paused.STEPS

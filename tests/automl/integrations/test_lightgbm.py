@@ -49,25 +49,3 @@ def test_a_paused_trial_goes_on_with_its_trees(tmp_path: Path) -> None:
     expected = whole.best_score["valid_0"]["binary_logloss"]
     found = resumed.reports[-1].metrics["valid_0-binary_logloss"]
     assert found == pytest.approx(expected, rel=1e-3)
-
-
-def test_cross_validation_and_estimators_report(tmp_path: Path) -> None:
-    def cross_validated(trial: Any) -> None:
-        callback = LightGBMCallback(trial, every=4)
-        params = FIXED | dict(trial.params)
-        lightgbm.cv(params, lightgbm.Dataset(X, Y), 6, nfold=2, callbacks=[callback])
-
-    goal = "minimize valid-binary_logloss"
-    result = paused.sweep(cross_validated, SPACE, goal, tmp_path, trials=1, stopper="none")
-    assert [point.step for point in result.trials[0].reports] == [4, 6]
-
-    def estimator(trial: Any) -> None:
-        callback = LightGBMCallback(trial, save_every=2)
-        model = lightgbm.LGBMClassifier(n_estimators=5, verbosity=-1, **trial.params)
-        model.fit(X, Y, eval_X=X, eval_y=Y, callbacks=[callback])
-        assert [path.name for path in trial.checkpoint_dir.iterdir()] == ["step-4.txt"]
-
-    goal = "minimize valid_0-binary_logloss"
-    result = paused.sweep(estimator, SPACE, goal, tmp_path, trials=1, stopper="none")
-    assert [t.message for t in result.trials if t.failure] == []
-    assert len(result.trials[0].reports) == 5

@@ -110,29 +110,3 @@ def test_two_ranks_pause_and_go_on_together(tmp_path: Path) -> None:
     assert result.trials[1].attempts > 1
     (file,) = tmp_path.glob("**/trials/1/trained.log")
     assert [int(line) for line in file.read_text().split()] == list(range(1, paused.STEPS + 1))
-
-
-def test_validations_within_an_epoch_are_reported_by_updates(tmp_path: Path) -> None:
-    def often(trial: Any) -> None:
-        callback = LightningCallback(trial)
-        fit(Line(trial.params["lr"]), callback, max_epochs=2, val_check_interval=2)
-
-    result = paused.sweep(often, SPACE, "minimize val_loss", tmp_path, trials=1, stopper="none")
-    assert [point.step for point in result.trials[0].reports] == [2, 4, 6, 8]
-
-    result = paused.sweep(often, SPACE, "minimize val_loss", tmp_path, trials=2, name="often")
-    assert [trial.state for trial in result.trials] == ["completed", "completed"]
-    assert [point.step for point in result.trials[1].reports] == [2, 4, 6, 8]
-    whole = fit(Line(result.trials[1].params["lr"]), max_epochs=2)
-    found = result.trials[1].reports[-1].metrics["val_loss"]
-    assert found == pytest.approx(whole.callback_metrics["val_loss"].item(), rel=1e-6)
-
-
-def test_every_second_epoch_and_no_checkpoints(tmp_path: Path) -> None:
-    def rarely(trial: Any) -> None:
-        callback = LightningCallback(trial, save=False)
-        fit(Line(trial.params["lr"]), callback, check_val_every_n_epoch=2)
-        assert list(trial.checkpoint_dir.iterdir()) == []
-
-    result = paused.sweep(rarely, SPACE, "minimize val_loss", tmp_path, trials=1, stopper="none")
-    assert [point.step for point in result.trials[0].reports] == [8, 16, 24]

@@ -9,7 +9,6 @@ import optuna
 import pytest
 
 import automl
-from automl.integrations.optuna_sampler import learn_space
 
 
 @pytest.fixture(autouse=True)
@@ -43,19 +42,6 @@ def test_finds_the_branch_and_its_values() -> None:
     assert study.best_params["optimizer"] == "sgd"
 
 
-def test_learns_conditions_from_trials() -> None:
-    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
-    study.optimize(tree, n_trials=30)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    when = {n: set(learned.space.parameters[own].when) for n, own in learned.names.items()}
-    assert when["momentum"] == {learned.names["optimizer"]}
-    assert when["variant"] == {learned.names["nesterov"]}
-    assert when["learning rate!"] == set()
-    for trial in study.trials:
-        assert learned.outward(learned.inward(trial.params)) == pytest.approx(trial.params)
-
-
 def test_same_seed_same_trials() -> None:
     first, second, other = (study_of(tree, 14, seed) for seed in (1, 1, 2))
     assert [t.params for t in first.trials] == [t.params for t in second.trials]
@@ -78,17 +64,6 @@ def test_maximize_failures_and_pruning() -> None:
     assert sum(t.state == optuna.trial.TrialState.FAIL for t in late) <= len(late) // 2
 
 
-def test_what_is_pruned_without_a_report_has_failed() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        x = trial.suggest_float("x", 0.0, 1.0)
-        if x > 0.6:
-            raise optuna.TrialPruned
-        return (x - 0.3) ** 2
-
-    late = study_of(objective, 20).trials[8:]
-    assert sum(t.state == optuna.trial.TrialState.PRUNED for t in late) <= len(late) // 3
-
-
 def test_constraints_are_heeded() -> None:
     def objective(trial: optuna.Trial) -> float:
         x = trial.suggest_float("x", 0.0, 1.0)
@@ -100,101 +75,3 @@ def test_constraints_are_heeded() -> None:
     late = [trial.params["x"] for trial in study.trials[20:]]
     assert sum(x <= 0.5 for x in late) > 15
     assert max(x for x in late if x <= 0.5) > 0.4
-
-
-def test_moving_ranges_and_one_point() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        high = trial.suggest_int("high", 1, 3)
-        return trial.suggest_float("x", 0.0, float(high)) + trial.suggest_int("fixed", 4, 4)
-
-    study = study_of(objective, 10)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    assert set(learned.distributions) == {"high", "x"}
-    assert all(0 <= trial.params["x"] <= trial.params["high"] for trial in study.trials)
-
-
-def test_asked_several_times_before_told() -> None:
-    study = optuna.create_study(sampler=automl.BayesSampler(seed=0))
-    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=6)
-    asked = [study.ask() for _ in range(3)]
-    values = [trial.suggest_float("x", 0, 1) for trial in asked]
-    assert len(set(values)) == 3
-
-
-def test_two_goals() -> None:
-    def objective(trial: optuna.Trial) -> tuple[float, float]:
-        x = trial.suggest_float("x", 0.0, 1.0)
-        return x, (1 - x) ** 2
-
-    study = study_of(objective, 12, directions=["minimize", "minimize"])
-    assert len(study.best_trials) >= 4
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "best"), [((0.0, 1.0), (0.0, 4.0), 3.0), ((0.0, 4.0), (2.5, 4.0), 3.0)]
-)
-def test_a_range_that_was_changed_is_searched_and_earlier_trials_teach(
-    before: tuple[float, float], after: tuple[float, float], best: float
-) -> None:
-    ranges = [before]
-
-    def objective(trial: optuna.Trial) -> float:
-        return (trial.suggest_float("x", *ranges[-1]) - best) ** 2 + trial.suggest_int("n", 0, 3)
-
-    study = study_of(objective, 10)
-    ranges.append(after)
-    study.optimize(objective, n_trials=12)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    assert "x" in learned.distributions
-    assert learned.distributions["x"].high == after[1]
-    assert all(learned.space.legal(learned.inward(t.params)) for t in study.trials), "all teach"
-    late = [t.params["x"] for t in study.trials[14:]]
-    assert min(abs(x - best) for x in late) < 0.05
-    assert sum(abs(x - best) < 0.3 for x in late) >= 3, "a random search is seldom so near"
-
-
-def test_a_grid_that_was_changed_is_kept() -> None:
-    steps = [(0, 20, 5), (2, 20, 3)]
-
-    def objective(trial: optuna.Trial) -> float:
-        low, high, step = steps[trial.number >= 8]
-        x = trial.suggest_float("x", low, high, step=step)
-        return (x - 8) ** 2 + trial.suggest_int("n", low, high, step=step)
-
-    study = study_of(objective, 20)
-    for trial in study.trials[8:]:
-        assert (trial.params["x"] - 2) % 3 == 0
-        assert (trial.params["n"] - 2) % 3 == 0
-    assert study.best_params == {"x": 8.0, "n": 2}
-
-
-def test_a_parameter_that_cannot_be_modelled_is_warned_of() -> None:
-    study = optuna.create_study()
-    for distribution in (
-        optuna.distributions.FloatDistribution(1, 2),
-        optuna.distributions.FloatDistribution(1, 2, log=True),
-    ):
-        study.add_trial(
-            optuna.create_trial(params={"x": 1.5}, distributions={"x": distribution}, value=1.0)
-        )
-    with pytest.warns(UserWarning, match="'x' is drawn at random: its kind or its scale"):
-        assert learn_space(study.trials) is None
-
-
-@pytest.mark.filterwarnings("ignore:Choices for a categorical distribution")
-def test_categories_may_be_lists() -> None:
-    def objective(trial: optuna.Trial) -> float:
-        widths = trial.suggest_categorical("widths", [[64], [64, 64], [128, 64]])
-        if widths == [64]:
-            return 5.0
-        return sum(widths) / 64 + trial.suggest_float("dropout", 0.0, 0.5)
-
-    study = study_of(objective, 14)
-    learned = learn_space(study.trials)
-    assert learned is not None
-    assert set(learned.distributions) == {"widths", "dropout"}
-    dropout = learned.space.parameters[learned.names["dropout"]]
-    assert {n: set(v) for n, v in dropout.when.items()} == {learned.names["widths"]: {1, 2}}
-    assert study.best_params["widths"] == [64, 64]

@@ -7,17 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joblib import parallel_config
 from scipy.stats import loguniform
-from sklearn.datasets import load_iris, make_classification
-from sklearn.exceptions import FitFailedWarning
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils._test_common.instance_generator import _get_expected_failed_checks
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -66,54 +63,6 @@ def test_it_finds_what_a_grid_finds_and_has_its_results() -> None:
     assert again.cv_results_["params"] == search.cv_results_["params"]
 
 
-def test_jobs_share_the_splits_of_several_suggestions() -> None:
-    data, target = load_iris(return_X_y=True)
-    tree = DecisionTreeClassifier(random_state=0)
-    search = AutomlSearchCV(
-        tree,
-        {"max_depth": (1, 6), "criterion": ["gini", "entropy"]},
-        n_iter=7,
-        suggester="random",
-        cv=2,
-        n_jobs=4,
-        scoring=["accuracy", "balanced_accuracy"],
-        refit="balanced_accuracy",
-    )
-    with parallel_config(backend="threading"):
-        search.fit(data, target)
-    assert len(search.cv_results_["mean_test_accuracy"]) == 7
-    assert search.best_params_ == search.cv_results_["params"][search.best_index_]
-
-
-def test_a_finite_space_ends_the_search() -> None:
-    data, target = load_iris(return_X_y=True)
-    tree = DecisionTreeClassifier()
-    search = AutomlSearchCV(tree, {"max_depth": [1, 2, 3]}, n_iter=50, suggester="sobol", cv=2)
-    search.fit(data, target)
-    assert sorted(p["max_depth"] for p in search.cv_results_["params"]) == [1, 2, 3]
-
-
-class FailsAbove(LogisticRegression):  # type: ignore[misc]
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803
-        if self.C > 1.0:
-            raise RuntimeError("too large")
-        return super().fit(X, y)
-
-
-def test_a_configuration_that_fails_ends_no_search() -> None:
-    """scikit-learn raises if all fits of a call fail, and a call may have one configuration."""
-    data, target = make_classification(60, random_state=0)
-    search = AutomlSearchCV(FailsAbove(), {"C": (0.1, 3.0)}, n_iter=12, random_state=0, cv=2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FitFailedWarning)
-        search.fit(data, target)
-    assert search.best_params_["C"] <= 1.0
-    assert 0 < len(search.cv_results_["params"]) < 12
-    broken = AutomlSearchCV(FailsAbove(), {"C": (2.0, 3.0)}, n_iter=3, suggester="sobol", cv=2)
-    with pytest.raises(ValueError, match="too large"):
-        broken.fit(data, target)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -144,14 +93,3 @@ def test_estimators_and_distributions_in_a_space() -> None:
     assert kinds == {SVC, LogisticRegression}
     assert all(0.01 <= params["model__C"] <= 10 for params in search.cv_results_["params"])
     assert search.best_score_ > 0.8
-
-
-@pytest.mark.parametrize("refit", [False, lambda results: int(np.argmax(results["mean_test_f1"]))])
-def test_several_metrics_without_a_name_to_refit(refit: Any) -> None:
-    data, target = make_classification(60, random_state=0)
-    space = {"C": {"low": 1e-3, "high": 1e3, "log": True}}
-    search = AutomlSearchCV(
-        LogisticRegression(), space, n_iter=3, scoring=["accuracy", "f1"], refit=refit, cv=2
-    ).fit(data, target)
-    assert len(search.cv_results_["mean_test_f1"]) == 3
-    assert hasattr(search, "best_estimator_") is bool(refit)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from automl.integrations.training import ProgramTrial, newest, replacing, step_of
+from automl.integrations.training import ProgramTrial
 
 
 @pytest.fixture
@@ -21,24 +20,6 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("AUTOML_CHECKPOINT_DIR", str(tmp_path / "kept"))
     monkeypatch.setenv("AUTOML_RESUME", "1")
     return tmp_path
-
-
-def test_a_checkpoint_replaces_the_earlier_one_once_it_is_whole(program: Path) -> None:
-    trial = ProgramTrial()
-    assert newest(trial) is None
-    for step in (3, 5, 5):
-        with replacing(trial, step, ".txt") as place:
-            assert place.suffix == ".txt"
-            place.write_text(str(step))
-    with suppress(KeyboardInterrupt), replacing(trial, 7, ".txt") as place:
-        place.write_text("half")
-        raise KeyboardInterrupt
-    assert newest(trial) == program / "kept" / "step-5.txt"
-    assert step_of(newest(trial)) == 5
-    with replacing(trial, 8) as folder:
-        folder.mkdir()
-        (folder / "weights").write_text("8")
-    assert [path.name for path in (program / "kept").glob("step-*")] == ["step-8"]
 
 
 def test_a_callback_in_a_command_reports_stops_and_resumes(

@@ -12,10 +12,7 @@ import torch
 transformers = pytest.importorskip("transformers", reason="install automl-sweep[transformers]")
 pytest.importorskip("accelerate", reason="install automl-sweep[transformers]")
 
-from automl.errors import UsageError  # noqa: E402
 from automl.integrations.transformers import TransformersCallback, checkpoint  # noqa: E402
-from automl.integrations.transformers_search import register_backend, space_of  # noqa: E402
-from search_spaces import Choice, Float, Int  # noqa: E402
 
 pytestmark = [
     pytest.mark.usefixtures("frozen_heap"),
@@ -95,80 +92,3 @@ def test_a_paused_training_goes_on_as_if_it_was_not_paused(tmp_path: Path) -> No
     whole.train()
     expected = whole.evaluate()["eval_loss"]
     assert resumed.reports[-1].metrics["eval_loss"] == pytest.approx(expected, rel=1e-5)
-
-
-def test_without_evaluations_its_logs_are_reported(tmp_path: Path) -> None:
-    def logged(trial: Any) -> None:
-        options = {"eval_strategy": "no", "logging_strategy": "steps", "logging_steps": 2}
-        trainer(tmp_path / "out", [TransformersCallback(trial)], **options).train()
-
-    result = paused.sweep(logged, SPACE, "minimize loss", tmp_path, trials=1, stopper="none")
-    assert [point.step for point in result.trials[0].reports] == [16, 32, 48]
-
-
-def test_trials_with_different_batch_sizes_report_the_same_steps(tmp_path: Path) -> None:
-    def sized(trial: Any) -> None:
-        options = {"per_device_train_batch_size": trial.params["size"], "num_train_epochs": 2}
-        if trial.params["size"] == 2:
-            options["gradient_accumulation_steps"] = 2
-        trainer(tmp_path / "out", [TransformersCallback(trial)], **options).train()
-
-    space = {"size": [2, 4, 8]}
-    result = paused.sweep(sized, space, "minimize eval_loss", tmp_path, trials=3, stopper="none")
-    assert {tuple(p.step for p in trial.reports) for trial in result.trials} == {(8, 16)}
-    with pytest.raises(UsageError, match="steps is one of 'samples', 'epochs', 'updates'"):
-        TransformersCallback(None, steps="epoch")
-
-
-def optuna_space(trial: Any) -> dict[str, Any]:
-    return {
-        "learning_rate": trial.suggest_float("learning_rate", 1e-5, 0.1, log=True),
-        "num_train_epochs": trial.suggest_int("num_train_epochs", 1, 3),
-        "optim": trial.suggest_categorical("optim", ["adamw_torch", "sgd"]),
-    }
-
-
-def test_a_space_in_the_style_of_optuna() -> None:
-    assert dict(space_of(optuna_space).parameters) == {
-        "learning_rate": Float("learning_rate", 1e-5, 0.1, log=True),
-        "num_train_epochs": Int("num_train_epochs", 1, 3),
-        "optim": Choice("optim", ["adamw_torch", "sgd"]),
-    }
-    assert space_of(lambda _: SPACE) == SPACE
-
-    def conditional(trial: Any) -> None:
-        if trial.suggest_categorical("optim", ["adam", "sgd"]) == "sgd":
-            trial.suggest_float("momentum", 0, 1)
-
-    with pytest.raises(UsageError, match="suggests momentum only for some values of others"):
-        space_of(conditional)
-
-
-def test_a_checkpoint_that_is_not_whole_is_passed_over(tmp_path: Path) -> None:
-    assert checkpoint(tmp_path) is None
-    for step in (8, 16):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-    (tmp_path / "checkpoint-8" / "trainer_state.json").write_text("{}")
-    assert checkpoint(tmp_path) == str(tmp_path / "checkpoint-8")
-
-
-def test_its_search_runs_a_sweep_with_pauses(tmp_path: Path) -> None:
-    register_backend()
-    register_backend()
-    made = trainer(tmp_path / "out")
-    best = made.hyperparameter_search(
-        hp_space=lambda _: SPACE,
-        compute_objective=lambda metrics: metrics["eval_loss"],
-        n_trials=3,
-        backend="automl",
-        store=tmp_path / "store",
-        suggester="random",
-        stopper=paused.PausesTwice,
-    )
-    states = [(trial.state, trial.attempts) for trial in best.run_summary.trials]
-    assert states == [("completed", 1), ("completed", 2), ("stopped", 1)]
-    assert best.hyperparameters == dict(best.run_summary.best.params)
-    assert best.objective == best.run_summary.best.value
-    assert made.args.output_dir == str(tmp_path / "out")
-    with pytest.raises(UsageError, match="one objective"):
-        made.hyperparameter_search(direction=["minimize", "maximize"], backend="automl")

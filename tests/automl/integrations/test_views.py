@@ -1,12 +1,9 @@
-"""A sweep seen through Optuna and TensorBoard, and trials from elsewhere as prior knowledge."""
+"""A sweep seen through Optuna, and trials from elsewhere as prior knowledge."""
 
 from __future__ import annotations
 
-import json
 import math
 import sys
-import warnings
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +15,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.p
 
 from report_sweeps import SPACE, write_sweep
 
-import automl
 from automl.cli import cli
 from automl.core.goals import Goal
 from automl.core.trial import TrialState
 from automl.errors import UsageError
-from automl.integrations.optuna_storage import LedgerStorage, ReadOnlyError
+from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
 from automl.sweeps import load
-from automl.trackers import TRACKERS
-from automl.trackers.base import TrackedSweep, write_all
 from automl.workflows import import_trials
-from search_spaces import Float, Space
 
 
 @pytest.fixture(scope="module")
@@ -38,33 +31,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_optuna_reads_a_sweep(runs: str) -> None:
-    storage = LedgerStorage(runs)
-    study = optuna.load_study(study_name="toy", storage=storage)
+    found = study("toy", runs)
     result = load("toy", runs)
-    assert study.best_trial.number == result.best.number  # type: ignore[union-attr]
-    states = [trial.state.name for trial in study.trials]
+    assert found.best_trial.number == result.best.number
     failed = [trial.number for trial in result.trials if trial.state is TrialState.FAILED]
-    assert [number for number, state in enumerate(states) if state == "FAIL"] == failed
-    assert study.trials[0].params == dict(result.trials[0].params)
-    assert len(study.trials[0].intermediate_values) == 6
-    assert set(study.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
-    storage.close()
-
-
-def test_optunas_figures_draw_a_sweep(runs: str) -> None:
-    storage = LedgerStorage(runs)
-    study = optuna.load_study(study_name="toy", storage=storage)
-    plots = optuna.visualization
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        draws: list[Any] = [
-            plots.plot_optimization_history,
-            plots.plot_slice,
-            plots.plot_intermediate_values,
-        ]
-        for draw in [*draws, plots.plot_parallel_coordinate, plots.plot_timeline, plots.plot_edf]:
-            assert draw(study).data, draw
-    storage.close()
+    assert [t.number for t in found.trials if t.state.name == "FAIL"] == failed
+    assert found.trials[0].params == dict(result.trials[0].params)
+    assert len(found.trials[0].intermediate_values) == 6
+    assert set(found.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
+    with pytest.raises(UsageError, match="no sweep named 'absent'"):
+        study("absent", runs)
 
 
 def test_optuna_dashboard_serves_a_sweep(runs: str) -> None:
@@ -72,7 +48,9 @@ def test_optuna_dashboard_serves_a_sweep(runs: str) -> None:
 
     from optuna_dashboard import wsgi
 
-    application, answer = wsgi(LedgerStorage(runs)), {}
+    storage = optuna.storages.InMemoryStorage()
+    study("toy", runs, storage=storage)
+    application, answer = wsgi(storage), {}
     for path in ("/api/studies", "/api/studies/0"):
         environment: dict[str, Any] = {"PATH_INFO": path, "QUERY_STRING": "after=0"}
         setup_testing_defaults(environment)
@@ -80,66 +58,7 @@ def test_optuna_dashboard_serves_a_sweep(runs: str) -> None:
             application(environment, lambda status, headers, *_: answer.update(status=status))
         )
         assert answer["status"].startswith("200"), body
-    assert b"learning" not in body
     assert b'"lr"' in body
-
-
-def test_optuna_changes_nothing(runs: str) -> None:
-    study = optuna.load_study(study_name="toy", storage=LedgerStorage(runs))
-    before = len(study.trials)
-    with pytest.raises(ReadOnlyError):
-        study.optimize(lambda trial: 0.0, n_trials=1)
-    with pytest.raises(KeyError):
-        optuna.load_study(study_name="absent", storage=LedgerStorage(runs))
-    assert len(study.trials) == before
-
-
-def publish(store: str, sweep: str, folder: Path) -> None:
-    """Write every trial for TensorBoard."""
-    make: Any = TRACKERS.get("tensorboard")
-    with closing(Ledger.open(store, readonly=True)) as ledger:
-        write_all(make(folder, inside=True), TrackedSweep.of(ledger, sweep), ledger.snapshot(sweep))
-
-
-def test_tensorboard_has_every_curve(runs: str, tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    publish(runs, "toy", tmp_path / "logs")
-    folders = sorted((tmp_path / "logs").iterdir())
-    assert len(folders) == 30
-    read = EventAccumulator(str(tmp_path / "logs" / "trial-0"))
-    read.Reload()
-    assert [event.step for event in read.Scalars("loss")] == [10, 20, 30, 40, 50, 60]
-    assert "_hparams_/session_start_info" in read.Tags()["tensors"] or read.summary_metadata
-    trial = load("toy", runs).trials[0]
-    assert read.Scalars("memory_bytes/peak")[0].value == pytest.approx(trial.peak_memory_bytes)
-    assert read.Scalars("memory_bytes/head")[0].step == 60
-
-
-def traced(trial: Any) -> dict[str, float]:
-    import torch
-
-    with trial.profile(num_steps=1) as step_ended:
-        for _ in range(4):
-            total = float(torch.ones(8, 8).exp().sum())
-            step_ended()
-    return {"loss": total}
-
-
-def test_tensorboard_gets_the_profilers_traces(tmp_path: Path) -> None:
-    space = Space(Float("lr", 0.0, 1.0, default=0.5))
-    options: dict[str, Any] = {
-        "suggester": "random",
-        "dispatcher": "inline",
-        "store": str(tmp_path / "runs"),
-    }
-    automl.sweep(traced, space, "minimize loss", trials=2, name="traced", **options)
-    publish(str(tmp_path / "runs"), "traced", tmp_path / "logs")
-    for number in range(2):
-        trace = json.loads(
-            (tmp_path / "logs" / f"trial-{number}" / "rank-0.pt.trace.json").read_text()
-        )
-        assert any(event.get("name") == "aten::exp" for event in trace["traceEvents"])
 
 
 CSV = """\

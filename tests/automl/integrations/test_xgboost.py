@@ -58,30 +58,3 @@ def test_a_paused_trial_goes_on_with_its_trees(tmp_path: Path) -> None:
     score = whole.eval(xgboost.DMatrix(X[150:], Y[150:]), "validation")
     expected = float(score.rpartition(":")[2])
     assert resumed.reports[-1].metrics["validation-logloss"] == pytest.approx(expected, abs=1e-6)
-
-
-def cross_validated(trial: Any) -> None:
-    xgboost.cv(
-        FIXED | dict(trial.params),
-        xgboost.DMatrix(X, Y),
-        6,
-        nfold=2,
-        callbacks=[XGBoostCallback(trial, every=2)],
-    )
-
-
-def test_cross_validation_and_estimators_report(tmp_path: Path) -> None:
-    result = paused.sweep(
-        cross_validated, SPACE, "minimize test-logloss", tmp_path, trials=1, stopper="none"
-    )
-    assert [point.step for point in result.trials[0].reports] == [2, 4, 6]
-
-    def estimator(trial: Any) -> None:
-        callback = XGBoostCallback(trial, save_every=2)
-        model = xgboost.XGBClassifier(n_estimators=5, callbacks=[callback], **trial.params)
-        model.fit(X, Y, eval_set=[(X, Y)], verbose=False)
-        assert [path.name for path in trial.checkpoint_dir.iterdir()] == ["step-4.ubj"]
-
-    goal = "minimize validation_0-logloss"
-    result = paused.sweep(estimator, SPACE, goal, tmp_path, trials=1, stopper="none")
-    assert len(result.trials[0].reports) == 5

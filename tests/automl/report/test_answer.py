@@ -14,11 +14,10 @@ from report_snapshots import snapshot, trial
 
 import automl
 from automl.cli import cli
-from automl.core import parse_goals
 from automl.core.trial import ReportLog, Trial, TrialState
 from automl.report.answer import answer, knee
 from automl.report.failures import failure_groups
-from automl.report.recommendation import believed, bounds, recommended
+from automl.report.recommendation import believed, recommended
 from automl.report.record import Record
 
 SPACE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}
@@ -86,29 +85,6 @@ def test_the_plateau_ends_where_the_loss_grows_by_the_noise(tmp_path: Path) -> N
         assert row.band[0] <= row.at <= row.band[1]
         assert f"to {automl.core.text.number(row.band[1])}"[:5] in row.words
     assert np.ptp(rows["x"].band or ()) < np.ptp(rows["y"].band or ()), "x matters more"
-    assert len(rows["x"].drawing) == len(rows["y"].drawing)
-
-
-def test_the_default_is_costliest_where_it_matters_most(tmp_path: Path) -> None:
-    space = automl.Space(
-        automl.Float("x", 0.0, 1.0, default=0.1), automl.Float("y", 0.0, 1.0, default=0.5)
-    )
-    result = automl.sweep(
-        lambda trial: truth(**trial.params), space, "minimize loss", trials=30, seed=0,
-        suggester="random", dispatcher="inline", store=str(tmp_path), progress=False,
-    )  # fmt: skip
-    rows = answer(Record.of(result.snapshot)).rows
-    assert [row.name for row in rows] == ["x", "y"]
-    assert rows[0].cost == pytest.approx(truth(0.1, 0.3) - truth(0.6, 0.3), rel=0.3)
-
-
-def test_going_on_gains_less_at_the_end_than_at_the_beginning(tmp_path: Path) -> None:
-    early = answer(Record.of(swept(tmp_path / "a", 0.02, 12).snapshot)).outlook
-    late = answer(Record.of(swept(tmp_path / "b", 0.02, 60).snapshot)).outlook
-    assert early is not None
-    assert late is not None
-    assert early.gains[50] > late.gains[50]
-    assert list(late.gains.values()) == sorted(late.gains.values())
 
 
 def test_without_a_believable_model_it_is_the_observed_best(tmp_path: Path) -> None:
@@ -182,22 +158,6 @@ def test_failures_are_grouped_by_message_and_said_where_they_are() -> None:
     assert few[0].where == "", "four failures are too few for a sentence"
 
 
-def test_failures_that_are_everywhere_have_no_place() -> None:
-    rng = np.random.default_rng(0)
-    good = [
-        trial(i, 20.0, params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"})
-        for i in range(9)
-    ]
-    bad = [
-        replace(
-            failed(9 + i, 10 ** rng.uniform(-5, -1), "lost"),
-            params={"learning_rate": 10 ** rng.uniform(-5, -1), "precision": "fp32"},
-        )
-        for i in range(6)
-    ]
-    assert failure_groups(snapshot(*good, *bad))[0].where == ""
-
-
 def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
     goals = (automl.core.Goal("loss"), automl.core.Goal("size"))
     values = [(1.0, 9.0), (2.0, 2.0), (9.0, 1.0)]
@@ -205,10 +165,3 @@ def test_the_knee_is_nearest_to_the_best_of_both_goals() -> None:
     shown = snapshot(*trials, goals=goals)
     assert knee(shown, shown.pareto) == 1
     assert knee(shown, shown.pareto[:2]) is None
-
-
-def test_no_interval_leaves_what_an_accuracy_can_be() -> None:
-    goals = parse_goals("maximize val_accuracy")
-    for values, ends in (((0.7, 0.98), (0.0, 1.0)), ((70.0, 98.0), (-np.inf, np.inf))):
-        trials = [trial(i, v, metrics={"val_accuracy": v}) for i, v in enumerate(values)]
-        assert bounds(Record.of(snapshot(*trials, goals=goals))) == ends

@@ -22,21 +22,6 @@ def sweep(*metrics: dict[str, float]) -> Snapshot:
     return Snapshot("s", "running", trials, (Goal("loss"),))
 
 
-def test_skipped_updates_are_counted() -> None:
-    skipped = {"skipped_updates": 3.0, "updates": 200.0}
-    assert list(caveats(sweep({}, {"skipped_updates": 0.0}), SPACE)) == []
-    assert list(caveats(sweep({}, skipped), SPACE)) == [
-        "1 trial skipped updates because gradients were not finite; trial 1 skipped most: 3 of 200"
-    ]
-    both = list(caveats(sweep({"skipped_updates": 1.0}, skipped), SPACE))
-    assert both[0].startswith("2 trials skipped updates")
-
-
-def test_few_usable_trials_make_the_best_uncertain() -> None:
-    ended = replace(sweep({}, {}), state="finished")
-    assert list(caveats(ended, SPACE)) == ["2 usable trials for 1 parameter: the best is uncertain"]
-
-
 def test_a_goal_against_the_declared_direction_is_reported() -> None:
     goal = Goal("loss", declared=Metric("loss", "maximize"))
     assert list(caveats(replace(sweep({}), goals=(goal,)), SPACE)) == [
@@ -44,9 +29,3 @@ def test_a_goal_against_the_declared_direction_is_reported() -> None:
     ]
     agreed = Goal("loss", declared=Metric("loss", "minimize"))
     assert list(caveats(replace(sweep({}), goals=(agreed,)), SPACE)) == []
-
-
-def test_one_value_of_all_trials_is_reported() -> None:
-    found = list(caveats(sweep(*[{}] * 5), SPACE))
-    assert found == ["all 5 trials have the same loss, 1: does it depend on the parameters?"]
-    assert list(caveats(sweep({}, {}, {}, {}, {"loss": 2.0}), SPACE)) == []

@@ -9,19 +9,16 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from click.testing import CliRunner
 from report_sweeps import write_sweep
 
 from automl import config
 from automl.cli import cli
-from automl.core.snapshot import INFEASIBLE, Standings
-from automl.integrations.optuna_figures import FIGURES
+from automl.integrations.optuna_view import FIGURES
 from automl.ledger import Ledger
-from automl.report.page import data_of, render, save
+from automl.report.page import data_of, render
 from automl.report.recipe import recipe
 from automl.report.record import Record
-from automl.report.terminal_view import state_lines
 from automl.result import Result
 from automl.sweeps import load
 
@@ -86,43 +83,12 @@ def test_the_page_in_a_browser(chromium: Any, tmp_path: Path, goals: Any) -> Non
     page.context.close()
 
 
-def test_the_answer_comes_first_on_a_phone_too(chromium: Any, runs: str, tmp_path: Path) -> None:
-    file = tmp_path / "toy.html"
-    save(record_of(runs), file)
-    page, wrong = opened(chromium, file, viewport={"width": 390, "height": 844})
-    places = ["h1", ".answer .headline", ".progressed .plot", ".part-failures", ".trials"]
-    tops = [page.locator(place).first.bounding_box()["y"] for place in places]
-    assert tops == sorted(tops)
-    assert page.inner_text(".headline").startswith("Recommended: trial")
-    sizes = page.evaluate(
-        "[...document.querySelectorAll('.grid text')].map(t => t.getBoundingClientRect().height)"
-    )
-    assert min(sizes) > 9, "labels can be read"
-    assert wrong == []
-    page.context.close()
-
-
 def test_only_parameters_that_are_active_are_shown_together(runs: str) -> None:
     record = record_of(runs)
     shown = data_of(record)["page"]["answer"]
     names = {row["name"] for row in shown["rows"]}
     assert names == set(shown["params"])
     assert ("momentum" in names) == (shown["params"]["optimizer"] == "sgd")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_in_the_report(
-    chromium: Any, runs: str, tmp_path: Path, scheme: str
-) -> None:
-    file = tmp_path / "toy.html"
-    save(record_of(runs), file)
-    page, _ = opened(chromium, file, color_scheme=scheme, bypass_csp=True)
-    for summary in page.locator("summary").all():
-        summary.click()
-    page.click(".trials a[data-trial] >> nth=1")
-    found = Axe().run(page).response["violations"]
-    assert [(one["id"], node["html"][:200]) for one in found for node in one["nodes"]] == []
-    page.context.close()
 
 
 def test_a_notebook_shows_the_page_in_a_frame(chromium: Any, runs: str, tmp_path: Path) -> None:
@@ -140,17 +106,6 @@ def test_a_notebook_shows_the_page_in_a_frame(chromium: Any, runs: str, tmp_path
     frame.locator(".trial h2").wait_for()
     assert wrong == []
     page.close()
-
-
-def test_infeasible_trials_are_counted_once(tmp_path: Path) -> None:
-    """The report and the terminal count by the same outcomes; the studio does too."""
-    record = record_of(write_sweep(tmp_path / "runs", constraints=["size <= 1000"]))
-    counts = Standings.of(record.snapshot).counts()
-    above = [t for t in record.trials if t.metrics.get("size", 0.0) > 1000]
-    assert counts[INFEASIBLE] == len(above) > 0
-    assert data_of(record, modelled=False)["page"]["states"] == dict(counts)
-    words = f"{counts['completed']} completed, {len(above)} infeasible, "
-    assert words in ", ".join(state_lines(record.snapshot, counts))
 
 
 @pytest.mark.parametrize("name", sorted({*FIGURES} - {"pareto"}))

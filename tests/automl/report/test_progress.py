@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import automl
-from automl.report.progress import NotebookOutput
 
 
 def objective(trial: Any) -> dict[str, float]:
@@ -40,18 +38,6 @@ def test_without_a_terminal_each_trial_has_a_line(
 def test_false_is_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, progress=False)
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_notebook_gets_its_figures_without_a_warning(tmp_path: Path) -> None:
-    pytest.importorskip("IPython")
-    from IPython.utils.capture import capture_output
-
-    snapshot = run(tmp_path, progress=False).snapshot
-    show = NotebookOutput()
-    with warnings.catch_warnings(), capture_output():
-        warnings.simplefilter("error")
-        show(snapshot)
-        show(snapshot)
 
 
 def test_the_figures_are_listed(tmp_path: Path) -> None:

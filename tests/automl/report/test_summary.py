@@ -8,8 +8,9 @@ from dataclasses import replace
 from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
-from automl.core.goals import Constraint, Goal
-from automl.core.resources import Budget
+from automl.core.budget import Budget
+from automl.core.goals import Goal
+from automl.core.resuming import Typed
 from automl.core.snapshot import Snapshot
 from automl.core.text import Typed
 from automl.core.trial import TrialState
@@ -59,20 +60,9 @@ def test_the_cause_of_a_sweep_without_a_success_is_said_once() -> None:
     assert "Who kills it?" in summary(replace(shown, trials=[*deaths, cut_off]))
 
 
-def test_a_first_trial_that_was_suggested_is_not_called_the_default() -> None:
-    found = summary(snapshot(trial(0, 20.0, source="bayes"), trial(1, 30.0), state="finished"))
-    assert "Trial 0: 20; the change is +50.0%." in found
-    assert "the default" not in found.lower().replace("back to the default", "")
-
-
 def test_an_interrupted_sweep_is_pointed_to_resume() -> None:
     found = summary(replace(MIDDLE, state="interrupted"), Typed("my runs"))
     assert "automl resume nmt --store 'my runs'" in found
-
-
-def test_a_default_that_no_trial_improved_on_is_the_best() -> None:
-    found = summary(snapshot(trial(0, 20.0), trial(1, 3.0), state="finished"))
-    assert "Recommended: trial 0, bleu 20\nThat is the default: nothing better is known." in found
 
 
 def test_a_sweep_without_success_says_why() -> None:
@@ -80,29 +70,6 @@ def test_a_sweep_without_success_says_why() -> None:
     assert "No trial has succeeded." in found
     assert "out of memory, trial 0: asked for 12 GB" in found
     assert "automl best" not in found
-
-
-def test_a_sweep_in_which_no_trial_satisfies_the_constraints_says_so() -> None:
-    shown = snapshot(
-        trial(0, 20.0), state="finished", constraints=(Constraint("peak_memory_bytes", 1e6),)
-    )
-    assert "No trial satisfies peak_memory_bytes <= 1e+06." in summary(shown)
-
-
-def test_a_best_value_at_the_edge_of_its_range_is_reported() -> None:
-    edge = trial(1, 30.0, params={"learning_rate": 0.099, "precision": "bf16"})
-    assert "learning_rate=0.099 is at the edge of its range (0.1)" in summary(
-        snapshot(trial(0, 20.0), edge, state="finished")
-    )
-
-
-def test_a_default_that_breaks_a_constraint_has_no_best_report() -> None:
-    broken = trial(0, 20.0, metrics={"bleu": 20.0, "size": 9.0})
-    best = trial(1, 25.0, metrics={"bleu": 25.0, "size": 1.0})
-    limit = (Constraint("size", 5.0),)
-    found = summary(snapshot(broken, best, state="finished", constraints=limit))
-    (row,) = [line.split() for line in found.splitlines() if line.startswith("bleu")]
-    assert row == ["bleu", "25", "20", "+25.0%"]
 
 
 def test_several_goals_show_the_pareto_front() -> None:

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from automl.core import Begun
 from automl.core.events import Noted
-from automl.core.snapshot import Snapshot, Standings
+from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
-from automl.report.terminal_view import PlainLines, SweepView, state_lines, view
+from automl.report.terminal_view import PlainLines, SweepView
 
 
 def drawn(shown: Snapshot, width: int, height: int = 24) -> list[str]:
@@ -53,10 +53,6 @@ def test_many_trials_and_long_configurations_are_cut_to_the_screen() -> None:
     assert max(map(len, lines)) == 80
 
 
-def test_a_sweep_that_has_only_begun_can_be_drawn() -> None:
-    assert "no bleu yet" in "\n".join(drawn(snapshot(), 80))
-
-
 def plain(*snapshots: Snapshot) -> list[str]:
     out = Console(file=io.StringIO(), width=200)
     show = PlainLines(out)
@@ -81,14 +77,6 @@ def test_without_a_terminal_each_change_is_a_line() -> None:
     ]
 
 
-def test_an_interrupted_sweep_says_that_it_waits_for_its_trials() -> None:
-    running = snapshot(trial(0, None, TrialState.RUNNING), seconds=1.0)
-    lines = plain(replace(running, events=[Noted("end", "interrupted", None, 1.0)]))
-    assert lines[0] == (
-        "[     1s] interrupted: waits for running trials: 1; once more ends them at once"
-    )
-
-
 def test_a_sweep_whose_time_is_over_says_how_long_it_waits_for_its_trials() -> None:
     running = snapshot(trial(0, None, TrialState.RUNNING), seconds=15.0)
     over = replace(running, events=[Noted("end", "the time of 15 s is over", None, 15.0)])
@@ -98,32 +86,3 @@ def test_a_sweep_whose_time_is_over_says_how_long_it_waits_for_its_trials() -> N
     assert len(plain(over, over)) == len(plain(over)), "one way to end has one line"
     done = replace(over, trials=[trial(0, 1.0)])
     assert not [line for line in plain(done) if "waits" in line]
-
-
-def test_what_a_sweep_waits_for_is_a_line_once() -> None:
-    waits = "waits for 1 core held by sweep 'other', process 7"
-    shown = replace(snapshot(), waits_for=waits, seconds=1.0)
-    assert plain(shown, shown) == [f"[     1s] {waits}"]
-
-
-def test_the_view_follows_whether_there_is_a_terminal() -> None:
-    piped = Console(file=io.StringIO(), width=100)
-    with view(piped) as show:
-        show(MIDDLE)
-    assert "\x1b" not in piped.file.getvalue()  # type: ignore[attr-defined]
-    terminal = Console(
-        file=io.StringIO(), width=100, height=24, force_terminal=True, color_system=None
-    )
-    with view(terminal) as show:
-        show(MIDDLE)
-        show(replace(MIDDLE, state="finished"))
-    assert "best  bleu 23.5" in terminal.file.getvalue()  # type: ignore[attr-defined]
-    assert "\x1b" in terminal.file.getvalue()  # type: ignore[attr-defined]
-
-
-def test_while_ray_starts_the_view_says_that_the_workers_are_starting() -> None:
-    starting = replace(snapshot(trial(0, None, TrialState.WAITING)), num_slots=0, busy_slots=0)
-    counts = Standings.of(starting).counts()
-    assert ", ".join(state_lines(starting, counts)).count("workers are starting") == 1
-    stopped = replace(starting, state="interrupted")
-    assert "workers" not in ", ".join(state_lines(stopped, counts))

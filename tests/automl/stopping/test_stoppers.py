@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulated_faults import Crashes
 
 import automl
 from automl.control.wiring import conduct
@@ -21,7 +20,7 @@ from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
 from automl.core.trial import Trial, TrialState
-from automl.dispatch.simulated.dispatcher import SimulatedDispatcher
+from automl.dispatch.simulated import SimulatedDispatcher
 from automl.ledger import Ledger
 from automl.simulation import Simulation
 from automl.stopping import STOPPERS
@@ -106,7 +105,7 @@ def test_every_stopper_ends_a_sweep_properly(
 
 
 def test_every_stopper_decides_the_same_again(stopper: str) -> None:
-    first, second = (simulate(stopper, faults=(Crashes(100.0),)) for _ in range(2))
+    first, second = (simulate(stopper, mean_lifetime=100.0) for _ in range(2))
     assert list(first.trials) == list(second.trials)
     assert first.decisions == second.decisions
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from report_sweeps import write_sweep
-from studio_stores import Client, begin_trial, controller, run_trial, serving
+from studio_stores import Client, begin_trial, controller, run_trial
 
 from automl.cli import cli
-from automl.ledger import Ledger
 from workers.protocol import Report
 
 
@@ -110,35 +107,6 @@ def test_only_changed_trials_are_sent_again(store: str, client: Client) -> None:
     assert client.get(other)["whole"] is True
 
 
-def test_what_changed_comes_with_the_event(store: str, client: Client) -> None:
-    first = client.get("/api/sweeps/toy/table")
-    since = f"sweep=toy&since={first['version']}&epoch={first['epoch']}"
-    followers = [events(client, since) for _ in range(2)]
-    with controller(store) as recorder:
-        number = run_trial(recorder, -5.0)
-        news = []
-        for _, answer in followers:
-            message = next_change(answer)
-            while message.get("page", {}).get("best", {}).get("number") != number:
-                message = next_change(answer)
-            news.append(message)
-    assert news[0]["table"]["rows"] == news[1]["table"]["rows"]
-    assert [row[0] for row in news[0]["table"]["rows"]] == [number]
-    assert news[0]["page"]["version"] == news[0]["table"]["version"]
-    for connection, _ in followers:
-        connection.close()
-
-
-def test_another_server_sends_the_whole_table(store: str, client: Client) -> None:
-    first = client.get("/api/sweeps/toy/table")
-    since = f"since={first['version'] + 50}&epoch={first['epoch']}"
-    with serving(store) as other:
-        assert other.get(f"/api/sweeps/toy/table?{since}")["whole"] is True
-        connection, answer = events(other, f"sweep=toy&{since}")
-        assert len(answer.hello["table"]["rows"]) == 8
-        connection.close()
-
-
 def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> None:
     streams = [events(client) for _ in range(3)]
 
@@ -163,32 +131,6 @@ def test_a_commit_is_told_to_everybody_who_looks(store: str, client: Client) -> 
         connection.close()
 
 
-def test_logs_are_read_in_parts(store: str, client: Client) -> None:
-    ledger = Ledger.open(store)
-    folder = ledger.files("toy") / "trials" / "1"
-    (folder / "logs").make()
-    with (folder / "logs").open("attempt-1-rank-0.log", "w") as file:
-        file.write("first\nsecond\n")
-    ledger.close()
-    trial = client.get("/api/sweeps/toy/trials/1")
-    assert trial["logs"] == [{"attempt": 1, "rank": 0}]
-    log = client.get("/api/sweeps/toy/trials/1/log?attempt=1&rank=0")
-    assert (log["text"], log["more"]) == ("first\nsecond\n", False)
-    path = Path(store) / "sweeps/toy/trials/1/logs/attempt-1-rank-0.log"
-    with path.open("a") as file:
-        file.write("third\n")
-    more = client.get(f"/api/sweeps/toy/trials/1/log?attempt=1&rank=0&offset={log['end']}")
-    assert more["text"] == "third\n"
-
-
-def test_numbers_that_are_not_finite_are_texts(store: str, client: Client) -> None:
-    with controller(store) as recorder:
-        number = begin_trial(recorder, loss=math.nan, size=math.inf)
-    status, body, _ = client.ask(f"/api/sweeps/toy/trials/{number}")
-    assert status == 200
-    assert json.loads(body, parse_constant=pytest.fail)["metrics"]["loss"] == "nan"
-
-
 def test_a_store_that_is_damaged_later_does_not_end_the_server(store: str, client: Client) -> None:
     file = Path(store) / "ledger.sqlite3"
     whole = file.read_bytes()
@@ -201,15 +143,6 @@ def test_a_store_that_is_damaged_later_does_not_end_the_server(store: str, clien
     assert "damaged" in json.loads(body)["error"]
     file.write_bytes(whole)
     assert client.get("/api/sweeps/toy")["name"] == "toy"
-
-
-def test_an_empty_store_is_served(tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    with serving(str(tmp_path)) as client:
-        assert client.get("/api/sweeps") == []
-        assert client.get("/api/overview")["sweeps"] == []
-        write_sweep(tmp_path, 0)
-        assert client.get("/api/sweeps/toy")["headline"] == "No trial has begun yet."
 
 
 @pytest.mark.parametrize(
@@ -229,9 +162,3 @@ def test_other_sites_and_who_has_no_token_get_nothing(
     assert (found, list(json.loads(body))) == (status, ["error"])
     assert "default-src 'none'" in sent["content-security-policy"]
     assert client.post("toy/stop", **headers)[0] == status
-
-
-def test_pages_need_no_token(client: Client) -> None:
-    for path in ("/", "/sweeps/toy", "/static/main.js"):
-        assert client.ask(path, Authorization="")[0] == 200
-    assert client.server.address().startswith(f"{client.server.origin}/#token=")

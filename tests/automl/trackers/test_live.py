@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import automl
-from automl.core import Ended, Snapshot, SweepSpec, Trial, TrialState
+from automl.core import Ended, Snapshot, Trial, TrialState
 from automl.core.goals import Goal
 from automl.errors import UsageError
 from automl.trackers import TRACKERS
@@ -142,17 +141,6 @@ def test_the_end_waits_for_no_tracker_that_hangs_or_never_answers(
         )
 
 
-def test_no_trial_waits_for_a_tracker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All trials end while the tracker hangs in its first one."""
-    notebook = Notebook(hangs=True)
-    monkeypatch.setattr(LiveTracker, "close", lambda live: None)
-    result = sweep(tmp_path, notebook, trials=30)
-    assert Counter(trial.state for trial in result.trials)[TrialState.COMPLETED] == 29
-    assert not notebook.closed
-    assert not notebook.states
-    notebook.released.set()
-
-
 def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
     assert TRACKERS.names() == ["mlflow", "tensorboard", "wandb"]
     assert check_trackers(["mlflow", "mlflow"]) == ("mlflow",)
@@ -161,28 +149,3 @@ def test_the_names_of_trackers_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="trackers must be the name of a tracker or a list"):
         sweep(tmp_path, 3)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_tool_that_is_not_installed_is_said_before_anything_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("automl.trackers.base.find_spec", lambda name: None)
-    message = r"the tracker 'wandb' needs wandb: pip install 'automl-sweep\[wandb\]'"
-    with pytest.raises(UsageError, match=message):
-        sweep(tmp_path, ["wandb"])
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_configuration_names_trackers(tmp_path: Path) -> None:
-    from automl import config
-    from automl.errors import ConfigError
-
-    file = tmp_path / "toy.yaml"
-    text = "space: {x: {low: 0.0, high: 1.0}}\ngoals: minimize loss\n"
-    file.write_text(f"{text}trackers: [tensorboard, mlflow]\n")
-    spec = config.load(file, objective=True).spec
-    assert spec.trackers == ("tensorboard", "mlflow")
-    assert SweepSpec.from_dict(spec.to_dict()).trackers == spec.trackers
-    file.write_text(f"{text}trackers: tensorbord\n")
-    with pytest.raises(ConfigError, match="unknown tracker 'tensorbord': did you mean"):
-        config.load(file, objective=True)

@@ -1,17 +1,16 @@
-"""Comparisons of pairs: whose runs they are, failures, and what is recorded."""
+"""`automl ab`: its pairs, failures, records, and the errors of its sequential t-test."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.reports import ReportPoint
-from automl.workflows.ab import code_of_commands, compared, pairs_of, side_of
+from automl.workflows.ab import compared, gains, side_of
 from automl.workflows.paired_test import PairedTest
 
 GOAL = Goal.parse("minimize loss")
@@ -42,12 +41,7 @@ def failed(number: int) -> Trial:
 
 def test_every_other_pair_begins_with_b() -> None:
     assert "".join(map(side_of, range(8))) == "ABBAABBA"
-    pairs = pairs_of(runs([1, 2, 3], [4, 5, 6]))
-    assert [(one.a.metrics["loss"], one.b.metrics["loss"]) for one in pairs] == [
-        (1, 4),
-        (2, 5),
-        (3, 6),
-    ]
+    assert gains(runs([1, 2, 3], [4, 6, 8]), GOAL) == [-3, -4, -5]
 
 
 def test_the_effect_is_the_gain_of_b() -> None:
@@ -69,22 +63,34 @@ def test_failures_of_b_alone_are_never_in_its_favour() -> None:
     assert (neither.answer, neither.reason) == ("not known", "A failed 3 times: it broke")
 
 
-def test_commit_and_diff_of_each_side_are_recorded(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        identity = ("-c", "user.name=me", "-c", "user.email=me@example.com")
-        subprocess.run(["git", "-C", str(tmp_path), *identity, *words], check=True)
+def simulated(mean: float, comparisons: int = 1500) -> tuple[list[str], float, float]:
+    """The answers, the mean number of pairs, and the share of intervals that hold the mean."""
+    test, rng, answers, pairs, held = PairedTest(), np.random.default_rng(1), [], [], 0
+    for _ in range(comparisons):
+        differences = list(rng.normal(mean, 1.0, test.most_pairs))
+        count = 2
+        while (answer := test.answer(differences[:count])) == "not known" and count < 30:
+            count += 1
+        answers.append(answer)
+        pairs.append(count)
+        low, high = test.interval(differences[:count])
+        held += low <= mean <= high
+        assert (low > 0, high < 0) == (answer == "better", answer == "worse")
+    return answers, float(np.mean(pairs)), held / comparisons
 
-    for side in "ab":
-        (tmp_path / side).mkdir()
-        (tmp_path / side / "train.py").write_text("rate = 1\n")
-    git("init", "-q")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    (tmp_path / "b" / "train.py").write_text("rate = 2\n")
-    commands = {side: ["python", str(tmp_path / side.lower() / "train.py")] for side in "AB"}
-    found = code_of_commands(commands)["ab"]
-    assert found["A"]["command"] == commands["A"]
-    assert len(found["A"]["git_commit"]) == 40
-    assert found["A"]["git_diff"] == ""
-    assert "+rate = 2" in found["B"]["git_diff"]
-    assert "+rate = 2" in found["difference"]
+
+def test_without_a_difference_few_are_called_better_or_worse() -> None:
+    answers, pairs, held = simulated(0.0)
+    assert answers.count("better") <= 0.065 * len(answers)  # 0.05, and its error in 1,500
+    assert answers.count("worse") <= 0.065 * len(answers)
+    assert answers.count("no difference") >= 0.87 * len(answers)
+    assert held >= 0.88
+    assert pairs < 7.7
+
+
+def test_an_effect_of_one_deviation_is_found_with_few_runs() -> None:
+    answers, pairs, held = simulated(1.0)
+    assert answers.count("better") >= 0.88 * len(answers)  # 0.9, and its error
+    assert answers.count("worse") == 0
+    assert pairs <= 0.72 * 11  # a t-test of fixed size needs 11
+    assert held >= 0.9

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,18 +10,15 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-import postgres
 import pytest
-from objectives import make_spec, patient, quick, record, run_inline
+from objectives import make_spec, patient, run_inline
 from processes import begin, start, wait_until
 
-from automl.control.wiring import attend
-from automl.core import Begun, Budget, Command, Ended, Leased, Proposed, Trial, TrialState
+from automl.core import Command, Trial, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import Database
-from automl.workflows import agents, requests
-from workers.protocol import Ending, Outcome, Report
+from automl.workflows import agents
 
 LONG = 3600.0
 
@@ -81,32 +77,6 @@ def test_a_sweep_of_agents_alone_from_the_first_trial_to_the_last(ledger: Ledger
     assert [trial.params for trial in alone.trials] == seen, "agents see what workers see"
 
 
-def test_the_clock_of_the_sweep_goes_on_while_agents_work(ledger: Ledger) -> None:
-    created(ledger)
-    agents.ask(ledger, "test")
-    time.sleep(0.3)
-    agents.tell(ledger, "test", 0, {"loss": 1.0})
-    (trial,) = ledger.trials("test")
-    assert trial.started is not None
-    assert trial.ended is not None
-    assert 0.3 <= trial.seconds == pytest.approx(trial.ended - trial.started, abs=0.01)
-    assert trial.metrics["seconds"] == trial.seconds
-    time.sleep(0.2)
-    held = ledger.acquire("test")
-    assert held.absence(until=time.time()) >= 0.2
-    assert held.absence(until=0.0) == 0.0, "nobody worked meanwhile"
-
-
-def test_the_time_of_the_budget_is_over_though_no_controller_runs(ledger: Ledger) -> None:
-    created(ledger, budget=Budget(time=0.3))
-    agents.ask(ledger, "test")
-    time.sleep(0.4)
-    agents.tell(ledger, "test", 0, {"loss": 1.0})
-    answer = agents.ask(ledger, "test")
-    assert answer["trial"] is None
-    assert ledger.snapshot("test").state == "finished"
-
-
 def test_the_same_result_may_be_told_twice_and_another_may_not(ledger: Ledger) -> None:
     created(ledger)
     agents.ask(ledger, "test")
@@ -145,28 +115,6 @@ def test_a_lost_agents_trial_goes_back_and_its_late_result_is_refused(
     assert ledger.trials("test")[0].metrics["loss"] == 2.0
 
 
-def test_a_trial_whose_agents_are_lost_again_and_again_fails(
-    ledger: Ledger, later: Callable[[float], None]
-) -> None:
-    created(ledger, max_retries=1, trials=1)
-    for hour in (1, 2):
-        agents.ask(ledger, "test", lease=90.0, agent="ann")
-        later(hour * LONG)
-    assert agents.ask(ledger, "test")["trial"] is None
-    (trial,) = ledger.trials("test")
-    assert (trial.state, trial.failure) == (TrialState.FAILED, "crashed")
-    assert trial.message == "its agent ann was lost: no report for 90 s (after 1 retries)"
-
-
-def test_each_report_renews_the_lease(ledger: Ledger, later: Callable[[float], None]) -> None:
-    created(ledger)
-    agents.ask(ledger, "test", lease=90.0)
-    for step in range(3):
-        later(60.0 * (step + 1))
-        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=step)
-    assert agents.tell(ledger, "test", 0, {"loss": 1.0}, attempt=1)["state"] == "completed"
-
-
 def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
     ledger: Ledger, later: Callable[[float], None]
 ) -> None:
@@ -182,16 +130,6 @@ def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
     assert ledger.trials("test")[0].metrics["loss"] == 0.25
 
 
-def test_nobody_gets_a_trial_for_an_agent_that_has_given_up(ledger: Ledger) -> None:
-    created(ledger)
-    (identity,) = ledger.send("test", Command("ask", {"seconds": None, "wait": 0.0}, by="ann"))
-    time.sleep(0.01)
-    assert agents.ask(ledger, "test")["trial"] == 0
-    answered, _ = ledger.answer("test", identity)
-    assert answered is not None
-    assert answered.content["error"] == "nobody waits for this answer any more"
-
-
 @pytest.mark.parametrize("kind", ["out_of_memory", "non_finite", "timeout", "crashed"])
 def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
     created(ledger)
@@ -201,20 +139,6 @@ def test_a_failure_is_kept_with_its_kind(ledger: Ledger, kind: str) -> None:
     assert agents.tell(ledger, "test", 0, failed=kind)["same"]
     with pytest.raises(AutomlError, match=r"is over|has ended already"):
         agents.tell(ledger, "test", 0, {"loss": 1.0})
-
-
-def test_a_preempted_trial_is_tried_again_and_a_number_that_is_none_fails(ledger: Ledger) -> None:
-    created(ledger)
-    agents.ask(ledger, "test")
-    assert agents.tell(ledger, "test", 0, failed="preempted")["state"] == "waiting"
-    assert agents.ask(ledger, "test")["attempt"] == 2
-    told = agents.tell(ledger, "test", 0, {"loss": float("nan")})
-    assert (told["state"], told["failure"], told["message"]) == (
-        "failed",
-        "non_finite",
-        "loss is nan",
-    )
-    assert agents.tell(ledger, "test", 0, {"loss": float("nan")})["same"]
 
 
 @pytest.mark.parametrize(
@@ -255,46 +179,6 @@ def test_a_wrong_argument_leaves_the_trial_as_it_is(
     assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
 
 
-def test_the_stopper_says_stop_and_the_trial_is_stopped(ledger: Ledger) -> None:
-    created(ledger, trials=9, stopper="median")
-    ledger.acquire("test")
-    for number in range(7):
-        params = {"lr": 0.01, "optimizer": "sgd"}
-        record(ledger, "test", Proposed(number, params, "sobol"), Begun(number, 1))
-        reports = [Report(number, 1, step, step, {"loss": 1.0}, 1.0) for step in range(5)]
-        outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": 1.0}, seconds=1.0)
-        record(ledger, "test", *reports, Ended(outcome, TrialState.COMPLETED))
-    ledger.release("test")
-    agents.ask(ledger, "test")
-    for step in range(1, 5):
-        answer = agents.tell(ledger, "test", 7, {"loss": 9.0}, step=step)
-    assert answer["stop"] is True
-    assert "median" in answer["reason"]
-    told = agents.tell(ledger, "test", 7, {})
-    assert (told["state"], told["message"]) == ("stopped", answer["reason"])
-
-
-def test_an_agent_pauses_and_another_goes_on(ledger: Ledger) -> None:
-    stopper = {"stopper": "asha", "stopper_options": {"grace": 1, "factor": 2}}
-    created(ledger, trials=4, resumable=True, max_steps=4, **stopper)
-    paused, asked = 0, agents.ask(ledger, "test")
-    while asked["trial"] is not None:
-        number = asked["trial"]
-        done = [point.step for point in ledger.trials("test")[number].reports]
-        for step in range(max(done, default=0) + 1, 5):
-            loss = 1.0 / step + (0, 1, 5, 6)[number]
-            if agents.tell(ledger, "test", number, {"loss": loss}, step=step)["stop"]:
-                break
-        told = agents.tell(ledger, "test", number, {"loss": loss}, attempt=asked["attempt"])
-        paused += told["state"] == "paused"
-        asked = agents.ask(ledger, "test")
-    assert paused >= 2
-    assert any(trial.attempts > 1 for trial in ledger.trials("test")), "nothing was promoted"
-    assert all(trial.state.finished for trial in ledger.trials("test"))
-    steps = [[point.step for point in trial.reports] for trial in ledger.trials("test")]
-    assert all(one == list(range(1, len(one) + 1)) for one in steps), "a step was made twice"
-
-
 # ------------------------------------------------------------------ many at once
 
 
@@ -321,39 +205,6 @@ def test_agents_that_ask_at_once_get_a_trial_each(
     assert [found[trial.number] for trial in trials] == [dict(trial.params) for trial in trials]
     assert len({repr(trial.params) for trial in trials}) == count
     assert len({trial.lease.agent for trial in trials if trial.lease}) == count
-
-
-def hold(store: str) -> None:
-    """Hold the sweep as one does who answers requests, until it is killed."""
-    ledger = Ledger.open(store)
-    recorder = ledger.acquire("test", brief=True)
-    recorder.commit(status={"brief": True})
-    time.sleep(60)
-
-
-def test_who_is_killed_while_it_holds_the_sweep_blocks_nobody(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True))
-    with ended(start(hold, str(tmp_path))) as holder:
-        wait_until(lambda: ledger.snapshot("test").state == "running")
-        assert attend(ledger, "test") is False
-        with pytest.raises(AutomlError, match=r"has not answered within 0\.2 s"):
-            agents.ask(ledger, "test", wait=0.2)
-        os.kill(holder.pid or 0, signal.SIGKILL)
-        holder.join()
-        assert agents.ask(ledger, "test")["trial"] == 0
-
-
-def test_a_controller_waits_for_who_holds_the_sweep_for_a_moment(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True))
-    with ended(start(hold, str(tmp_path))) as holder:
-        wait_until(lambda: ledger.snapshot("test").brief)
-        controller = begin(tmp_path, make_spec(), quick)
-        time.sleep(0.2)
-        assert controller.exitcode is None, "it was refused"
-        holder.kill()
-        controller.join()
-    assert controller.exitcode == 0
-    assert ledger.snapshot("test").state == "finished"
 
 
 # ------------------------------------------------------------------ beside a controller
@@ -398,29 +249,6 @@ def test_a_controller_killed_between_ask_and_tell_loses_nothing(tmp_path: Path) 
     assert agents.ask(ledger, "test")["trial"] == 0
 
 
-def test_ctrl_c_leaves_the_agents_their_trials(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=4)
-    with ended(begin(tmp_path, make_spec(trials=4), patient)) as controller:
-        wait_until(lambda: bool(held(ledger, False)))
-        asked = agents.ask(ledger, "test", lease=LONG)
-        os.kill(controller.pid or 0, signal.SIGINT)
-        controller.join()
-    assert controller.exitcode == 130
-    assert state(ledger, asked["trial"]) == "running"
-    assert agents.tell(ledger, "test", asked["trial"], {"loss": 1.0})["state"] == "completed"
-
-
-def test_a_controller_gives_a_lost_agents_trial_to_its_worker(tmp_path: Path) -> None:
-    ledger = created(Ledger.open(tmp_path, create=True), trials=2)
-    asked = agents.ask(ledger, "test", lease=0.5)
-    controller = begin(tmp_path, make_spec(trials=2), quick)
-    controller.join()
-    assert controller.exitcode == 0
-    trial = ledger.trials("test")[asked["trial"]]
-    assert (trial.state, trial.attempts) == (TrialState.COMPLETED, 2)
-    assert "lease" not in trial.details
-
-
 def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
     return [
         trial
@@ -430,21 +258,6 @@ def held(ledger: Ledger, by_agent: bool) -> list[Trial]:
 
 
 # ------------------------------------------------------------------ what is kept
-
-
-def test_the_ledger_says_who_asked_and_is_whole(ledger: Ledger) -> None:
-    created(ledger)
-    before = time.time()
-    agents.ask(ledger, "test", agent="ann")
-    agents.tell(ledger, "test", 0, {"loss": 1.0}, agent="ann")
-    commands = ledger.commands("test")
-    assert [(command.kind, command.by, command.trial) for command in commands] == [
-        ("ask", "ann", None),
-        ("tell", "ann", 0),
-    ]
-    assert all(before <= command.sent <= time.time() for command in commands)
-    leased = [event for event in ledger.events("test") if isinstance(event, Leased)]
-    assert [(event.agent, event.seconds) for event in leased] == [("ann", 60.0)]
 
 
 def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
@@ -460,60 +273,6 @@ def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
             call()
     assert agents.tell(ledger, "test", 0, 1.0, step=1, attempt=1)["stop"] is False
     assert agents.tell(ledger, "test", 0, 1.0, agent="ann")["state"] == "completed"
-
-
-def test_a_number_that_cannot_be_is_refused_and_blocks_nothing(ledger: Ledger) -> None:
-    created(ledger)
-    agents.ask(ledger, "test")
-    with pytest.raises(UsageError, match="'peak_memory_bytes' must be a number from 0 to"):
-        agents.tell(ledger, "test", 0, {"loss": 1.0, "peak_memory_bytes": 1e19})
-    poison = {"attempt": None, "metrics": {"loss": 1.0, "peak_memory_bytes": 1e19}}
-    (sent,) = ledger.send("test", Command("tell", poison, 0, by=requests.whoami()))
-    assert agents.ask(ledger, "test")["trial"] == 1
-    answered, _ = ledger.answer("test", sent)
-    assert answered is not None
-    assert answered.content["usage"] is True
-    assert "peak_memory_bytes" in answered.content["error"]
-    assert agents.tell(ledger, "test", 0, {"loss": 1.0})["state"] == "completed"
-
-
-def test_a_request_is_answered_once(ledger: Ledger) -> None:
-    created(ledger)
-    (identity,) = ledger.send("test", Command("ask", {"seconds": None, "wait": LONG}, by="ann"))
-    assert attend(ledger, "test")
-    first, _ = ledger.answer("test", identity)
-    assert attend(ledger, "test")
-    assert ledger.answer("test", identity)[0] == first
-    assert len(ledger.trials("test")) == 1
-
-
-@pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
-def test_agents_on_postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside a controller, without one, and many at once."""
-    monkeypatch.chdir(tmp_path)  # the files of trials are in .automl of the current folder
-    answers = tmp_path / "answers"
-    answers.mkdir()
-    with postgres.server() as running:
-        url = running.database()
-        ledger = created(Ledger.open(url, create=True), trials=9)
-        asked = agents.ask(ledger, "test")
-        agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)
-        asking = [start(ask_alone, url, str(answers)) for _ in range(6)]
-        for process in asking:
-            process.join()
-        found = dict(eval(file.read_text()) for file in answers.iterdir())
-        assert sorted(found) == [1, 2, 3, 4, 5, 6]
-        spec = make_spec(trials=9)
-        with ended(start_controller(url, spec)):
-            wait_until(lambda: ledger.snapshot("test").state == "running")
-            assert agents.ask(ledger, "test")["trial"] == 7
-        assert agents.tell(ledger, "test", 7, {"loss": 1.0}, attempt=1)["state"] == "completed"
-        assert agents.tell(ledger, "test", asked["trial"], {"loss": 1.0})["state"] == "completed"
-        ledger.close()
-
-
-def start_controller(url: str, spec: Any) -> BaseProcess:
-    return begin(url, spec, None, dispatcher="agents")  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------ killed again and again

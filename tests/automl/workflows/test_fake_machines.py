@@ -124,36 +124,3 @@ def test_each_worker_sees_a_gpu_of_its_own(become, machine, variable, seen):
     assert halves == [name for name in seen for _ in range(2)]
     with pytest.raises(UsageError, match="ask for fewer workers"):
         environment_of(len(seen), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("machine", "device", "text"),
-    [(MAC, "mps", "the GPU of a Mac"), (INTEL, "xpu", "a GPU of Intel's")],
-)
-def test_a_gpu_that_is_not_supported_is_refused_in_a_sentence(
-    become, tmp_path, machine, device, text
-):
-    found = become(machine)
-    assert found.device == "cpu"
-    assert slot_resources({}, local_gpus(), None)[0].gpus == 0.0
-    space = WORKLOADS.get("translation").space(found)
-    assert "tf32" not in space.parameters["precision"].choices
-    lacks = {one.name: one.lacks for one in doctor.examine(str(tmp_path)).abilities}
-    assert lacks[device] == f"{text} is not supported: trials train on the CPU"
-    with pytest.raises(UsageError, match=r"only GPUs of NVIDIA \(CUDA\) and AMD \(ROCm\)"):
-        environment_of(0, 1.0)
-
-
-@pytest.mark.parametrize("free", [64_000_000, 16_000_000_000])
-def test_how_gpus_exchange_data_is_told(become, monkeypatch, tmp_path, free):
-    usage = SimpleNamespace(total=free, used=0, free=free)
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
-    found = {}
-    for machine in (H100, RTX3090, AMD, INTEL):
-        become(machine)
-        abilities = doctor.examine(str(tmp_path)).abilities
-        found[machine.name] = {one.name: one.lacks for one in abilities if one.kind == "GPUs"}
-    assert found[H100.name]["P2P"] == ""
-    assert found[RTX3090.name]["P2P"].startswith("0 and 1 do not: they exchange data through main")
-    assert ("give it 1 GB" in found[H100.name]["shared memory"]) == (free < 1_000_000_000)
-    assert found[INTEL.name] == {}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from objectives import make_spec, quick, run_inline
+from objectives import make_spec, run_inline
 from processes import of, running, wait_until
 
-from automl.core import Answered, Budget, TrialState
+from automl.core import Budget, TrialState
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.workflows import agents, steering
@@ -43,37 +42,6 @@ def test_a_trial_pauses_until_a_person_resumes_it(tmp_path: Path) -> None:
         steering.stop(ledger, "test", 2)
         wait_until(lambda: of(ledger, 0, TrialState.RUNNING))
         assert ledger.trials("test")[0].attempts == 2
-
-
-def test_no_stopping_rule_resumes_what_a_person_has_paused(ledger: Ledger) -> None:
-    """Trial 1 is the best of its rung: `asha` would let it go on."""
-    options = {"stopper": "asha", "stopper_options": {"grace": 1, "factor": 2}}
-    ledger.create_sweep(make_spec(trials=4, resumable=True, max_steps=8, **options))
-    for number, loss in enumerate((3.0, 1.0, 2.0)):
-        agents.ask(ledger, "test")
-        if number == 1:
-            steering.pause(ledger, "test", 1, by="ann")
-        agents.tell(ledger, "test", number, {"loss": loss}, step=1)
-        agents.tell(ledger, "test", number, {"loss": loss})
-    assert of(ledger, 1, TrialState.PAUSED)
-    agents.ask(ledger, "test")
-    agents.tell(ledger, "test", 3, {"loss": 4.0})
-    while (asked := agents.ask(ledger, "test"))["trial"] is not None:
-        assert asked["trial"] != 1
-        agents.tell(ledger, "test", asked["trial"], {"loss": 2.0})
-
-
-def test_a_held_trial_is_given_again_once_it_is_resumed(ledger: Ledger) -> None:
-    ledger.create_sweep(make_spec(trials=4, resumable=True))
-    agents.ask(ledger, "test")
-    steering.pause(ledger, "test", 0)
-    assert agents.tell(ledger, "test", 0, {"loss": 1.0}, step=1)["stop"]
-    assert agents.tell(ledger, "test", 0, {})["state"] == "paused"
-    assert agents.ask(ledger, "test")["trial"] == 1
-    steering.resume_trial(ledger, "test", 0)
-    asked = agents.ask(ledger, "test")
-    assert (asked["trial"], asked["attempt"], asked["resumed"]) == (0, 2, True)
-    assert not ledger.trials("test")[0].held
 
 
 def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
@@ -161,32 +129,3 @@ def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
     assert agents.ask(ledger, "test")["trial"] is None
     assert steering.stop(ledger, "test") == "test is not running, it is finished"
     assert [command.by for command in ledger.commands("test") if command.kind == "stop"] == ["ann"]
-
-
-def test_an_agent_that_does_not_stop_does_not_keep_a_sweep_from_ending(ledger: Ledger) -> None:
-    """A stop that a controller of long ago was asked for does not stop the next one."""
-    ledger.create_sweep(make_spec(trials=2))
-    agents.ask(ledger, "test", lease=1.0)
-    steering.stop(ledger, "test")
-    snapshot = run_inline(ledger, make_spec(trials=3), quick, resume=True)
-    assert snapshot.state == "finished"
-    assert len(snapshot.trials) == 3
-
-
-def test_each_request_has_its_answer_in_the_ledger_which_is_whole(tmp_path: Path) -> None:
-    with closing(Ledger.open(tmp_path, create=True)) as ledger:
-        ledger.create_sweep(make_spec())
-        agents.ask(ledger, "test", agent="ann")
-        steering.stop(ledger, "test", 0, by="bob")
-        with pytest.raises(UsageError):
-            steering.stop(ledger, "test", 9, by="bob")
-        commands = ledger.commands("test")
-        assert [(one.kind, one.by) for one in commands] == [
-            ("ask", "ann"),
-            ("stop_trial", "bob"),
-            ("stop_trial", "bob"),
-        ]
-        answers = [event for event in ledger.events("test") if isinstance(event, Answered)]
-        assert answers[1].content == {"done": "trial 0 stops at its next report"}
-        assert answers[2].content["usage"] is True
-    Ledger.open(tmp_path).check()

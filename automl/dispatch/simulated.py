@@ -27,25 +27,6 @@ Replay = Callable[[Any], Iterable[tuple[float, Mapping[str, float] | float]]]
 _Key = tuple[int, int]
 
 
-class Fault:
-    """A fault to inject; this one is none. Subclasses override a method.
-
-    `rng` depends on the attempt and the seed only, so that every simulation is the same.
-    """
-
-    def delay(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """Seconds before the attempt begins to work, such as the start of a process."""
-        return 0.0
-
-    def slowness(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """Factor on the duration of the attempt."""
-        return 1.0
-
-    def lifetime(self, assignment: Assignment, rng: np.random.Generator) -> float:
-        """Seconds after which the attempt's worker dies."""
-        return math.inf
-
-
 @dataclass
 class _Curve:
     """A trial's generator. It is kept over attempts, so that no item is computed twice."""
@@ -62,7 +43,6 @@ class _Attempt:
     slots: list[int]
     begun: float
     at: float  # it has worked until this time
-    slowness: float
     sequence: int = 0
 
     @property
@@ -82,8 +62,8 @@ class SimulatedDispatcher(Dispatcher):
         num_slots: number of workers.
         max_steps: a trial is complete after this many reports; None for all that its generator has.
         charged: the clock advances while the controller computes.
-        faults: to inject.
-        seed: of the faults.
+        mean_lifetime: seconds after which a worker dies, in the mean.
+        seed: of the deaths.
         on_event: called with each event and its time, before the controller gets it.
     """
 
@@ -98,7 +78,7 @@ class SimulatedDispatcher(Dispatcher):
         *,
         max_steps: int | None = None,
         charged: bool = False,
-        faults: Sequence[Fault] = (),
+        mean_lifetime: float = math.inf,
         seed: int = 0,
         on_event: Callable[[Event, float], None] = lambda event, now: None,
     ) -> None:
@@ -106,7 +86,7 @@ class SimulatedDispatcher(Dispatcher):
         self.num_slots = num_slots
         self._replay = replay
         self._max_steps = max_steps
-        self._faults = tuple(faults)
+        self._mean_lifetime = mean_lifetime
         self._seed = seed
         self._charged = charged
         self._on_event = on_event
@@ -129,10 +109,9 @@ class SimulatedDispatcher(Dispatcher):
                 f"the attempt needs {assignment.num_ranks} free slots, there are {len(self._free)}"
             )
         slots = [heapq.heappop(self._free) for _ in range(assignment.num_ranks)]
-        delay, slowness, life = self._draw_faults(assignment)
-        attempt = _Attempt(assignment, slots, self._clock, self._clock + delay, slowness)
+        attempt = _Attempt(assignment, slots, self._clock, self._clock)
         self._attempts[attempt.key] = attempt
-        if life < math.inf:
+        if (life := self._lifetime(assignment)) < math.inf:
             self._plan(self._clock + life, lambda: self._crash(attempt, "its worker died"))
         self._events.append((attempt, Started(*attempt.key, f"slot {slots[0]}")))
         self._ready.append(attempt)
@@ -180,17 +159,11 @@ class SimulatedDispatcher(Dispatcher):
         self._curves.clear()
         self._attempts.clear()
 
-    def _draw_faults(self, assignment: Assignment) -> tuple[float, float, float]:
-        """Seconds until an attempt begins, its slow-down, and seconds until its worker dies."""
-        delay = 0.0
-        slowness = 1.0
-        life = math.inf
-        for i, fault in enumerate(self._faults):
-            rng = np.random.default_rng([self._seed, i, assignment.trial, assignment.attempt])
-            delay += fault.delay(assignment, rng)
-            slowness *= fault.slowness(assignment, rng)
-            life = min(life, fault.lifetime(assignment, rng))
-        return delay, slowness, life
+    def _lifetime(self, assignment: Assignment) -> float:
+        if math.isinf(self._mean_lifetime):
+            return math.inf
+        rng = np.random.default_rng([self._seed, assignment.trial, assignment.attempt])
+        return float(rng.exponential(self._mean_lifetime))
 
     # ------------------------------------------------------------------ the agenda
 
@@ -219,7 +192,7 @@ class SimulatedDispatcher(Dispatcher):
         except Exception as error:  # a failure of the trial, as in a real worker
             self._fail(attempt, error)
         else:
-            due = attempt.at + seconds * attempt.slowness
+            due = attempt.at + seconds
             self._plan(due, lambda: self._report(attempt, due))
 
     def _pull(self, attempt: _Attempt) -> float:

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 import ray
-from sweep_snapshots import DONE, FIRST, LATER, snapshot
+from sweep_snapshots import FIRST, LATER
 
-from automl.core import Ended, Trial, TrialState
 from automl.dispatch.ray.session import environment
-from automl.telemetry.metrics import SweepMetrics, Update
-from automl.telemetry.ray_meter import RayMeter
-from workers.protocol import Ending, Outcome
+from automl.trackers.ray_metrics import RayMetrics
 
 
 def fetched(port: int) -> str:
@@ -37,7 +34,7 @@ def page() -> Iterator[str]:
             _system_config={"metrics_report_interval_ms": 500},
         )
         try:
-            metrics = SweepMetrics(RayMeter("toy"))
+            metrics = RayMetrics("toy")
             metrics(FIRST)
             metrics(LATER)
             deadline, text = time.monotonic() + 60, ""
@@ -76,26 +73,3 @@ def test_ray_tells_what_the_sweep_says(page: str) -> None:
     assert value(page, "commits_total") == 4
     assert value(page, "commit_seconds_total") == 1.0
     assert value(page, "retries_total") == 1
-
-
-class Totals:
-    """Adds up what each metric is told."""
-
-    def __init__(self) -> None:
-        self.told: dict[str, list[float]] = {}
-
-    def make(self, kind: str, name: str, *_: str, bounds: tuple[float, ...] = ()) -> Update:
-        told = self.told.setdefault(name, [])
-        return lambda value, **labels: told.append(value)
-
-
-def test_what_had_ended_before_is_not_counted_again() -> None:
-    """A sweep that goes on in a new process: rates must not see its past as new."""
-    totals = Totals()
-    metrics = SweepMetrics(totals)
-    metrics(snapshot(DONE))
-    done = Trial(1, {}, TrialState.COMPLETED, attempts=1, seconds=2.0)
-    end = Ended(Outcome(1, 1, Ending.COMPLETED), TrialState.COMPLETED)
-    metrics(snapshot(DONE, done, events=[end]))
-    assert totals.told["trial_seconds"] == [2.0]
-    assert 2 in totals.told["trials"]

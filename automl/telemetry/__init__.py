@@ -1,1 +1,0 @@
-"""What operators see of a running sweep: metrics of Ray."""
