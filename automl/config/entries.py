@@ -10,7 +10,7 @@ from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from .source import Source, shown
+from .source import WrittenConfig, shown
 
 ENTRY_RULE: Final = "a list of choices or {low, high, log, type, when, affects, default}"
 
@@ -81,7 +81,7 @@ _OF_CHOICES: Final = ("choices", "ordered")
 def read_entry(
     given: Any,
     base: Parameter | None,
-    source: Source,
+    source: WrittenConfig,
     name: str,
     unavailable: Mapping[Value, str] | None = None,
     slow: Sequence[Value] | None = None,

@@ -30,7 +30,7 @@ from workers.workloads import WORKLOADS
 
 from .overrides import Override, apply
 from .resolution import Exclusion, Resolution, split_constraints
-from .source import Settings, Source, shown
+from .source import GivenKeys, WrittenConfig, shown
 from .tunable import Tunable
 
 STORE: Final = KEYS["store"].default
@@ -84,7 +84,7 @@ def load(
     Raises:
         ConfigError: the file cannot be read or has errors. The message lists all of them.
     """
-    source = Source("sweep") if path is None else Source.of_file(Path(path))
+    source = WrittenConfig("sweep") if path is None else WrittenConfig.of_file(Path(path))
     if isinstance(source.data, dict):
         apply(source, overrides)
     document = source.settings()
@@ -111,8 +111,8 @@ class _Checker:
 
     def __init__(
         self,
-        source: Source,
-        document: Settings,
+        source: WrittenConfig,
+        document: GivenKeys,
         hardware: Hardware | None,
         command: str,
         nodes: Callable[[str, str], Hardware] | None = None,

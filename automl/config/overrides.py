@@ -13,7 +13,7 @@ from automl.suggesters.user_prior import KEYS
 from search_spaces import Float, Int, Space
 
 from . import entries
-from .source import MAX_BYTES, MAX_DEPTH, Place, Source, plain_scalar, shown
+from .source import MAX_BYTES, MAX_DEPTH, Place, WrittenConfig, plain_scalar, shown
 
 # The sections whose keys are parameters, with the fields that an entry can have.
 FIELDS: Final[Mapping[str, Collection[str]]] = {
@@ -46,7 +46,7 @@ class Override:
         return cls(key, value, f"override {shown(text)}") if equals and known else None
 
 
-def apply(source: Source, overrides: Iterable[str | Override]) -> None:
+def apply(source: WrittenConfig, overrides: Iterable[str | Override]) -> None:
     """Set each override in a configuration; later ones win."""
     for given in overrides:
         if override := _parsed(source, given):
@@ -59,7 +59,7 @@ def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: a word or a value is malformed.
     """
-    source, found = Source("what to set"), dict[str, Any]()
+    source, found = WrittenConfig("what to set"), dict[str, Any]()
     for text in overrides:
         if override := _parsed(source, text):
             found[override.key] = _value(source, override, (override.key,))
@@ -77,7 +77,7 @@ def with_changes(space: Space, overrides: Sequence[str]) -> Space:
         ConfigError: an override is malformed or names something else than a parameter.
     """
     # The names of the space with no fields, so that overrides find them.
-    source = Source("the overrides", {"space": {name: {} for name in space.parameters}})
+    source = WrittenConfig("the overrides", {"space": {name: {} for name in space.parameters}})
     for text in overrides:
         if not text.startswith("space."):
             rule = "only the space can be changed here: space.NAME.FIELD=VALUE, space.NAME=[...]"
@@ -97,7 +97,7 @@ def with_changes(space: Space, overrides: Sequence[str]) -> Space:
     return Space(*changed.values(), constraints=space.constraints)
 
 
-def _parsed(source: Source, given: str | Override) -> Override | None:
+def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:
     override = Override.parse(given) if isinstance(given, str) else given
     if override is None:
         rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
@@ -105,7 +105,7 @@ def _parsed(source: Source, given: str | Override) -> Override | None:
     return override
 
 
-def _set(source: Source, override: Override) -> None:
+def _set(source: WrittenConfig, override: Override) -> None:
     path = _path(source.data, override.key)
     if len(path) > MAX_DEPTH:
         source.add((), f"a key has at most {MAX_DEPTH} parts", (override.label, 0))
@@ -148,7 +148,7 @@ def _path(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return (section, name, *inner)
 
 
-def _value(source: Source, override: Override, path: Place) -> Any:
+def _value(source: WrittenConfig, override: Override, path: Place) -> Any:
     """The plain value; None, with an error, if it is malformed."""
     text, line = override.value.strip(" "), (override.label, 0)
     if len(text) > MAX_BYTES:

@@ -15,7 +15,7 @@ from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 
 from .entries import ENTRY_RULE, read_entry
-from .source import Source, shown
+from .source import WrittenConfig, shown
 from .tunable import Tunable
 
 MAX_TRIED = 4096
@@ -44,7 +44,7 @@ class Resolution:
         dropped: parameters and values that are not tried.
     """
 
-    source: Source
+    source: WrittenConfig
     tunable: Tunable
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)

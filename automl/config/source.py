@@ -88,7 +88,7 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-class Settings(dict[str, Any]):
+class GivenKeys(dict[str, Any]):
     """The values of the keys that are given; another key has its default."""
 
     def __missing__(self, name: str) -> Any:
@@ -105,7 +105,7 @@ class Settings(dict[str, Any]):
 
 
 @dataclass
-class Source:
+class WrittenConfig:
     """A configuration as it was written, and everything that is wrong with it.
 
     Args:
@@ -126,7 +126,7 @@ class Source:
     broken: set[Place] = field(default_factory=set)
 
     @classmethod
-    def of_file(cls, path: Path) -> Source:
+    def of_file(cls, path: Path) -> WrittenConfig:
         """Read a file.
 
         Raises:
@@ -143,7 +143,7 @@ class Source:
         return cls.of_bytes(raw, str(path))
 
     @classmethod
-    def of_bytes(cls, raw: bytes, name: str) -> Source:
+    def of_bytes(cls, raw: bytes, name: str) -> WrittenConfig:
         """Read the content of a file; raises ConfigError if it is not YAML."""
         source = cls(name, None)
         if len(raw) > MAX_BYTES:
@@ -231,17 +231,17 @@ class Source:
         """Whether an error was told there or below."""
         return any(one[: len(path)] == path for one in self.broken)
 
-    def settings(self) -> Settings:
+    def settings(self) -> GivenKeys:
         """The checked keys. A wrong one gets an error, and has its default."""
         if not isinstance(self.data, dict):
             given = shown(self.data)
             self.refuse((), f"a configuration is a mapping of keys to values, got {given}")
-            return Settings()
+            return GivenKeys()
         try:
-            return Settings(read_keys(KEYS, self.data))
+            return GivenKeys(read_keys(KEYS, self.data))
         except WrongParts as error:
             self.refuse_all((), error)
-            return Settings(error.right)
+            return GivenKeys(error.right)
 
     def raise_any(self) -> None:
         """Raise one ConfigError with all errors, in the order of the file."""
@@ -274,7 +274,7 @@ class _TooDeepError(Exception):
 class _Reader:
     """Reads the events of PyYAML into plain data; lines and errors go to a source."""
 
-    def __init__(self, text: str, source: Source, origin: str, *, numbered: bool) -> None:
+    def __init__(self, text: str, source: WrittenConfig, origin: str, *, numbered: bool) -> None:
         self._events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
         self._source, self._origin, self._numbered = source, origin, numbered
 

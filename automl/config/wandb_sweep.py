@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from automl.config.source import Source
+from automl.config.source import WrittenConfig
 from automl.config.template import name_of
 from automl.core import Budget, parse_goals
 from automl.core.text import printable, shell_line
@@ -67,7 +67,7 @@ def read_wandb(path: Path) -> WandbSweep:
     Raises:
         UsageError: the file cannot be read, is no such sweep, or has nothing that can be tuned.
     """
-    source = Source.of_file(path)
+    source = WrittenConfig.of_file(path)
     source.raise_any()
     data = source.data
     if not isinstance(data, Mapping) or not isinstance(data.get("parameters"), Mapping):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from automl.core import Activity, Snapshot, TrialState, text
-from automl.core.standings import INFEASIBLE, Standings
+from automl.core.snapshot import INFEASIBLE, Standings
 from workers.protocol import Report
 
 SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from automl.control.beginning import create
-from automl.control.earlier import with_earlier
-from automl.control.writer import writing
+from automl.control.journal import writing
+from automl.control.plugins import with_earlier
 from automl.core import SweepSpec, arguments
 from automl.core.keys import PluginChoice
 from automl.errors import UsageError

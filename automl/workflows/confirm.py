@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from automl.control.beginning import create
-from automl.control.space_change import with_known_space
-from automl.control.writer import writing
+from automl.control.beginning import create, with_known_space
+from automl.control.journal import writing
 from automl.core import Budget, Snapshot, SweepSpec, Trial
-from automl.core.names import companion
+from automl.core.arguments import companion
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.confirmations import KIND, Confirmation, candidates, identity

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from automl.config import load
-from automl.config.source import MAX_BYTES, MAX_DEPTH, Source, plain_scalar
+from automl.config.source import MAX_BYTES, MAX_DEPTH, WrittenConfig, plain_scalar
 from automl.errors import ConfigError, UsageError
 from search_spaces.hardware import Hardware
 
@@ -18,7 +18,7 @@ from search_spaces.hardware import Hardware
 def read(text: str | bytes) -> tuple[object, str]:
     """The plain data and the message of everything that is wrong with it."""
     try:
-        source = Source.of_bytes(text.encode() if isinstance(text, str) else text, "f.yaml")
+        source = WrittenConfig.of_bytes(text.encode() if isinstance(text, str) else text, "f.yaml")
         source.raise_any()
     except ConfigError as error:
         return None, str(error)
@@ -176,7 +176,7 @@ def test_a_file_with_a_byte_order_mark_is_read() -> None:
 @pytest.mark.parametrize("name", ["absent.yaml", ".", "nul\0.yaml"])
 def test_a_file_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot read the configuration"):
-        Source.of_file(tmp_path / name)
+        WrittenConfig.of_file(tmp_path / name)
 
 
 def _encoded(parts: list[str]) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from automl.config.source import Source
+from automl.config.source import WrittenConfig
 from automl.core.spec import KEYS
 from scripts import docs_hook
 
@@ -26,7 +26,7 @@ def test_the_example_is_accepted(name: str) -> None:
         document = f"resources: {{gpus: 1, {example}}}"
     else:
         document = f"{section}: {{{example}}}" if key else example
-    source = Source.of_bytes(document.encode(), "example.yaml")
+    source = WrittenConfig.of_bytes(document.encode(), "example.yaml")
     found = source.settings()
     assert source.errors == []
     assert set(found) == {section}

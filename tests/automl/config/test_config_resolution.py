@@ -8,7 +8,7 @@ import pytest
 
 from automl.config.overrides import apply
 from automl.config.resolution import Resolution, split_constraints
-from automl.config.source import Source
+from automl.config.source import WrittenConfig
 from automl.config.tunable import Tunable
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
@@ -40,7 +40,7 @@ TOY = Tunable(
 
 
 def resolve(text: str, *overrides: str, tunable: Tunable = TOY) -> tuple[Space, Resolution]:
-    source = Source.of_bytes(text.encode(), "f.yaml")
+    source = WrittenConfig.of_bytes(text.encode(), "f.yaml")
     apply(source, overrides)
     settings = source.settings()
     resolution = Resolution(source, tunable, settings["fixed"])

@@ -8,9 +8,8 @@ from dataclasses import replace
 from report_snapshots import BLEU, MIDDLE, OUT_OF_MEMORY, SPACE, snapshot, trial
 from rich.console import Console
 
-from automl.core.budget import Budget
 from automl.core.goals import Goal
-from automl.core.resuming import Typed
+from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.text import Typed
 from automl.core.trial import TrialState
