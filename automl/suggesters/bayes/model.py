@@ -40,6 +40,7 @@ EVERY = 40  # trials up to which a goal's hyperparameters are learned anew from 
 SELDOM = 10  # the same of other models
 MAX_KEPT = 8  # answers that a fitter remembers
 KNEE = 2.0  # distance above the median, in that of the best below it
+TAIL = 2.0  # the worst loss is less than this above the knee
 LIMIT = 1e100  # squares of larger values overflow
 
 
@@ -213,10 +214,11 @@ def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor) ->
 
 
 class Knee(OutcomeTransform):  # type: ignore[misc]
-    """Standardises z = (y - median) / (median - best), with a logarithm above `knee`.
+    """Standardises z = (y - median) / (median - best), with a bounded tail above `KNEE`.
 
-    Very bad losses then matter less. Near the best the scale is linear, so that expected
-    improvement keeps its meaning.
+    A loss of 1e12 is then no further away than one of 1e4: with a logarithm it would leave the good
+    ones hardly apart. Near the best the scale is linear, so that expected improvement keeps its
+    meaning.
 
     Args:
         values: `n` finite losses, n >= 1, from which the centre and the scales are learned.
@@ -250,14 +252,15 @@ class Knee(OutcomeTransform):  # type: ignore[misc]
         """The transformed losses."""
         with np.errstate(over="ignore"):
             z = np.clip((np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread, -LIMIT, LIMIT)
-        z = np.where(z > KNEE, KNEE + np.log1p(np.maximum(z - KNEE, 0.0)), z)
+        above = np.maximum(z - KNEE, 0.0)
+        z = np.minimum(z, KNEE) + TAIL * above / (above + TAIL)
         return np.asarray((z - self.mean) / self.scale, dtype=np.float64)
 
     def inverse(self, transformed: Array) -> Array:
         """The losses before the transform."""
         z = np.asarray(transformed) * self.scale + self.mean
-        tail = np.expm1(np.minimum(np.maximum(z - KNEE, 0.0), 600.0))
-        z = np.where(z > KNEE, KNEE + tail, z)
+        above = np.clip(z - KNEE, 0.0, TAIL - 1e-9)
+        z = np.minimum(z, KNEE) + TAIL * above / (TAIL - above)
         return np.asarray(z * self.spread + self.median, dtype=np.float64)
 
 

@@ -148,7 +148,7 @@ def test_data_are_bounded_and_settle() -> None:
 
 
 def test_the_knee_keeps_order_and_comes_back() -> None:
-    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e30])
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e8])
     knee = Knee(values)
     assert isinstance(knee, OutcomeTransform)
     z = knee.transform(values)
@@ -157,6 +157,12 @@ def test_the_knee_keeps_order_and_comes_back() -> None:
     np.testing.assert_allclose(knee.inverse(z), values, rtol=1e-6)
     back, _ = knee.untransform(knee(torch.from_numpy(values))[0])
     np.testing.assert_allclose(back.numpy(), values, rtol=1e-6)
+
+
+def test_a_loss_is_bad_or_very_bad_whatever_its_size() -> None:
+    good = np.linspace(-650.0, -100.0, 10)
+    apart = [np.ptp(Knee(np.append(good, bad)).transform(good)) for bad in (1e4, 1e12, 1e300)]
+    np.testing.assert_allclose(apart, apart[0], rtol=0.1)
 
 
 def test_a_metric_is_affected_by_parameters_and_their_parents() -> None:
