@@ -27,6 +27,7 @@ from .core import (
 from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated import Replay, SimulatedDispatcher
+from .errors import UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
@@ -94,7 +95,7 @@ def simulate(
     stopper: StopperLike = SweepSpec.stopper,
     max_steps: int | None = None,
     charge_suggestions: bool = False,
-    mean_lifetime: float = math.inf,
+    mean_lifetime: float | None = None,
     max_retries: int = SweepSpec.max_retries,
     store: str | None = None,
     prior: Mapping[str, Any] | None = None,
@@ -115,7 +116,7 @@ def simulate(
         seed: the same seed gives the same simulation.
         constraints, suggester, stopper: as in `sweep`.
         charge_suggestions: advance the virtual clock by the real time of suggesting and deciding.
-        mean_lifetime: virtual seconds after which a worker dies, in the mean.
+        mean_lifetime: virtual seconds after which a worker dies, in the mean; None for never.
         store: folder or URL of a ledger to write to; None to keep everything in memory.
         prior: good values by parameter; metrics: that are reported; both as in `sweep`.
 
@@ -132,6 +133,8 @@ def simulate(
     arguments.function("replay", replay)
     arguments.flag("charge_suggestions", charge_suggestions)
     workers = arguments.whole("workers", workers, least=1)
+    if mean_lifetime is not None and arguments.finite("mean_lifetime", mean_lifetime) <= 0:
+        raise UsageError(f"mean_lifetime must be above 0, got {mean_lifetime!r}")
     spec, plugins, notes = read_spec(
         space,
         goals,
@@ -158,7 +161,7 @@ def simulate(
             workers,
             max_steps=max_steps,
             charged=charge_suggestions,
-            mean_lifetime=mean_lifetime,
+            mean_lifetime=math.inf if mean_lifetime is None else mean_lifetime,
             seed=seed,
             on_event=trajectory.add,
         )

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 
 from automl.core.arguments import check_name
-from automl.errors import AutomlError, StoreError
+from automl.errors import AutomlError, StoreError, needs
 from workers.files.folder import flush
 
 FILE_NAME: Final = "ledger.sqlite3"
@@ -417,7 +417,7 @@ def translated(name: str) -> Iterator[None]:
     except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
         raise _explained(name, str(getattr(error, "orig", None) or error)) from error
     except ModuleNotFoundError as error:
-        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
+        raise StoreError(needs("a store that is a URL", str(error.name), "postgres")) from error
     except OSError as error:
         raise StoreError(f"{name}: {error.strerror or error}") from error
     except DamageError as error:

@@ -9,7 +9,7 @@ from site_python import COMMAND, run, write
 
 # What the main interfaces do without, by the name of its import.
 ABSENT = (
-    "ray", "ax", "optuna", "sqlalchemy", "alembic", "psycopg", "pandas", "plotly", "s3fs", "PIL",
+    "ray", "ax", "optuna", "alembic", "psycopg", "pandas", "plotly", "s3fs", "PIL",
     "sklearn", "lightning", "transformers", "mlflow", "wandb", "tensorboard", "onnx",
 )  # fmt: skip
 SITE = f"""
@@ -69,7 +69,7 @@ def test_a_sweep_of_a_command_needs_no_extra(folder: Path) -> None:
         (["--ray-address", "auto"], "the dispatcher 'ray' needs ray: pip install"),
         (
             ["--store", "postgresql://host/name"],
-            "a store that is a URL needs sqlalchemy: pip install 'automl-sweep[postgres]'",
+            "a store that is a URL needs psycopg: pip install 'automl-sweep[postgres]'",
         ),
     ],
 )

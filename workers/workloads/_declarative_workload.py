@@ -3,6 +3,7 @@
 `BackgroundThread` lets a workload compute while it looks for a request to stop.
 """
 
+import threading
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,6 +25,8 @@ from ._data import check_options
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.2
+# Abandoned work of an earlier attempt may still run, and shares the global random state.
+_ALONE = threading.Lock()
 
 
 class BackgroundThread:
@@ -70,7 +73,7 @@ class BackgroundThread:
         return future.result()
 
     def _run(self, work: Callable[[], T]) -> T:
-        with self.around():
+        with _ALONE, self.around():
             return work()
 
 

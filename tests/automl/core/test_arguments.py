@@ -64,7 +64,7 @@ REFUSED = [
     (swept, f"{COMMON} objective trials workers budget stopper dispatcher resources name resume"),
     (swept, "progress enqueue ray_address"),
     (simulated, f"{COMMON} replay workers seconds trials budget stopper max_steps max_retries"),
-    (simulated, "charge_suggestions faults"),
+    (simulated, "charge_suggestions mean_lifetime"),
     (asked, f"{COMMON} name"),
 ]
 # What of WRONG is right for an argument.
@@ -72,6 +72,7 @@ RIGHT: dict[str, list[Any]] = {
     "seed": [-1],
     "budget": [3.5],
     "seconds": [3.5],
+    "mean_lifetime": [3.5],
     "time": [3.5],
     "target": [3.5, -1],
 }

@@ -509,7 +509,6 @@ def test_a_function_that_is_paused_trains_no_epoch_twice(
         suggester="random",
         stopper=stopper,
         max_steps=9,
-        resumable=True,
         dispatcher=worker_dispatcher,
         store=tmp_path,
     )
