@@ -417,7 +417,9 @@ def translated(name: str) -> Iterator[None]:
     except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:
         raise _explained(name, str(getattr(error, "orig", None) or error)) from error
     except ModuleNotFoundError as error:
-        raise StoreError(needs("a store that is a URL", str(error.name), "postgres")) from error
+        if error.name == "psycopg":
+            raise StoreError(needs("a store that is a URL", "psycopg", "postgres")) from error
+        raise StoreError(f"{name}: this kind of store needs the package {error.name!r}") from error
     except OSError as error:
         raise StoreError(f"{name}: {error.strerror or error}") from error
     except DamageError as error:
