@@ -40,7 +40,7 @@ EVERY = 40  # trials up to which a goal's hyperparameters are learned anew from 
 SELDOM = 10  # the same of other models
 MAX_KEPT = 8  # answers that a fitter remembers
 KNEE = 2.0  # distance above the median, in that of the best below it
-TAIL = 2.0  # the worst loss is less than this above the knee
+TAIL = 0.5  # length of the tail above the knee: a loss of 1e12 is about 2 above it
 LIMIT = 1e100  # squares of larger values overflow
 
 
@@ -214,10 +214,10 @@ def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor) ->
 
 
 class Knee(OutcomeTransform):  # type: ignore[misc]
-    """Standardises z = (y - median) / (median - best), with a bounded tail above `KNEE`.
+    """Standardises z = (y - median) / (median - best), with a double logarithm above `KNEE`.
 
-    A loss of 1e12 is then no further away than one of 1e4: with a logarithm it would leave the good
-    ones hardly apart. Near the best the scale is linear, so that expected improvement keeps its
+    A loss of 1e12 is then hardly further away than one of 1e4: with one logarithm it would leave
+    the good ones hardly apart. Near the best the scale is linear, so that expected improvement keeps its
     meaning.
 
     Args:
@@ -252,15 +252,15 @@ class Knee(OutcomeTransform):  # type: ignore[misc]
         """The transformed losses."""
         with np.errstate(over="ignore"):
             z = np.clip((np.clip(values, -LIMIT, LIMIT) - self.median) / self.spread, -LIMIT, LIMIT)
-        above = np.maximum(z - KNEE, 0.0)
-        z = np.minimum(z, KNEE) + TAIL * above / (above + TAIL)
+        above = np.log1p(np.maximum(z - KNEE, 0.0))
+        z = np.minimum(z, KNEE) + TAIL * np.log1p(above / TAIL)
         return np.asarray((z - self.mean) / self.scale, dtype=np.float64)
 
     def inverse(self, transformed: Array) -> Array:
         """The losses before the transform."""
         z = np.asarray(transformed) * self.scale + self.mean
-        above = np.clip(z - KNEE, 0.0, TAIL - 1e-9)
-        z = np.minimum(z, KNEE) + TAIL * above / (TAIL - above)
+        above = TAIL * np.expm1(np.clip((z - KNEE) / TAIL, 0.0, 8.0))
+        z = np.minimum(z, KNEE) + np.expm1(np.minimum(above, 600.0))
         return np.asarray(z * self.spread + self.median, dtype=np.float64)
 
 

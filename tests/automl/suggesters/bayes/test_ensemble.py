@@ -148,7 +148,7 @@ def test_data_are_bounded_and_settle() -> None:
 
 
 def test_the_knee_keeps_order_and_comes_back() -> None:
-    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e8])
+    values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e30])
     knee = Knee(values)
     assert isinstance(knee, OutcomeTransform)
     z = knee.transform(values)
@@ -162,7 +162,7 @@ def test_the_knee_keeps_order_and_comes_back() -> None:
 def test_a_loss_is_bad_or_very_bad_whatever_its_size() -> None:
     good = np.linspace(-650.0, -100.0, 10)
     apart = [np.ptp(Knee(np.append(good, bad)).transform(good)) for bad in (1e4, 1e12, 1e300)]
-    np.testing.assert_allclose(apart, apart[0], rtol=0.1)
+    assert min(apart) > 0.5 * max(apart)
 
 
 def test_a_metric_is_affected_by_parameters_and_their_parents() -> None:
