@@ -118,6 +118,8 @@ class McpTool:
             else:
                 places.append(check_name(value) if name == "sweep" else str(value))
         commands = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
+        if places:
+            places.insert(0, "--")  # a name of a metric is no option
         return [self.verb, *flags, *places, *commands]
 
 

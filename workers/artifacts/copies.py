@@ -166,7 +166,7 @@ class Copies:
             DamagedCopy: another object is; what is left would be half of a state.
             StoreError: a link leads out of the folder.
         """
-        manifest, damaged = self.read(found), []
+        manifest, sizes, damaged = self.read(found), self.sizes(), list[str]()
         for path, file in manifest.files.items():
             *parts, name = path.split("/")
             folder = Folder(target.root, *target.parts, *parts)
@@ -175,7 +175,10 @@ class Copies:
                 folder.place(name).symlink_to(file.link)
                 continue
             stored = object_name(manifest.attempt, file)
-            problem = self._fetched(stored, folder.file(name), file.sha256)
+            if sizes.get(stored, file.size) != file.size:  # it may be endless
+                problem = "is damaged: its size is wrong"
+            else:
+                problem = self._fetched(stored, folder.file(name), file.sha256)
             if problem:
                 damaged.append(f"{self.location}/{stored} ({path}) {problem}")
                 if not (parts and parts[-1].isdecimal()):

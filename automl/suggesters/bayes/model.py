@@ -217,8 +217,8 @@ class Knee(OutcomeTransform):  # type: ignore[misc]
     """Standardises z = (y - median) / (median - best), with a double logarithm above `KNEE`.
 
     A loss of 1e12 is then hardly further away than one of 1e4: with one logarithm it would leave
-    the good ones hardly apart. Near the best the scale is linear, so that expected improvement keeps its
-    meaning.
+    the good ones hardly apart. Near the best the scale is linear, so that expected improvement
+    keeps its meaning.
 
     Args:
         values: `n` finite losses, n >= 1, from which the centre and the scales are learned.

@@ -93,6 +93,11 @@ def test_hostile_arguments_are_one_clear_error(folder: Path) -> None:
             ("tell", {"sweep": "toy", "trial": 0, "attempt": 1, "metrics": {"a": []}}, "metrics"),
             ("tell", {"sweep": "toy", "trial": 10**40, "attempt": 1, "metrics": {}}, "64 bits"),
             ("tell", {"sweep": "toy", "trial": 7, "attempt": 1, "metrics": {}}, "no trial 7"),
+            (
+                "tell",
+                {"sweep": "toy", "trial": 7, "attempt": 1, "metrics": {"--store": 1}},
+                "no trial",
+            ),
             ("tell", {"sweep": "toy"}, "is a required property"),
             ("no-such-tool", {}, "there is no tool 'no-such-tool'"),
             ("ab", {"metric": "loss"}, "--allow-write --allow-run"),
