@@ -176,7 +176,7 @@ class Copies:
                 continue
             stored = object_name(manifest.attempt, file)
             if sizes.get(stored, file.size) != file.size:  # it may be endless
-                problem = "is damaged: its size is wrong"
+                problem = "is damaged: its sha256 is wrong, as is its size"
             else:
                 problem = self._fetched(stored, folder.file(name), file.sha256)
             if problem:
