@@ -158,13 +158,11 @@ class Acquisition:
 
     @cached_property
     def _best(self) -> Tensor:
-        """The trial that each hyperparameter vector predicts to be the best, `K`."""
+        """The feasible trial that each hyperparameter vector predicts to be the best, `K`."""
         first = self.posterior.goals[0]
         allowed = torch.from_numpy(self.posterior.feasible[first.rows])
-        if not bool(allowed.any()):
-            allowed = torch.ones_like(allowed)
         mean, _ = first.moments(first.X[: len(first.rows)])
-        return mean.masked_fill(~allowed, -torch.inf).argmax(1)
+        return mean.masked_fill(~allowed & allowed.any(), -torch.inf).argmax(1)
 
     @cached_property
     def _botorch(self) -> AcquisitionFunction | None:
@@ -317,7 +315,8 @@ def prospect(
     """
     goal = acquisition.posterior.goals[0]
     model, transform = goal.model, goal.transform
-    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows])
+    first = np.array([data.trials[row].replicate_of is None for row in goal.rows.tolist()])
+    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows] & first)
     if not isinstance(model, EnsembleGP) or transform is None or not len(rows):
         return None
     mean = model.mean(goal.X[torch.from_numpy(rows)])

@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
-from automl.core.ranking import runs
 from automl.suggesters.base import Array, Belief
 from search_spaces import Space
 from workers.protocol import Params
 
 from .data import TrialReader
 from .kernel import Encoder
-from .model import EnsembleGP, Fitter, Knee, Repeated
+from .model import EnsembleGP, Fitter, Knee
 from .suggester import one_thread
 from .surrogates import Surrogates
 
@@ -48,24 +47,19 @@ class BayesBelief(Belief):
         self._sign = -1.0 if goal.maximize else 1.0
         values = _values(space, goal, constraints, history)
         self._log = "quality" not in goal.aspects and min(v for _, v in values) > 0
-        raw = {t.number: self._sign * (math.log(v) if self._log else v) for t, v in values}
-        groups = list(runs(trial for trial, _ in values).values())
-        each = [np.array([raw[trial.number] for trial in group]) for group in groups]
-        self._transform = Knee(losses := np.array([one.mean() for one in each]))
+        losses = self._sign * np.array([math.log(v) if self._log else v for _, v in values])
+        self._transform = Knee(losses)
         self._positive = min(v for _, v in values) >= 0  # an error or a time is never negative
         fitter = Fitter.of_aspects(space, goal.aspects, seed)
         with one_thread():
-            repeated = Repeated.of(each, self._transform.transform)
-            unit = space.encode([group[0].params for group in groups])
-            self._model, rows = fitter.fit(
-                unit, self._transform.transform(losses), repeated=repeated
-            )
+            unit = space.encode([trial.params for trial, _ in values])
+            self._model, rows = fitter.fit(unit, self._transform.transform(losses))
             reader = TrialReader(space, goals, [one.metric for one in constraints])
             surrogates = Surrogates(space, goals, constraints, seed)
             self._failures = surrogates.failures(reader(reader.legal(history)))
         self._encoder: Encoder = fitter.encoder
-        self._params = [groups[row][0].params for row in rows]
-        self._repeated = repeated is not None
+        self._params = [values[row][0].params for row in rows]
+        self._repeated = any(trial.replicate_of is not None for trial, _ in values)
         self.trustworthy = _predicts(self._model)
 
     def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
@@ -100,7 +94,7 @@ class BayesBelief(Belief):
     def _without(self, params: Params | None) -> EnsembleGP:
         keep = torch.tensor([i for i, one in enumerate(self._params) if one != params])
         model = self._model
-        return EnsembleGP(model.kernel, model.X[keep], model.y[:, keep], model.runs[keep])
+        return EnsembleGP(model.kernel, model.X[keep], model.y[:, keep])
 
     def _value(self, transformed: Array) -> Array:
         raw = self._sign * self._transform.inverse(transformed)

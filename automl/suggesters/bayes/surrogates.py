@@ -19,7 +19,7 @@ from search_spaces import Space
 
 from .data import Array, TrialData, feasible_rows, violations
 from .kernel import ALL, MEMORY, QUALITY, SPEED, Encoder
-from .model import CHUNK, EnsembleGP, Fitter, Knee, Repeated, excess_scores, settled
+from .model import CHUNK, EnsembleGP, Fitter, Knee, excess_scores, settled
 from .quantities import DeadlineModel, LatentThreshold, LogGP
 
 # The aspects that cause a kind of failure; all aspects for other kinds.
@@ -242,9 +242,7 @@ class Surrogates:
             X, y = fitter.encoder(data.unit[rows]), torch.from_numpy(-z)
             model = self.make(X, y[:, None])
             return MetricPosterior(fitter.encoder, model, transform, rows, X, y, self.make)
-        runs = [data.runs[row][:, column] for row in rows.tolist()]
-        repeated = Repeated.of(runs, transform.transform)
-        found, used = fitter.fit(data.unit[rows], -z, z if order is None else order[rows], repeated)
+        found, used = fitter.fit(data.unit[rows], -z, z if order is None else order[rows])
         return MetricPosterior(fitter.encoder, found, transform, rows[used], found.X, found.y[0])
 
     def _constraint(self, index: int, data: TrialData) -> MetricPosterior:
