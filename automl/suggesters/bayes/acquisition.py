@@ -268,7 +268,7 @@ def cost_term(
     if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
         return None
     unit = space.encode([trial.params for trial in done])
-    cost = LogGP.fit(fitter, unit, seconds, np.array([trial.node_kind for trial in done]))
+    cost = LogGP.fit(fitter, unit, seconds)
     return lambda unit: -power * torch.from_numpy(cost(unit))
 
 
@@ -377,10 +377,5 @@ def expected_regret(model: EnsembleGP, X: Tensor, generator: torch.Generator) ->
         model: of minus the goal's transformed loss.
         X: `m x c`, first the recommended configuration.
     """
-    mean, covariance = model.joint(X)
-    covariance.diagonal(dim1=1, dim2=2).add_(1e-6)
-    factor, _ = torch.linalg.cholesky_ex(covariance)
-    shape = (len(mean), len(X), NUM_DRAWS)
-    draws = torch.randn(shape, generator=generator, dtype=torch.float64)
-    values = mean[:, :, None] + torch.bmm(factor, draws)
-    return float((values.max(1).values - values[:, 0]).mean())
+    values = model.draws(X, NUM_DRAWS, generator)
+    return float((values.max(2).values - values[:, :, 0]).mean())

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
 from automl.suggesters.base import Array, Belief
@@ -66,9 +65,12 @@ class BayesBelief(Belief):
         """See `Belief.draws`."""
         unit = self._space.encode(params)
         with one_thread():
-            found = _draws(self._model, unit, self._encoder, 0)
+            models = [self._model]
             if doubted in self._params and not self._repeated and len(self._params) > 2:
-                found = torch.cat([found, _draws(self._without(doubted), unit, self._encoder, 1)])
+                models.append(self._without(doubted))
+            generator, Z = torch.Generator().manual_seed(0), self._encoder(unit)
+            drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
+            found = torch.cat(drawn)
         worst = float(self._model.y.max())  # the transform is not valid beyond it
         return self._value(np.minimum(found.numpy(), worst))
 
@@ -128,18 +130,6 @@ def _values(
         and abs(value) < MAX_VALUE
         and space.legal(trial.params)
     ]
-
-
-def _draws(model: EnsembleGP, unit: Array, encoder: Encoder, seed: int) -> Tensor:
-    """Draws of the transformed loss, those of all members below each other."""
-    mean, covariance = model.joint(encoder(unit))
-    values, vectors = torch.linalg.eigh(covariance)
-    factor = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
-    generator = torch.Generator().manual_seed(seed)
-    shape = (*mean.shape, NUM_DRAWS)
-    noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-    found = mean[:, :, None] + torch.bmm(factor, noise)
-    return found.transpose(1, 2).reshape(-1, mean.shape[1])
 
 
 def _predicts(model: EnsembleGP) -> bool:

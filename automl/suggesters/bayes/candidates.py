@@ -209,6 +209,14 @@ class CandidateSampler:
             waiting += [(parent, float(rng.choice(of))) for parent, of in self.rules[column]]
         return self.legal(self.snap(points))
 
+    def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
+        """`count` points, each coordinate from one of two of the `bases`."""
+        first, second = (bases[rng.integers(len(bases), size=count)] for _ in range(2))
+        mixed = np.where(rng.random(first.shape) < 0.5, first, second)
+        other = np.where(np.isnan(first), second, first)
+        mixed = np.where(np.isnan(mixed), other, mixed)
+        return self.legal(self.snap(np.where(np.isnan(mixed), rng.random(first.shape), mixed)))
+
     def first_new(
         self, pool: Array, taken: set[Hashable], rng: np.random.Generator
     ) -> list[Params]:
@@ -345,6 +353,7 @@ def maximise(
             *(sampler.moves(rng, one, 40 if i else 120) for i, one in enumerate(best[:5])),
             sampler.near(rng, best[:1], 150, (0.003, 0.3)),
             sampler.near(rng, best[:5], 150, (0.01, 0.3)),
+            sampler.crossed(rng, best, 80),
         ]
     )
     values = score(pool).numpy()

@@ -29,7 +29,6 @@ class TrialData:
         failed: `n`, whether the configuration made the trial fail.
         kinds: `n`, the kind of failure, or "".
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
-        nodes: `n`, the kind of node that each trial ran on, "" if unknown.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
             (the newest loss of a goal at the end).
         trials: the trial of each row.
@@ -41,7 +40,6 @@ class TrialData:
     failed: NDArray[np.bool_]
     kinds: NDArray[np.str_]
     memory: Array
-    nodes: NDArray[np.str_]
     curves: Sequence[Array]
     trials: Sequence[Trial]
 
@@ -91,7 +89,6 @@ class TrialReader:
             failed=kinds != "",
             kinds=kinds,
             memory=_completed(values[:, -2:]),
-            nodes=np.array([trial.node_kind for trial in trials], dtype=np.str_),
             curves=[curve for *_, curve in known],
             trials=trials,
         )

@@ -104,10 +104,6 @@ class Encoder:
                 effects.append((hot - 1.0 / size if size else _waves(x)) * active)
         return torch.from_numpy(np.concatenate([*found, *effects], 1))
 
-    def with_extra(self, count: int) -> Self:
-        """The same with this many further columns of numbers."""
-        return type(self)(self.space, self.names, self.extra + count, effects=self.effects)
-
 
 class EnsembleMatern(Kernel):  # type: ignore[misc]
     """The kernel under K vectors of hyperparameters, a batch dimension.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -131,9 +131,9 @@ class EnsembleGP(Model):  # type: ignore[misc]
             index: `K`, the trial that each hyperparameter vector compares with.
         """
         members = torch.arange(len(index))
-        mean_at, variance_at, _, white_at = (part[members] for part in self._moments(self.X))
-        mean_at, variance_at = mean_at[members, index], variance_at[members, index]
-        white_at = white_at[members, index]
+        means_at, variances_at, _, whites_at = self._moments(self.X)
+        mean_at, variance_at = means_at[members, index], variances_at[members, index]
+        white_at = whites_at[members, index]
         means, variances = [], []
         for part in torch.split(Z, CHUNK):
             mean, variance, k, white = self._moments(part)
@@ -148,12 +148,18 @@ class EnsembleGP(Model):  # type: ignore[misc]
         found = torch.empty((count, len(Z)), dtype=Z.dtype)
         for one in sorted(set(chosen.tolist())):
             single = EnsembleGP(self.kernel.only(one), self.X, self.y[one])
-            mean, covariance = single.joint(Z)
-            factor, _ = torch.linalg.cholesky_ex(covariance[0] + 1e-6 * torch.eye(len(Z)))
             rows = torch.nonzero(chosen == one)[:, 0]
-            noise = torch.randn((len(rows), len(Z)), generator=generator, dtype=Z.dtype)
-            found[rows] = mean + noise @ factor.T
+            found[rows] = single.draws(Z, len(rows), generator)[0]
         return found
+
+    def draws(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Functions drawn under each vector, at `m x c` coordinates, `K x count x m`."""
+        mean, covariance = self.joint(Z)
+        factor, _ = torch.linalg.cholesky_ex(covariance + 1e-6 * torch.eye(len(Z)))
+        shape = (len(mean), count, len(Z))
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        drawn: Tensor = mean[:, None, :] + noise @ factor.mT
+        return drawn
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Means and variances (with noise) of each target given all others, `K x n`.
@@ -334,10 +340,6 @@ class Fitter:
         effects = noise is not None or "quality" not in aspects
         encoder = Encoder(space, affecting(space, aspects), effects=effects)
         return cls(encoder, seed, noise or usual, members)
-
-    def with_extra(self, count: int) -> Fitter:
-        """The same for configurations with this many further columns of numbers."""
-        return replace(self, encoder=self.encoder.with_extra(count))
 
     def fit(
         self, unit: Array, y: Array, order: Array | None = None

@@ -185,9 +185,8 @@ class Surrogates:
         self.failure_fitters = {
             kind: fitter(CAUSES.get(kind, ALL), noise=SHARP, members=4) for kind in FAILURE_KINDS
         }
-        self.memory_fitter, self.cost_fitter = (
-            LogGP.fitter(space, a, seed) for a in (MEMORY, SPEED)
-        )
+        self.memory_fitter = fitter(MEMORY, members=4)  # such quantities hardly vary between runs
+        self.cost_fitter = fitter(SPEED, members=4)
 
     def possible(self, data: TrialData) -> bool:
         """Whether at least two trials have a value for every goal."""
@@ -223,12 +222,7 @@ class Surrogates:
                 fitter = self.failure_fitters[kind]
                 parts.append(FailureClassifier(fitter, data.unit, data.kinds, kind))
                 continue
-            nodes = [data.nodes == name for name in np.unique(data.nodes)]
-            groups = [
-                (float(on.mean()), data.unit[on & succeeded], data.unit[on & failed])
-                for on in nodes
-            ]
-            parts.append(LatentThreshold(memory, groups))
+            parts.append(LatentThreshold(memory, data.unit[succeeded], data.unit[failed]))
         return FailurePosterior(parts)
 
     def _goal(

@@ -88,7 +88,7 @@ def test_ten_thousand_that_fill_the_space(name: str, cores: int) -> None:
 
 @pytest.mark.parametrize("cores", CORES)
 def test_ten_thousand_candidates_of_bayes(cores: int) -> None:
-    """All among which its search takes the best: everywhere and near good ones."""
+    """All among which its search takes the best: everywhere, near good ones and crossed."""
     space = translation(cores)
     found: list[Params] = []
     for batch in candidates(space):
@@ -104,6 +104,7 @@ def candidates(space: Space) -> Iterator[np.ndarray]:
     for _ in range(200):
         yield sampler.everywhere(rng, 200)
         yield sampler.near(rng, best, 100, (0.003, 0.3))
+        yield sampler.crossed(rng, best, 50)
 
 
 # How many are asked for at the start and after trials: Ax takes seconds for each of the latter.

@@ -61,6 +61,7 @@ def test_every_kind_of_candidate_lies_within_limits():
     kinds = [
         sampler.everywhere(rng, 50),
         sampler.near(rng, outside, 50, (0.01, 0.3)),
+        sampler.crossed(rng, outside, 50),
         sampler.moves(rng, outside[0], 50),
     ]
     for params in space.decode(np.concatenate(kinds)):
