@@ -43,14 +43,12 @@ class SearchContext:
         prior: where good values probably are, by parameter, in the form that `UserPrior` reads.
         budget: of the sweep. If it limits time, a suggester may prefer cheap trials.
         earlier: sweeps to learn from. How much each tells about this one has to be learned.
-        knowledge: usual values of well-known parameters, as `suggesters.knowledge.learned`.
     """
 
     domain: Domain
     prior: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     earlier: Sequence[EarlierSweep] = ()
-    knowledge: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

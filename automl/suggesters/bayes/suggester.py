@@ -39,7 +39,6 @@ import numpy as np
 from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import Belief, Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
@@ -142,9 +141,7 @@ class BayesSuggester(Suggester):
         metric = self.goals[0].metric
         self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
         best = prior_from_best(space, [*chain(*self._best_earlier)])
-        self._prior: UserPrior | InformedPrior = UserPrior(space, {**best, **self._context.prior})
-        if self._context.knowledge:
-            self._prior = InformedPrior(self._prior, self._context.knowledge)
+        self._prior = UserPrior(space, {**best, **self._context.prior})
         self._sampler = CandidateSampler(self._context.domain, self._prior)
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
 
