@@ -99,7 +99,7 @@ def sweep(
             configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time`, `target` and
-            `gain`.
+            `until`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or a mapping of `name`
             and its options, or your own class that inherits `Suggester`, or an object of it.
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as

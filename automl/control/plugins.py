@@ -180,7 +180,6 @@ class Plugins:
             partial(self.make_suggester, spec),
             spec.suggester,
             Domain.of(spec),
-            gains=spec.budget.gain is not None,
             prospects=spec.budget.until is not None,
             replicates=spec.replicates,
         )

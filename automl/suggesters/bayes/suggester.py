@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -229,20 +228,6 @@ class BayesSuggester(Suggester):
     def warm(self) -> None:
         """See `Suggester.warm`."""
         from . import acquisition  # noqa: F401
-
-    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
-        """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
-        with one_thread():
-            data = self._reader(history)
-            known = len(data) >= 2 * NUM_DESIGN and self._surrogates.possible(data)
-            if len(self.goals) > 1 or not known:
-                return None
-            acquisition = self._fitted(data)
-            transform = acquisition.posterior.goals[0].transform
-            if transform is None or not acquisition.posterior.feasible.any():
-                return None
-            gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
-        return gain * transform.scale * transform.spread
 
     def belief(self, history: Sequence[Trial]) -> Belief | None:
         """See `Suggester.belief`."""
