@@ -57,7 +57,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    gpu_lost = unreachable = no_room = ""
+    unreachable = no_room = ""
     try:
         with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
@@ -84,8 +84,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             typed["raised_at"] = raised_at(facts["traceback"])
         if context.device.startswith("cuda") and is_torch_out_of_memory(error):
             typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        if isinstance(error, _GpuLost):
-            gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
         if is_disk_full(error):
@@ -99,9 +97,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     if no_room:
         message = f"{NO_ROOM}: {no_room}"
         return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
-    if gpu_lost:  # before the trial began: it is not to blame
-        message = f"the GPU of its worker cannot be used: {gpu_lost}"
-        return replace(lost(a, message, seconds=seconds), gpu_lost=gpu_lost)
     peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
     details = _plain(context.details) | facts | notes.details
@@ -128,20 +123,17 @@ def _peak(context: Context, objective: Objective | None) -> int | None:
     """The peak memory of this rank; None if it was not measured.
 
     A function shares its process with the libraries that are loaded, so a small difference on the
-    CPU tells what the allocator did, and not what the function needs.
+    CPU tells what the allocator did, and not what the function needs. What a program takes of a
+    GPU is not known here.
     """
-    if context.memory is None:
+    a, program = context.assignment, getattr(objective, "checks_goals", False)
+    if context.memory is None or (program and context.memory.on_gpu):
         return None
     found: int = context.memory.bytes()
-    a, program = context.assignment, getattr(objective, "checks_goals", False)
     shared = a.workload is None and not program and not context.memory.on_gpu
     if shared and found < MIN_PEAK_BYTES and "peak_memory_bytes" not in (*a.goals, *a.constrained):
         return None
     return found
-
-
-class _GpuLost(Exception):
-    """The GPU could not be used before the trial began."""
 
 
 def _plain(details: Any) -> dict[str, Any]:
@@ -219,17 +211,11 @@ def _leave_loop(context: Context, *, failed: bool) -> None:
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:
-    """Set the rank's device and its share of the memory; called once torch is loaded.
-
-    Raises:
-        _GpuLost: the GPU does not compute.
-    """
+    """Set the rank's device and its share of the memory; called once torch is loaded."""
     if not context.device.startswith("cuda"):
         return
-    from .device.gpu import gpu_problem, memory_share, spills
+    from .device.gpu import memory_share, spills
 
-    if problem := gpu_problem(context.device):
-        raise _GpuLost(problem)
     a = context.assignment
     torch.cuda.set_device(context.device)
     free, total = torch.cuda.mem_get_info(context.device)
@@ -256,7 +242,7 @@ def _run_measured(context: Context, objective: Objective | None) -> Any:
     from .device.peak_memory import PeakMemory
 
     context.memory = PeakMemory(context.device)
-    # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
+    # On a GPU the children are data loaders, or a program that nobody measures.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call_in_own_process(context, objective)
 

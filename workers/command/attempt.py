@@ -9,11 +9,10 @@ import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError, TrialFailure
-from workers.device.peak_memory import ChildProcesses
 from workers.failures import DISK_WORDS, MEMORY_WORDS, NO_ROOM
 from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
@@ -96,13 +95,12 @@ class CommandAttempt:
         sources = self._sources(collector, environment)
         kills = oom_kills()
         log.say(f"runs {json.dumps(arguments)}")
-        with self._measured():
-            try:
-                process = CommandProcess(arguments, self._folder, environment)
-            except (OSError, ValueError) as error:
-                raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
-            with process:
-                end = self._listen(process, sources, log)
+        try:
+            process = CommandProcess(arguments, self._folder, environment)
+        except (OSError, ValueError) as error:
+            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+        with process:
+            end = self._listen(process, sources, log)
         sources.close()
         self._conclude(end, oom_killed=oom_kills() > kills)
         if self._request is None and not self._resumed:
@@ -162,11 +160,6 @@ class CommandAttempt:
         return str(self._files.path / name)
 
     # ------------------------------------------------------------------ while it runs
-
-    def _measured(self) -> AbstractContextManager[None]:
-        """Measures the memory of the command on a GPU; on a CPU `workers.run` measures it."""
-        memory = self._context.memory
-        return nullcontext() if memory is None or not memory.on_gpu else ChildProcesses(memory)
 
     def _listen(self, process: CommandProcess, sources: Sources, log: TrialLog) -> End:
         """Take in output and reports, and pass requests on, until the command has ended."""
