@@ -19,11 +19,9 @@ Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
-CHECKPOINTS_BEFORE: Final = ".checkpoints-before"  # see `workers.artifacts.fallback`
-CHECKPOINTS_FAILED: Final = ".checkpoints-failed"
 WORK: Final = "work"  # folder of a command's own files
 # Folders of a trial that are deleted once the trial is of no more use, or for want of disk.
-DISPOSABLE: Final = (CHECKPOINTS, CHECKPOINTS_BEFORE, CHECKPOINTS_FAILED, WORK)
+DISPOSABLE: Final = (CHECKPOINTS, WORK)
 
 
 @dataclass(frozen=True)

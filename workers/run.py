@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
@@ -99,7 +98,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
     peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
-    details = _plain(context.details) | facts | notes.details
+    details = _plain(context.details) | facts
     message = notes.add_to(message)
     return Outcome(
         a.trial,
@@ -283,10 +282,8 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        from .artifacts.fallback import call_with_fallback
-
         try:
-            result = call_with_fallback(context, partial(_call_objective, objective))
+            result = _call_objective(objective, context)
             _leave_loop(context, failed=False)
             return result
         finally:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ from .arguments import Braces, with_absolute_path
 from .csv_file import CSV_FILE, place_of
 from .metrics import Collector
 from .output import Tail, TrialLog
-from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
 
@@ -54,8 +52,9 @@ class CommandAttempt:
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything
-        self._own = context.files / FOLDER
-        self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        self._files = (
+            context.files / FOLDER / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        )
         params = self._assignment.params
         facts = {
             "trial": str(context.number),
@@ -150,9 +149,7 @@ class CommandAttempt:
             self._files,
             patterns,
             self._command.goal,
-            self._own,
             goals=self._assignment.goals or tuple(filter(None, [self._command.goal])),
-            goes_on=self._resumed,
             table=table,
         )
 
@@ -256,7 +253,6 @@ class CommandAttempt:
             raise self._failure
         if self._request is not None and (self._terminated or end.status == 0):
             context.accept_stop(self._request)
-            context.terminated = self._terminated
             if self._request is StopRequest.PAUSE and not _has_files(context.checkpoint_dir):
                 context.accept_stop(StopRequest.STOP)
                 context.message = (
@@ -358,11 +354,8 @@ def nothing_reported(
     elif CSV_FILE in patterns:
         words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
     else:
-        metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
-        found = f"reports.{goal}='REGEX'"
-        if goal in metrics:
-            found = shlex.quote(f"reports.{goal}={metrics[goal]}")
-        words += f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: {found}"
+        words += f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: "
+        words += f"reports.{goal}='REGEX'"
     if collector.complaint:
         words += f"; {collector.complaint}"
     words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""
