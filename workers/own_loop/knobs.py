@@ -63,7 +63,6 @@ PREPARED: Final = (
 
 SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
 ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.ranks`
-CALLBACKS: Final = ("LightningCallback", "TransformersCallback")  # they set knobs too
 
 
 def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
@@ -140,7 +139,7 @@ def without_prepare(space: Space, objective: Any) -> list[str]:
     It is read from the code of the function and of those functions of its module that it calls.
     """
     said = set(_mentioned(objective))
-    if not said or said.intersection(("prepare", *CALLBACKS)):
+    if not said or "prepare" in said:
         return []
     return [o.name for o in PREPARED if o.name in space.parameters and o.name not in said]
 
