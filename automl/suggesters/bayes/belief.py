@@ -57,9 +57,11 @@ class BayesBelief(Belief):
             surrogates = Surrogates(space, goals, constraints, seed)
             self._failures = surrogates.failures(reader(reader.legal(history)))
         self._encoder: Encoder = fitter.encoder
-        self._params = [values[row][0].params for row in rows]
-        self._repeated = any(trial.replicate_of is not None for trial, _ in values)
-        self.trustworthy = _predicts(self._model)
+        trials = [values[row][0] for row in rows]
+        self._params = [trial.params for trial in trials]
+        firsts = [trial.replicate_of is None for trial in trials]
+        self._repeated = not all(firsts)
+        self.trustworthy = _predicts(self._only(firsts))  # the first run tells further ones
 
     def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
         """See `Belief.draws`."""
@@ -67,7 +69,7 @@ class BayesBelief(Belief):
         with one_thread():
             models = [self._model]
             if doubted in self._params and not self._repeated and len(self._params) > 2:
-                models.append(self._without(doubted))
+                models.append(self._only([one != doubted for one in self._params]))
             generator, Z = torch.Generator().manual_seed(0), self._encoder(unit)
             drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
             found = torch.cat(drawn)
@@ -93,10 +95,9 @@ class BayesBelief(Belief):
             log = self._failures.log_probability(self._space.encode(params))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
-    def _without(self, params: Params | None) -> EnsembleGP:
-        keep = torch.tensor([i for i, one in enumerate(self._params) if one != params])
-        model = self._model
-        return EnsembleGP(model.kernel, model.X[keep], model.y[:, keep])
+    def _only(self, kept: Sequence[bool]) -> EnsembleGP:
+        rows = torch.tensor(kept).nonzero()[:, 0]
+        return EnsembleGP(self._model.kernel, self._model.X[rows], self._model.y[:, rows])
 
     def _value(self, transformed: Array) -> Array:
         raw = self._sign * self._transform.inverse(transformed)

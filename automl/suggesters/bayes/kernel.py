@@ -84,10 +84,10 @@ class Encoder:
         self.groups = torch.tensor([j for j, k in enumerate(self.sizes) for _ in range(k or 1)])
         each = [j for j, k in enumerate(self.sizes) for _ in range(k or 4)]
         self.effect_groups = torch.tensor(each if effects else [], dtype=torch.long)
+        shares = activity(space)
+        num_active = max(1.0, sum(shares[p.name] for p in listed) + extra)
         alone = [math.log(OPTION if size else NUMBER) for size in self.sizes]
-        self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(
-            max(1, len(alone))
-        )
+        self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(num_active)
         if extra:  # these are known to matter
             self.location[-extra:] = math.log(NUMBER)
 
@@ -182,3 +182,16 @@ def _waves(x: Array) -> Array:
 def _matern(squares: Tensor) -> Tensor:
     r = (5.0 * squares.clamp(min=1e-14)).sqrt()
     return (1.0 + r + r * r / 3.0) * torch.exp(-r)
+
+
+def activity(space: Space) -> dict[str, float]:
+    """Share of random configurations in which each parameter is active, its parents independent."""
+    shares: dict[str, float] = {}
+    for name, parameter in space.parameters.items():  # parents first
+        shares[name] = 1.0
+        for parent, values in parameter.when.items():
+            of = space.parameters[parent]
+            shares[name] *= shares[parent] * (
+                len(values) / len(of.choices) if isinstance(of, Choice) else 1.0
+            )
+    return shares
