@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from automl.core import Activity, Snapshot, TrialState, text
+from automl.core import Snapshot, TrialState, text
 from automl.core.snapshot import INFEASIBLE, Standings
 from workers.protocol import Report
 
-SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
 # By name: kind of metric, description, and label beside `sweep`. Ray adds `_total` to a counter.
 METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -19,17 +18,10 @@ METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
     "sweep_seconds": ("Gauge", "Seconds of the sweep.", ""),
     "items_per_second": ("Gauge", "Throughput of the trial that reported last.", ""),
     "peak_memory_bytes": ("Gauge", "Largest peak memory of a trial.", ""),
-    "suggestion_queue": ("Gauge", "Suggestions that are ready for a slot.", ""),
-    "suggestion_seconds": ("Histogram", "Seconds that a suggestion took.", ""),
     "trial_seconds": ("Histogram", "Seconds of trials that ended.", ""),
-    "commits": ("Counter", "Commits to the ledger.", ""),
-    "commit_seconds": ("Counter", "Seconds of these commits.", ""),
     "retries": ("Counter", "Attempts of trials after the first.", ""),
 }
-BOUNDS: Final = {
-    "suggestion_seconds": SECONDS,
-    "trial_seconds": tuple(100 * bound for bound in SECONDS),
-}
+BOUNDS: Final = {"trial_seconds": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)}
 
 
 class RayMetrics:
@@ -52,7 +44,6 @@ class RayMetrics:
             made.set_default_tags({"sweep": sweep})
             self._made[name] = made
         self._standings = Standings()
-        self._activity = Activity()
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Update every metric."""
@@ -70,7 +61,6 @@ class RayMetrics:
         self._set("slots", slots)
         self._set("utilisation", snapshot.busy_slots / slots if slots else 0.0)
         self._set("sweep_seconds", snapshot.seconds)
-        self._set("suggestion_queue", snapshot.activity.num_ready)
         peaks = [trial.peak_memory_bytes or 0 for trial in snapshot.trials]
         self._set("peak_memory_bytes", max(peaks, default=0))
         self._count(snapshot)
@@ -82,12 +72,6 @@ class RayMetrics:
             for name in RATES:
                 if name in rates:
                     self._set("items_per_second", rates[name])
-        now, before, self._activity = snapshot.activity, self._activity, snapshot.activity
-        self._add("commits", now.num_commits - before.num_commits)
-        self._add("commit_seconds", now.commit_seconds - before.commit_seconds)
-        num_new = now.num_suggestions - before.num_suggestions
-        for seconds in snapshot.suggestion_seconds[-num_new:] if num_new else ():
-            self._made["suggestion_seconds"].observe(seconds)
         for trial, state in snapshot.transitions:
             if state is TrialState.RUNNING and trial.attempts > 1:
                 self._add("retries", 1)

@@ -82,7 +82,7 @@ def test_a_second_controller_names_the_first(tmp_path: Path) -> None:
         with pytest.raises(
             StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
         ):
-            ledger.acquire("test")
+            ledger.hold("test")
         snapshot = ledger.snapshot("test")
         assert (snapshot.state, snapshot.num_slots, snapshot.busy_slots) == ("running", 1, 1)
     finally:

@@ -83,7 +83,7 @@ def test_a_stop_request_ends_a_sweep(ledger: Ledger, tmp_path: Path) -> None:
 
     def objective(trial: Context) -> Any:
         if trial.number == 2:
-            other.send("test", Command("stop", {}))
+            other.append("test", Command("stop", {}))
         return patient(trial) if trial.number == 2 else quick(trial)
 
     snapshot = run_inline(ledger, make_spec(trials=9), objective)

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from automl.ledger import Ledger, recorder
-from automl.ledger.recorder import FileLock, alive, process_started
+from automl.ledger import Ledger, hold
+from automl.ledger.hold import FileLock, alive, process_started
 from workers.files.folder import Folder
 
 HERE, ELSEWHERE = socket.gethostname(), "another.host"
@@ -22,7 +22,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_start_of_a_process_is_found_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["true"]) as gone:
         pass
-    monkeypatch.setattr(recorder, "Path", lambda _: Path("/nowhere/at/all"))
+    monkeypatch.setattr(hold, "Path", lambda _: Path("/nowhere/at/all"))
     assert process_started(os.getpid()) == pytest.approx(psutil.Process().create_time())
     assert process_started(gone.pid) is None
 

@@ -14,7 +14,7 @@ from objectives import loss_of, make_spec, record
 from automl import sweeps
 from automl.core.events import Begun, Command, Proposed
 from automl.core.trial import TrialState
-from automl.ledger import Ledger, Recorder
+from automl.ledger import Hold, Ledger
 from workers.context import Context
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
@@ -62,7 +62,7 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
     assert len([event for event in kept.events("test") if isinstance(event, Begun)]) == 6
 
 
-READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
+READS: dict[str, Callable[[Ledger, Hold], Any]] = {
     "look": lambda ledger, recorder: (
         recorder.look() is None
         and [one.kind for one in recorder.state.requests.values()] == ["enqueue"]
@@ -80,7 +80,7 @@ def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
 ) -> None:
     ledger = Ledger.open(url, create=True)
     ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("test")
+    recorder = ledger.hold("test")
     record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
     Ledger.open(url).send("test", Command("enqueue", {"lr": 0.5}))
     server.stop()
