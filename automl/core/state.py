@@ -11,6 +11,7 @@ from workers.protocol import Report
 
 from . import ranking
 from .events import (
+    OF_TRIALS,
     Answered,
     Begun,
     Closed,
@@ -253,9 +254,9 @@ class SweepState:
         self.number = max(self.number, number)
         if not isinstance(event, Report):
             self.seconds = max(self.seconds, getattr(event, "at", 0.0))
-        if isinstance(event, TrialEvent):
+        if isinstance(event, OF_TRIALS):
             return self._apply_to_trial(event)
-        if isinstance(event, Created | SpecChanged):
+        if isinstance(event, (Created, SpecChanged)):
             self.spec = SweepSpec.from_dict(event.spec)
             if isinstance(event, Created):
                 self.environment = event.environment
@@ -305,9 +306,7 @@ class SweepState:
             use.end(after, event.seconds)
         elif isinstance(event, Proposed) and event.command is not None:
             self.requests.pop(event.command, None)
-        if isinstance(event, Proposed | Begun) or (
-            isinstance(event, Moved) and after.state is TrialState.WAITING
-        ):
+        if after.state is TrialState.WAITING or isinstance(event, Begun):
             self.closed, self.reason = "interrupted", ""
 
     def _command(self, command: Command, number: int) -> None:
