@@ -174,7 +174,7 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        outcome = self._gpus.explain(self._shutdown.explain(outcome))
+        outcome = self._shutdown.explain(outcome)
         outcome = self._guard.add_estimate(outcome, trial.params)
         stopping = self._shutdown.request
         after = journal.apply(ended(journal.spec, trial, outcome, journal.now, stopping))
@@ -185,12 +185,9 @@ class Controller:
         journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:
-        """Delete checkpoints; a paused trial without its checkpoint cannot go on."""
-        journal = self._journal
-        for number in self._checkpoints.clean(trial, journal.trials):
-            journal.move(journal.trials[number], TrialState.STOPPED, "no room for its checkpoint")
+        self._checkpoints.clean(trial, self._journal.trials)
         for problem in self._checkpoints.problems():
-            journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
+            self._journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
 
     def _on_report(self, trial: Trial) -> None:
         journal = self._journal

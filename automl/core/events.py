@@ -387,7 +387,6 @@ def _end(trial: Trial, event: Ended) -> Trial:
         raised_at=outcome.raised_at,
         node_kind=outcome.node_kind or trial.node_kind,
         estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
-        artifact_bytes=outcome.artifact_bytes or trial.artifact_bytes,
     )
 
 

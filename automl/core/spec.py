@@ -247,7 +247,6 @@ class SweepSpec:
         None,
         "15 minutes for a workload, else none",
     )
-    disk_bytes: int | None = None
     prior: Mapping[str, Any] = field(default_factory=dict)
     learns: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()

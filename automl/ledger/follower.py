@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 
 from automl.core import Command, Snapshot, SweepEvent, SweepState
+from automl.core.garbage import no_collection
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -36,14 +36,10 @@ def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Swe
             database.check_rows(connection)
         return [read(connection, sweep) for sweep in found]
 
-    enabled = gc.isenabled()
-    gc.disable()  # it would scan all rows again and again
-    try:
-        if found := database.run(find):
-            return found[0]
-    finally:
-        if enabled:
-            gc.enable()
+    with no_collection():  # it would scan all rows again and again
+        found = database.run(find)
+    if found:
+        return found[0]
     names = [sweep.name for sweep in database.run(database.sweeps)]
     hint = nearest(name, names) if names else "it has no sweeps yet"
     if name.endswith((".yaml", ".yml")):

@@ -14,7 +14,7 @@ import pytest
 from objectives import make_spec
 
 from automl.control.wiring import conduct
-from automl.core import Resources, Snapshot, TrialState
+from automl.core import Resources, Snapshot
 from automl.dispatch._make import make_dispatcher, starting
 from automl.dispatch.gpus import GpuLocks, holders
 from automl.dispatch.inline import InlineDispatcher
@@ -24,7 +24,7 @@ from automl.report.terminal_view import state_lines
 from automl.workflows.doctor import examine
 from tests.automl.control.shared_machine import RealDispatcher
 from tests.automl.dispatch.nvidia_smi import FakeSmi
-from workers.protocol import Assignment, Ending, Event, Outcome
+from workers.protocol import Assignment, Ending, Outcome
 
 pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -187,24 +187,6 @@ class Full(InlineDispatcher):
             message=message,
             gpus_full="GPU-aa",
         )
-
-
-@pytest.mark.parametrize(
-    ("others_until", "state", "attempts"), [(2, "completed", 3), (1, "failed", 2), (0, "failed", 1)]
-)
-def test_out_of_memory_beside_others_is_tried_again(
-    ledger: Ledger, smi: FakeSmi, others_until: int, state: str, attempts: int
-) -> None:
-    spec = make_spec(trials=3, workers=1, resources=Resources(gpus=1))
-    ledger.create_sweep(spec)
-    snapshot = conduct(spec, ledger, Full, lambda: Full(smi, others_until))
-    trial = snapshot.trials[1]
-    assert (str(trial.state), trial.attempts) == (state, attempts)
-    assert trial.failure == ("out_of_memory" if trial.state is TrialState.FAILED else None)
-    messages: list[Event | Any] = list(ledger.events(spec.name))
-    said = [event.message for event in messages if getattr(event, "failure", "") == "preempted"]
-    assert len(said) == others_until
-    assert all(f"others use the GPU: GPU-aa by process {os.getppid()}" in text for text in said)
 
 
 def test_two_sweeps_never_hold_the_same_gpu(smi: FakeSmi) -> None:

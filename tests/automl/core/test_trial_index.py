@@ -30,7 +30,7 @@ def test_trials_of_agents_are_found_without_a_look_at_the_others() -> None:
     held = Trial(1, {}, TrialState.RUNNING, lease=lease)
     index.update(held)
     assert index.leased == [held]
-    assert sorted(trial.number for trial in index.each_running()) == [0, 1, 2]
+    assert sorted(trial.number for trial in index.running) == [0, 1, 2]
     index.update(Trial(1, {}, TrialState.RUNNING))
     assert index.leased == []
     index.update(held)
