@@ -78,7 +78,7 @@ def check_spec(
     if dispatcher != "agents":  # they know what to train
         _check_objective(spec, objective)
         _check_ranks(spec, dispatcher)
-    named = "gain" if spec.budget.gain is not None else spec.budget.until
+    named = spec.budget.until
     if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
         raise UsageError(
             f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
