@@ -45,10 +45,9 @@ def spec_of(store: Path, name: str) -> SweepSpec:
         ledger.close()
 
 
-def test_auto_takes_sweeps_of_an_overlapping_space_and_records_them(tmp_path: Path) -> None:
+def test_a_sweep_of_an_overlapping_space_is_recorded(tmp_path: Path) -> None:
     first = swept(tmp_path, "first")
-    swept(tmp_path, "unlike", OTHER)
-    swept(tmp_path, "second", WIDER, suggester="bayes", prior="like:auto", trials=4)
+    swept(tmp_path, "second", WIDER, suggester="bayes", prior="like:first", trials=4)
     spec = spec_of(tmp_path, "second")
     assert list(spec.earlier) == ["first"]
     assert spec.earlier["first"]["params"] == [trial.params for trial in first.trials]
@@ -62,7 +61,7 @@ def test_auto_takes_sweeps_of_an_overlapping_space_and_records_them(tmp_path: Pa
 def test_a_resumed_sweep_suggests_the_same_although_the_store_has_changed(tmp_path: Path) -> None:
     for store in ("a", "b"):
         swept(tmp_path / store, "first", seed=3)
-    given: dict[str, Any] = {"suggester": "bayes", "prior": "like:auto"}
+    given: dict[str, Any] = {"suggester": "bayes", "prior": "like:first"}
     whole = swept(tmp_path / "a", "second", trials=7, **given)
     swept(tmp_path / "b", "second", trials=5, **given)
     swept(tmp_path / "b", "third")
@@ -82,7 +81,6 @@ def test_the_optimizer_learns_from_a_sweep_of_its_store(tmp_path: Path) -> None:
         ({"prior": "like:absent"}, "no sweep named 'absent'"),
         ({"prior": "like:unlike"}, "has no successful trial with loss"),
         ({"prior": "like:first", "suggester": "tpe"}, "'tpe' ignores earlier sweeps"),
-        ({"name": "auto"}, "no sweep is named 'auto', because"),
     ],
 )
 def test_a_wrong_earlier_sweep_is_refused_and_leaves_nothing(
