@@ -293,14 +293,15 @@ class TrialIndex:
         self._waiting.pop(number, None)
         self.held.discard(number)
         place = bisect_left(self._numbers, number)
-        after = place + (self._numbers[place : place + 1] == [number])
-        is_known = state not in (TrialState.RUNNING, TrialState.WAITING)
-        self._numbers[place:after] = [number] if is_known else []
-        self._known[place:after] = [trial] if is_known else []
+        if place < len(self._numbers) and self._numbers[place] == number:
+            del self._numbers[place], self._known[place]
         if state is TrialState.RUNNING:
             self._running[number] = trial
         elif state is TrialState.WAITING:
             self._waiting[number] = trial
+        else:
+            self._numbers.insert(place, number)
+            self._known.insert(place, trial)
         if trial.held and state is TrialState.PAUSED:
             self.held.add(number)
 

@@ -147,7 +147,9 @@ def _event(row: Any, content: Any) -> SweepEvent:
         content["trial"] = row.trial
     if kind is Command:
         content["sent"] = row.recorded
-    event: SweepEvent = kind(**_converted(content, _OF_EVENTS.get(row.kind, {})))
+    if row.kind in _OF_EVENTS:
+        _converted(content, _OF_EVENTS[row.kind])
+    event: SweepEvent = kind(**content)
     return event
 
 

@@ -9,14 +9,10 @@ import pytest
 import automl
 from automl import Choice, Float, Space
 from automl.core import SweepSpec, parse_goals
-from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.page import settings
 from automl.report.record import Record
-from automl.suggesters.base import EarlierSweep, SearchContext
-from automl.suggesters.bayes.suggester import BayesSuggester
-from automl.suggesters.domain import Domain
 
 SPACE = Space(Float("lr", 1e-5, 1e-1, log=True), Choice("optimizer", ["sgd", "adam"]))
 WIDER = Space(*SPACE.parameters.values(), Float("dropout", 0.0, 0.5))
@@ -93,33 +89,3 @@ def test_a_wrong_earlier_sweep_is_refused_and_leaves_nothing(
     ledger = Ledger.open(str(tmp_path), readonly=True)
     assert [info.name for info in ledger.sweeps()] == ["first", "unlike"]
     ledger.close()
-
-
-def earlier(seed: int, *, shuffled: bool = False, shift: float = 0.0) -> EarlierSweep:
-    rng = np.random.default_rng(seed)
-    params = SPACE.sample(rng, 40)
-    losses = [3.0 * loss({**p, "lr": p["lr"] * 10**shift}) + 7.0 for p in params]
-    return EarlierSweep(
-        "e", params, {"loss": list(rng.permutation(losses)) if shuffled else losses}
-    )
-
-
-def regret(sweeps: list[EarlierSweep], seed: int, count: int) -> float:
-    """The best loss of a search in the wider space, of which `dropout` is new."""
-    context = SearchContext(Domain(WIDER), earlier=sweeps)
-    suggester = BayesSuggester(WIDER, GOALS, seed=seed, context=context)
-    trials: list[Trial] = []
-    for number in range(count):
-        params = suggester.suggest(trials, [])[0]
-        value = loss(params) + (params["dropout"] - 0.2) ** 2
-        trials.append(Trial(number, params, TrialState.COMPLETED, {"loss": value}))
-    return min(trial.metrics["loss"] for trial in trials)
-
-
-def test_a_related_sweep_helps_early_and_unrelated_ones_are_overcome() -> None:
-    alike = [earlier(1, shift=0.2), earlier(2, shift=-0.2)]
-    wrong = [earlier(seed, shuffled=True) for seed in (3, 4)]
-    assert np.mean([regret(alike, seed, 5) for seed in range(3)]) < 0.5 * np.mean(
-        [regret([], seed, 5) for seed in range(3)]
-    )
-    assert np.mean([regret(wrong, seed, 16) for seed in range(3)]) < 0.05

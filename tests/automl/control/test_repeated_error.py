@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
-import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from objectives import make_spec, quick, run_inline, states
-from rich.console import Console
 
 import automl
 from automl.control.ending import reason_of_failures
 from automl.core import Noted, SweepState, Trial, TrialState
 from automl.ledger import Ledger
-from automl.report.terminal_view import PlainLines, SweepView
 from automl.result import Result
 from automl.workflows import import_trials
 from automl.workflows.import_trials import FinishedTrial
@@ -75,13 +70,6 @@ def test_a_result_of_the_wrong_kind_is_told(ledger: Ledger, result: Any, got: st
         assert "Return the number itself (return loss) or a dict" in str(caught.value)
 
 
-def test_a_trial_that_has_reported_need_not_return(ledger: Ledger) -> None:
-    snapshot = run_inline(
-        ledger, make_spec(trials=2), lambda trial: trial.report(1, loss=0.5) and None
-    )
-    assert states(snapshot) == ["completed"] * 2
-
-
 def test_a_worker_that_ends_itself_is_not_started_for_every_trial(tmp_path: Path) -> None:
     result = automl.sweep(
         lambda trial: os._exit(7),
@@ -95,25 +83,6 @@ def test_a_worker_that_ends_itself_is_not_started_for_every_trial(tmp_path: Path
     assert [trial.attempts for trial in result.trials] == [3]
     with pytest.raises(automl.AutomlError, match="ended with exit status 7"):
         result.best  # noqa: B018
-
-
-def test_a_worker_that_can_no_longer_speak_is_lost(tmp_path: Path) -> None:
-    def objective(trial: Context) -> None:
-        os.closerange(3, 256)
-        time.sleep(60)
-
-    result = automl.sweep(
-        objective,
-        {"x": (0.0, 1.0)},
-        "minimize loss",
-        trials=1,
-        workers=1,
-        max_retries=0,
-        store=tmp_path,
-        suggester="sobol",
-    )
-    (trial,) = result.trials
-    assert (trial.failure, trial.seconds < 30) == ("crashed", True)
 
 
 @pytest.mark.parametrize(
@@ -191,18 +160,6 @@ def test_commands_fail_alike_by_their_exit_status(ledger: Ledger, alike: bool) -
     snapshot = run_inline(ledger, make_spec(trials=6), command)
     assert len(snapshot.trials) == (3 if alike else 6)
     assert [trial.exit_status for trial in snapshot.trials][:2] == ([7, 7] if alike else [1, 2])
-
-
-def test_the_views_show_the_first_traceback(ledger: Ledger) -> None:
-    snapshot = run_inline(ledger, make_spec(trials=3), mistaken)
-    out = io.StringIO()
-    console = Console(file=out, width=100)
-    console.print(SweepView(snapshot))
-    assert out.getvalue().count('trial.params["lerning_rate"]') == 1
-    assert len(out.getvalue().splitlines()) <= 24
-    out.truncate(0)
-    PlainLines(console)(replace(snapshot, events=list(ledger.events(snapshot.sweep))))
-    assert out.getvalue().count('trial.params["lerning_rate"]') == 1  # not once a trial
 
 
 def test_three_trials_that_find_the_disk_full_end_a_sweep_after_a_success(ledger: Ledger) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -129,13 +127,3 @@ def test_a_stop_is_asked_of_one_sweep(ledger: Ledger) -> None:
     ledger.release("one")
     again = ledger.hold("one")
     assert again.state.stop_number <= again.taken, "whoever resumes does not stop at once"
-
-
-def test_a_sweep_that_cannot_be_written_is_told(ledger: Ledger) -> None:
-    assert ledger.create_sweep(make_spec()) == "test"
-    assert ledger.sweeps()[-1].state == "interrupted", "until somebody conducts it"
-    ledger.close()
-    with closing(sqlite3.connect(ledger.name)) as connection:
-        connection.execute("DROP TABLE sweeps")
-    with pytest.raises(StoreError, match="sweeps"):
-        ledger.create_sweep(make_spec())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import os
 import sqlite3
 import subprocess
 import sys
@@ -162,35 +161,6 @@ def test_an_empty_file_is_refused_and_left_alone(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="is empty"):
             Ledger.open(tmp_path, create=create)
     assert (tmp_path / FILE_NAME).stat().st_size == 0
-
-
-def with_one_page_of_noise(data: bytes) -> bytes:
-    middle = len(data) // 8192 * 4096
-    return data[:middle] + os.urandom(4096) + data[middle + 4096 :]
-
-
-DAMAGES = {
-    "header": lambda data: b"X" * 100 + data[100:],
-    "truncated": lambda data: data[: len(data) // 2],
-    "text": lambda data: b"this is no database\n" * 300,
-    "schema": lambda data: data[:100] + bytes(3000) + data[3100:],
-    "one page": with_one_page_of_noise,
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path: Path, damage: str) -> None:
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(make_spec())
-    ledger.hold("nmt")
-    record(ledger, "nmt", *(event for number in range(50) for event in events_of_a_trial(number)))
-    ledger.close()
-    file = tmp_path / FILE_NAME
-    broken = DAMAGES[damage](file.read_bytes())
-    file.write_bytes(broken)
-    with pytest.raises(StoreError, match=FILE_NAME.replace(".", r"\.")):
-        Ledger.open(tmp_path, create=True).hold("nmt")
-    assert file.read_bytes() == broken
 
 
 def test_a_database_of_something_else_is_refused(tmp_path: Path) -> None:

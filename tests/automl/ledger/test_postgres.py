@@ -14,16 +14,14 @@ from typing import Any
 
 import postgres
 import pytest
-import sqlalchemy as sa
 from objectives import make_spec, quick, record
 from resealed import change_leases
 
 from automl import sweeps
-from automl.core.events import Begun, Noted, Proposed
+from automl.core.events import Begun, Proposed
 from automl.errors import StoreError
-from automl.ledger import Hold, Ledger, database
+from automl.ledger import Ledger, database
 from automl.ledger import hold as lease_module
-from workers.protocol import Report
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
 ROOT = Path(__file__).parents[3]
@@ -147,27 +145,6 @@ def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
         first.hold("test")
 
 
-def test_of_many_that_come_at_once_one_gets_the_sweep(url: str) -> None:
-    """Eight at a sweep whose controller is dead: each sees that it may be taken."""
-    ledgers = [Ledger.open(url, create=True) for _ in range(8)]
-    ledgers[0].create_sweep(make_spec())
-    got: list[Hold] = []
-    refused: list[str] = []
-    barrier = threading.Barrier(8)
-
-    def take(ledger: Ledger) -> None:
-        barrier.wait()
-        try:
-            got.append(ledger.hold("test"))
-        except StoreError as error:
-            refused.append(str(error))
-
-    each([lambda ledger=ledger: take(ledger) for ledger in ledgers])
-    assert len(got) == 1
-    assert len(refused) == 7
-    assert all("held by process" in message for message in refused)
-
-
 def test_tables_that_many_create_at_once_are_there_once(
     server: postgres.PostgresServer, url: str
 ) -> None:
@@ -198,30 +175,3 @@ def each(actions: list[Callable[[], Any]]) -> None:
         thread.join()
     if errors:
         raise errors[0]
-
-
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
-    """The connection breaks after the server has committed, and before it could say so."""
-    ledger = Ledger.open(url, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.hold("test")
-    lost = 0
-
-    def lose(connection: sa.Connection) -> None:
-        nonlocal lost
-        connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
-        if lost < 3:
-            lost += 1
-            raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("connection lost"), None)
-
-    sa.event.listen(ledger._database._engines[1], "commit", lose)
-    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    recorder.apply(Begun(0, 1))
-    recorder.apply(Report(0, 1, 0, 1, {"loss": 1.0}, 0.1))
-    recorder.apply(Noted("note", "once"))
-    recorder.commit(5.0)
-    recorder.apply(Report(0, 1, 1, 2, {"loss": 0.5}, 0.2))
-    recorder.commit(6.0)
-    assert lost >= 2
-    assert [point.sequence for point in ledger.trials("test")[0].reports] == [0, 1]
-    assert len([event for event in ledger.events("test") if isinstance(event, Noted)]) == 1
