@@ -126,7 +126,7 @@ class Journal:
         return {
             "num_slots": (dispatcher.num_slots if dispatcher else 0) + len(self.state.index.leased),
             "busy_slots": self.state.use.busy_slots,
-            "waits_for": self.waits_for or (dispatcher.trouble if dispatcher else ""),
+            "waits_for": self.waits_for,
             "dashboard": dispatcher.dashboard if dispatcher else "",
         }
 

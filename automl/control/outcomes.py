@@ -70,8 +70,6 @@ def _failed(
     if stopping is not None and outcome.worker_lost:
         is_resumable = stopping is StopRequest.INTERRUPT
         return TrialState.INTERRUPTED if is_resumable else TrialState.STOPPED, None, message
-    if outcome.gpu_lost:  # the slot is out of use soon, so this does not go on for ever
-        return TrialState.WAITING, "preempted", message
     if failure == "preempted" or (failure == "crashed" and outcome.worker_lost):
         if trial.retries < max_retries:
             message = f"{message} (retry {trial.retries + 1} of {max_retries})"

@@ -64,7 +64,6 @@ class Scheduler:
         self._limits: dict[str, object] = {}  # that were obeyed or refused last
         self._looked = time.monotonic()
         self._end_noted = False
-        self._dispatcher_trouble = ""  # that was noted last
 
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
@@ -97,7 +96,6 @@ class Scheduler:
         if self._shutdown.request is not None:
             self._dispatcher.demand((), 0)
             return
-        self._tell_trouble()
         free, begun = self._dispatcher.free_slots, 0
         while free > 0 and not self._first_begins and (first := self.next_trial(free)) is not None:
             slots = self._slots(first)
@@ -184,13 +182,6 @@ class Scheduler:
         self._stopper.restrict(domain)
 
     # ------------------------------------------------------------------ the next trial
-
-    def _tell_trouble(self) -> None:
-        """Note for what the dispatcher waits, and which slots are out of use."""
-        dispatcher = self._dispatcher
-        if dispatcher.trouble != self._dispatcher_trouble:
-            self._dispatcher_trouble = dispatcher.trouble
-            self._journal.note("gpus", dispatcher.trouble)
 
     def next_trial(self, free: int = 1) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
