@@ -28,6 +28,7 @@ from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
 from automl.control.journal import Journal
+from automl.control.outcomes import ended
 from automl.control.wiring import attend
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, hold
@@ -302,8 +303,13 @@ class Sweeps(RuleBasedStateMachine):
         )
         sweep_stop = StopRequest(stop) if stop else None
         self.model.end(row, ending, failure, lost=lost, stop=stop)
-        for _ in range(2):
-            self.act(lambda w: w.end(w.trials[number], outcome, sweep_stop=sweep_stop))
+
+        def end(journal: Journal) -> None:
+            trial = journal.trials[number]
+            journal.apply(ended(journal.spec, trial, outcome, journal.now, sweep_stop))
+
+        self.act(end)
+        self.act(end)
 
     @precondition(lambda self: self.of_workers("paused", "interrupted"))
     @rule(which=NUMBERS, state=st.sampled_from(["waiting", "stopped"]))
