@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from automl.control.beginning import Growth, with_known_space
-from automl.control.journal import SweepWriter
+from automl.control.journal import Journal
+from automl.control.outcomes import ended
 from automl.control.plugins import with_earlier
 from automl.core.arguments import check_name
 from search_spaces import Space
@@ -127,9 +128,9 @@ class Optimizer:
         if not self._ledger.exists(name):
             spec = with_earlier(self._ledger, spec, plugins.suggester)
             create(self._ledger, spec, described=bool(location))
-        self._recorder = self._ledger.acquire(name)
-        began = self._recorder.seconds - time.monotonic()
-        self._writer = SweepWriter(self._recorder, lambda: began + time.monotonic())
+        hold = self._ledger.hold(name)
+        began = hold.seconds - time.monotonic()
+        self._writer = Journal(hold, lambda: began + time.monotonic())
         try:
             self._spec = spec = with_known_space(self._writer, spec)
         except UsageError:
@@ -356,10 +357,10 @@ class Optimizer:
             seconds if math.isfinite(seconds) else 0.0,
             int(peak) if math.isfinite(peak) else None,
         )
-        ended = self._writer.ended(trial, outcome)
-        if ended.failure == "missing_metric" and ending is Ending.COMPLETED:
-            raise UsageError(ended.message)
-        self._writer.apply(ended)
+        event = ended(self._writer.spec, trial, outcome, self._writer.now)
+        if event.failure == "missing_metric" and ending is Ending.COMPLETED:
+            raise UsageError(event.message)
+        self._writer.apply(event)
         self._growth.follow(self._writer.trials[trial.number])
         self._commit()
         return self._writer.trials[trial.number]
@@ -387,7 +388,7 @@ class Optimizer:
         return current
 
     def _commit(self) -> None:
-        self._recorder.commit(self._writer.now)
+        self._writer.commit()
 
 
 def _check_failure(failure: str) -> None:

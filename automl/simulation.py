@@ -172,7 +172,7 @@ def simulate(
         spec = create(ledger, spec, rename=True, described=False)
         with _collect_seldom():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
-        decisions = ledger.of_kind(spec.name, Noted)
+        decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory.points, decisions)
 
 

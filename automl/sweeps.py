@@ -121,8 +121,7 @@ def sweep(
             `[low, high]`, or `{"at": value, "spread": 0.1}` (a part of the range), which count
             less with every trial (piBO, Hvarfner et al. 2022); finished trials to begin with, a
             `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`;
-            "like:NAME" for an earlier sweep on other data, hardware or sizes, "like:auto" for all
-            of the store that are alike.
+            "like:NAME" for an earlier sweep on other data, hardware or sizes.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         progress: whether to show the progress; None for yes: in a notebook, else on standard
             error, as a view in a terminal or a line a trial. False is silent.

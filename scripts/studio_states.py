@@ -44,7 +44,7 @@ VIEWS: Final = {
 def begin(store: Path, name: str, failures: int = 0, state: str = "running") -> Ledger:
     """A sweep whose trials so far have all failed; its controller lives until the ledger closes."""
     ledger = Ledger.open(store)
-    recorder = ledger.acquire(name)
+    recorder = ledger.hold(name)
     for number in range(failures):
         recorder.apply(Proposed(number, {"lr": 0.1 / (number + 1)}, "bayes"))
         recorder.apply(Begun(number, 1, 10.0 * number))

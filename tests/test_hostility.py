@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from automl.cli import cli
+from automl.core import SpecChanged
 from automl.core.spec import SweepSpec
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -147,7 +148,7 @@ def test_a_ledger_cannot_name_code(folder: Path) -> None:
         ("workload", "mine.objective"),
     ):
         spec = store.spec("toy").to_dict()
-        store.change_spec("toy", SweepSpec.from_dict({**spec, key: value}))
+        store.append("toy", SpecChanged(SweepSpec.from_dict({**spec, key: value}).to_dict()))
         done = automl(
             "resume",
             "toy",
@@ -160,7 +161,7 @@ def test_a_ledger_cannot_name_code(folder: Path) -> None:
         )
         assert done.exit_code == 2, (key, done.output)
         assert isinstance(done.exception, SystemExit)
-        store.change_spec("toy", SweepSpec.from_dict(spec))
+        store.append("toy", SpecChanged(SweepSpec.from_dict(spec).to_dict()))
     spec = store.spec("toy").to_dict()
     with pytest.raises(UsageError):
         SweepSpec.from_dict({**spec, "constraints": ["__import__('os').getpid() > 0"]})

@@ -63,7 +63,7 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
       automl status nmt
       automl status nmt --json
     """
-    snapshot = ledger.snapshot(sweep, condensed=True)
+    snapshot = ledger.snapshot(sweep)
     if as_json:
         return emit(status_object(snapshot))
     from automl.report.terminal_view import SweepView
@@ -154,7 +154,7 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
       automl trials nmt
       automl trials nmt --json | jq '.[] | select(.failure)'
     """
-    snapshot = ledger.snapshot(sweep, condensed=True)
+    snapshot = ledger.snapshot(sweep)
     if as_json:
         return emit([trial.summary() for trial in snapshot.trials])
     goals = [goal.metric for goal in snapshot.goals]
@@ -200,7 +200,7 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     from automl.report.confirmations import read
     from automl.report.record import Record
 
-    snapshot = ledger.snapshot(sweep, condensed=True)
+    snapshot = ledger.snapshot(sweep)
     confirmation = read(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
@@ -276,7 +276,7 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
         return say("no sweeps yet; start one with: automl sweep CONFIG")
     until = time.monotonic() + BEST_SECONDS
     best = {  # of the newest sweeps, as many as can be read at once
-        info.name: _best_value(ledger.snapshot(info.name, condensed=True))
+        info.name: _best_value(ledger.snapshot(info.name))
         for info in reversed(sweeps)
         if time.monotonic() < until
     }

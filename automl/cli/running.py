@@ -60,15 +60,12 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
     Such a controller counts as dead `STALE_SECONDS` after its last sign of life. If it lives,
     whoever wants the sweep is refused after this.
     """
-    from automl.ledger.recorder import STALE_SECONDS
+    from automl.ledger.hold import STALE_SECONDS
 
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
         announced = False
-        while (
-            ledger.snapshot(sweep, condensed=True).state == "running"
-            and time.monotonic() < deadline
-        ):
+        while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
             if not announced:
                 say(
                     f"{sweep} seems to run; this command waits until its controller is gone",

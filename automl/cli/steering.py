@@ -116,7 +116,7 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
     with opened(store, write=True) as ledger:
         say(steering.change(ledger, sweep, plain_changes(settings)))
-        spec, state = ledger.spec(sweep), ledger.snapshot(sweep, condensed=True).state
+        spec, state = ledger.spec(sweep), ledger.snapshot(sweep).state
     if state != "running":
         say(f"it holds after: {Typed(store).line(spec)}", err=True)
 

@@ -21,7 +21,7 @@ from search_spaces.learned import Asks, explains, is_same, learned, parameter_of
 from search_spaces.plain import ambiguous, read_space
 from workers.protocol import Asked, Metric
 
-from .journal import SweepWriter
+from .journal import Journal
 from .plugins import Plugins, StopperLike, SuggesterLike
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def create(
     return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))
 
 
-def with_known_space(writer: SweepWriter, wanted: SweepSpec) -> SweepSpec:
+def with_known_space(writer: Journal, wanted: SweepSpec) -> SweepSpec:
     """Go on with another specification, which then knows the space of the earlier trials.
 
     If the space has changed, a note of kind "space" says how. The trials stay as they are.
@@ -179,7 +179,7 @@ class Growth:
         grown: called with the new specification, to propose from it.
     """
 
-    def __init__(self, writer: SweepWriter, grown: Callable[[SweepSpec], None]) -> None:
+    def __init__(self, writer: Journal, grown: Callable[[SweepSpec], None]) -> None:
         self._writer = writer
         self._grown = grown
         self._told: list[str] = []

@@ -1,19 +1,19 @@
-"""The loop of a sweep: begin trials, commit, take events of the workers, decide on them."""
+"""The loop of a sweep, and how it ends: poll, apply, decide, append, act, fill."""
 
 from collections.abc import Callable
 from typing import Final
 
-from automl.core import Snapshot, Trial, TrialState
+from automl.core import Trial, TrialState
 from automl.dispatch.base import Dispatcher
 from automl.stopping.base import Stopper
 from workers.protocol import Asked, Event, Outcome, Report, StopRequest
 
 from .artifacts import CheckpointCleanup
 from .beginning import Growth
-from .ending import EndOfSweep
 from .gpu_share import GpuShare
 from .journal import COMMIT_SECONDS, Journal
 from .memory_guard import MemoryGuard
+from .outcomes import ended
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .steering import Requests
@@ -32,7 +32,6 @@ class Controller:
         guard: adds the estimated memory to outcomes.
         gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
-        ending: knows why the sweep must end.
         requests: of agents and people.
         growth: keeps the space that trials ask for.
     """
@@ -46,7 +45,6 @@ class Controller:
         guard: MemoryGuard,
         gpus: GpuShare,
         checkpoints: CheckpointCleanup,
-        ending: EndOfSweep,
         requests: Requests,
         growth: Growth,
     ) -> None:
@@ -57,11 +55,10 @@ class Controller:
         self._guard = guard
         self._gpus = gpus
         self._checkpoints = checkpoints
-        self._ending = ending
         self._requests = requests
         self._growth = growth
 
-    def run(self, start: Callable[[], Dispatcher]) -> Snapshot:
+    def run(self, start: Callable[[], Dispatcher]) -> None:
         """Run the sweep until it ends.
 
         Args:
@@ -70,25 +67,32 @@ class Controller:
         Raises:
             AutomlError: the sweep cannot go on; it can be resumed.
         """
+        journal, shutdown = self._journal, self._shutdown
         dispatcher: Dispatcher | None = None
         try:
             self._scheduler.prepare()
-            if self._gpus.acquire(self._journal, self._shutdown):
+            if self._gpus.acquire(journal, shutdown):
                 with self._gpus.visible():
                     dispatcher = start()
-                self._journal.attach(dispatcher)
-                self._loop()
-            self._shutdown.finish()
+                journal.attach(dispatcher)
+                while True:
+                    shutdown.check()  # decide whether the sweep ends
+                    self._scheduler.fill()  # and which trials begin
+                    self._requests.serve(self._take_in)
+                    journal.flush()  # append, then act
+                    if self._is_over():
+                        break
+                    dispatcher.poll(self._handle, self._timeout())  # apply, and decide
+            shutdown.finish(self._scheduler.reason_for_none)
         except BaseException as error:
             state = "failed" if isinstance(error, Exception) else "interrupted"
-            self._shutdown.abandon(state, str(error) or state)
+            shutdown.abandon(state, str(error) or state)
             raise
         finally:
             if dispatcher is not None:
                 dispatcher.close()
-        return self._journal.snapshot()
 
-    def attend(self, dispatcher: Dispatcher, *, finished: bool, stop: str = "") -> Snapshot:
+    def attend(self, dispatcher: Dispatcher, *, finished: bool, stop: str = "") -> None:
         """Answer the requests that wait, for a sweep without a controller, and begin nothing else.
 
         Args:
@@ -96,37 +100,25 @@ class Controller:
             finished: the sweep is finished, and stays so unless its budget is raised.
             stop: why the sweep ends; "" if it does not.
         """
+        journal, shutdown = self._journal, self._shutdown
         try:
-            self._journal.attach(dispatcher)
+            journal.attach(dispatcher)
             if finished:
-                self._shutdown.stay()
+                shutdown.stay()
             self._scheduler.prepare()
-            self._shutdown.end(stop)
-            while self._serve():
-                self._journal.flush()
-                self._shutdown.check()
-            ends = bool(finished or stop) and self._shutdown.request is not None
+            shutdown.end(stop)
+            while self._requests.serve(self._take_in):
+                journal.flush()
+                shutdown.check()
+            ends = bool(finished or stop) and shutdown.request is not None
             if ends or self._is_over():
-                self._shutdown.finish()
-            else:
-                self._journal.close("interrupted")
+                shutdown.finish(self._scheduler.reason_for_none)
+            elif journal.state.closed != "interrupted":
+                journal.close("interrupted")
+            journal.flush()
         except BaseException as error:
-            self._shutdown.abandon("interrupted", str(error))
+            shutdown.abandon("interrupted", str(error))
             raise
-        finally:
-            dispatcher.close()
-        return self._journal.snapshot()
-
-    def _loop(self) -> None:
-        dispatcher = self._journal.dispatcher
-        while True:
-            self._shutdown.check()
-            self._scheduler.fill()
-            self._serve()
-            self._journal.flush()
-            if self._is_over():
-                return
-            dispatcher.poll(self._handle, self._timeout())
 
     def _is_over(self) -> bool:
         if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
@@ -136,12 +128,7 @@ class Controller:
         if self._shutdown.request is not None or not self._scheduler.is_done:
             return self._shutdown.request is not None
         # Without slots nobody has tried yet to resume a paused trial.
-        slots = self._journal.dispatcher.num_slots
-        return slots > 0 or self._scheduler.next_for_agent() is None
-
-    def _serve(self) -> bool:
-        """Answer agents and people; whether there were any."""
-        return self._requests.serve(self._take_in)
+        return self._journal.dispatcher.num_slots > 0 or self._scheduler.next_trial() is None
 
     def _timeout(self) -> float:
         if self._scheduler.wants_proposals() or self._requests.waiting:
@@ -152,7 +139,7 @@ class Controller:
     def _handle(self, event: Event | None) -> None:
         """Take in an event; None if only time has passed while an attempt runs inside `poll`."""
         if event is None:
-            if self._serve():
+            if self._requests.serve(self._take_in):
                 self._journal.flush()
             self._journal.keep_up()
             return
@@ -187,23 +174,20 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        outcome = self._gpus.explain(self._shutdown.explain(outcome))
+        outcome = self._shutdown.explain(outcome)
         outcome = self._guard.add_estimate(outcome, trial.params)
-        hopeless = self._ending.is_hopeless(trial, outcome)
-        after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)
+        stopping = self._shutdown.request
+        after = journal.apply(ended(journal.spec, trial, outcome, journal.now, stopping))
         if after is None:
             return
         self._growth.follow(after)
-        self._shutdown.end(self._ending.reason_after(after, outcome))
+        self._shutdown.end_after(after)
         journal.then(lambda: self._clean_checkpoints(after))
 
     def _clean_checkpoints(self, trial: Trial) -> None:
-        """Delete checkpoints; a paused trial without its checkpoint cannot go on."""
-        journal = self._journal
-        for number in self._checkpoints.clean(trial, journal.trials):
-            journal.move(journal.trials[number], TrialState.STOPPED, "no room for its checkpoint")
+        self._checkpoints.clean(trial, self._journal.trials)
         for problem in self._checkpoints.problems():
-            journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
+            self._journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
 
     def _on_report(self, trial: Trial) -> None:
         journal = self._journal

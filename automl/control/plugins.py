@@ -30,11 +30,7 @@ if TYPE_CHECKING:
     from automl.ledger import Ledger
 
 
-MAX_SWEEPS: Final = 10  # that `auto` takes
-MAX_LOOKED_AT: Final = 50  # of the newest sweeps
 MAX_RECORDED: Final = 100  # trials of a sweep
-MIN_RECORDED: Final = 8  # trials with a value, of a sweep that `auto` takes
-MIN_SHARED: Final = 0.5  # of the parameters, likewise
 
 
 def with_earlier(
@@ -51,9 +47,7 @@ def with_earlier(
     choice = suggester or choose(SUGGESTERS, spec.suggester)
     learns = choice.kind(SUGGESTERS).uses_context
     names = [one.removeprefix(LIKE) for one in spec.learns]
-    found = _found(ledger, spec) if "auto" in names and learns else {}
-    named = [name for name in names if name != "auto"]
-    earlier = {name: _recorded(ledger.snapshot(name), spec) for name in named}
+    earlier = {name: _recorded(ledger.snapshot(name), spec) for name in names}
     for name, table in earlier.items():
         if not table["params"]:
             raise UsageError(
@@ -64,7 +58,7 @@ def with_earlier(
         raise UsageError(
             f"the suggester {choice.name!r} ignores earlier sweeps: leave like: out, or use 'bayes'"
         )
-    return replace(spec, earlier={**found, **earlier})
+    return replace(spec, earlier=earlier)
 
 
 def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:
@@ -73,33 +67,6 @@ def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:
         EarlierSweep(name, table["params"], {m: _floats(v) for m, v in table["losses"].items()})
         for name, table in spec.earlier.items()
     ]
-
-
-def _found(ledger: Ledger, spec: SweepSpec) -> Mapping[str, Any]:
-    """The sweeps that share most of the parameters, then the newest, with their trials."""
-    newest = sorted(ledger.sweeps(), key=lambda info: -info.created)[:MAX_LOOKED_AT]
-    shares = {
-        info.name: _shared(ledger.spec(info.name), spec)
-        for info in newest
-        if info.num_trials >= MIN_RECORDED
-    }
-    found: dict[str, Any] = {}
-    for name in sorted(shares, key=lambda name: -shares[name]):
-        if len(found) == MAX_SWEEPS or shares[name] < MIN_SHARED:
-            break
-        table = _recorded(ledger.snapshot(name), spec)
-        if len(table["params"]) >= MIN_RECORDED:
-            found[name] = table
-    return found
-
-
-def _shared(earlier: SweepSpec, spec: SweepSpec) -> float:
-    """The part of the parameters that both tune; 0 if the earlier sweep has another goal."""
-    if earlier.goals[0].metric != spec.goals[0].metric:
-        return 0.0
-    parameters, others = spec.space.parameters, earlier.space.parameters
-    same = [name for name, p in parameters.items() if type(others.get(name)) is type(p)]
-    return len(same) / max(len(parameters), 1)
 
 
 def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:

@@ -1,26 +1,29 @@
 """What runs next: trial 0, then resumed, retried and enqueued trials, then new ones."""
 
 import math
-from collections import Counter
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from automl.core import Trial, TrialState
+from automl.core import SweepSpec, Trial, TrialState
 from automl.core.ranking import MAX_SHARE
+from automl.core.state import ENQUEUE
 from automl.core.trial import without_held
 from automl.dispatch.base import Dispatcher, GangShape
 from automl.errors import AutomlError
 from automl.stopping.base import Stopper
+from automl.suggesters.base import Suggester
+from automl.suggesters.domain import Domain, updated_limits
 from automl.suggesters.queue import SuggestionQueue
 
 from .assignments import Assigner
-from .ending import USED_UP, EndOfSweep
+from .ending import USED_UP, reason_for_none, reason_of_time
 from .journal import Journal
 from .memory_guard import MemoryGuard
 from .shutdown import Shutdown
-from .steering import SweepCommands
 
-MAX_WAITING: Final = 2  # trials that are proposed behind one that waits for more slots
+LOOK_SECONDS: Final = 0.25  # between two looks into the store, if nothing is committed
 
 
 class Scheduler:
@@ -32,9 +35,8 @@ class Scheduler:
         stopper: resumes paused trials, and may propose new ones itself.
         assigner: makes assignments.
         guard: estimates memory; refuses a trial that needs far too much.
-        commands: of people to the sweep.
-        ending: knows why no new trial begins.
         shutdown: ends the sweep if suggesting fails. While the sweep ends, nothing begins.
+        make_suggester: makes the suggester of a specification.
         starts_fast: whether the dispatcher has started trial 0 before a suggester is imported.
     """
 
@@ -45,22 +47,22 @@ class Scheduler:
         stopper: Stopper,
         assigner: Assigner,
         guard: MemoryGuard,
-        commands: SweepCommands,
-        ending: EndOfSweep,
         shutdown: Shutdown,
         *,
+        make_suggester: Callable[[SweepSpec, str, Domain], Suggester],
         starts_fast: bool = False,
     ) -> None:
+        self._make_suggester = make_suggester
         self._starts_fast = starts_fast
         self._journal = journal
         self._suggestions = suggestions
         self._stopper = stopper
         self._assigner = assigner
         self._guard = guard
-        self._commands = commands
-        self._ending = ending
         self._shutdown = shutdown
-        self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
+        self._domain = Domain.of(journal.spec)
+        self._limits: dict[str, object] = {}  # that were obeyed or refused last
+        self._looked = time.monotonic()
         self._end_noted = False
 
     def prepare(self) -> None:
@@ -78,7 +80,7 @@ class Scheduler:
         default = journal.spec.space.default()
         if not journal.trials and default is not None and self._new_trials_left():
             journal.propose(default, "default")
-        self._commands.execute()
+        self.obey()
         self._estimate_next()
         journal.flush()
         soon = not self._starts_fast or journal.state.index.next_waiting is None
@@ -86,24 +88,22 @@ class Scheduler:
             self._suggestions.prepare(journal.state.index)
 
     def fill(self) -> None:
-        """Obey new commands and begin trials on the free slots."""
-        self._commands.execute()
+        """Obey new commands and begin trials on the free slots.
+
+        A trial that needs more slots than are free waits for them, and the others wait behind it.
+        """
+        self.obey()
         if self._shutdown.request is not None:
             self._dispatcher.demand((), 0)
             return
         free, begun = self._dispatcher.free_slots, 0
-        while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
-            trial: Trial | None = first
+        while free > 0 and not self._first_begins and (first := self.next_trial(free)) is not None:
+            slots = self._slots(first)
             if not self._fits(first, free, begun):
-                trial = self._backfill(first, free, begun)
-            if trial is None:
                 break
-            slots = self._slots(trial)
-            if slots and not self._guard.ready(trial.params, slots):
+            if slots and not self._guard.ready(first.params, slots):
                 break
-            if trial is not first:
-                self._overtaken[first.number] += 1
-            self._begin(trial)
+            self._begin(first)
             begun += 1
             free = 0 if self._dispatcher.serial else free - slots
         if not self._first_begins and self._new_trials_left():
@@ -142,13 +142,48 @@ class Scheduler:
             journal.state.use.seconds_left(journal.now),
         )
 
-    def next_for_agent(self) -> Trial | None:
-        """The trial that an agent gets; None if there is none, or none is proposed yet."""
-        return self._next_trial(1)
+    def obey(self, *, refresh: bool = False) -> None:
+        """Take in limits and configurations that people have sent.
+
+        Args:
+            refresh: look into the store at once, not only now and then.
+        """
+        journal = self._journal
+        if refresh or time.monotonic() - self._looked > LOOK_SECONDS:
+            self._looked = time.monotonic()
+            journal.look()
+        if journal.state.limits != self._limits:
+            self._limits = dict(journal.state.limits)
+            self._restrict()
+        for number, command in list(journal.state.requests.items()):
+            if command.kind != ENQUEUE:
+                continue
+            try:
+                params = journal.spec.space.accept(command.content)
+            except AutomlError as error:
+                journal.answer(number, {"error": str(error), "usage": True})
+            else:
+                journal.propose(params, "enqueued", number, command.trial)
+
+    def respecify(self, spec: SweepSpec) -> None:
+        """Propose for another specification, such as one with more parameters; the limits stay."""
+        self._suggestions.remake(partial(self._make_suggester, spec))
+        self._domain = Domain.of(spec)
+        self._restrict()
+
+    def _restrict(self) -> None:
+        try:
+            domain = self._domain.within(updated_limits([self._limits]))
+        except AutomlError as error:
+            self._journal.note("limits", f"not obeyed: {error}")
+            return
+        self._domain = domain
+        self._suggestions.restrict(domain)
+        self._stopper.restrict(domain)
 
     # ------------------------------------------------------------------ the next trial
 
-    def _next_trial(self, free: int) -> Trial | None:
+    def next_trial(self, free: int = 1) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""
         journal = self._journal
         waiting = self._next_waiting()
@@ -179,7 +214,7 @@ class Scheduler:
         first = index.next_waiting
         if first is None or first.attempts > 0:
             return first
-        late = self._ending.reason_of_time(self._journal.now)
+        late = reason_of_time(self._journal.state, self._assigner.slots, self._journal.now)
         self._note_end(late)
         most = 0 if late else math.inf if limit is None else limit
         if first.number < most:
@@ -210,25 +245,6 @@ class Scheduler:
         # A trial that was begun in this round gets its slots with the next commit.
         self._dispatcher.demand(waiting, min(self._new_trials_left(), most))
 
-    def _backfill(self, large: Trial, free: int, begun: int) -> Trial | None:
-        """A trial that fits the free slots, while `large` waits for more slots.
-
-        At most `num_slots` trials may overtake the waiting one. Of new trials that have to wait as
-        well, only a few are proposed.
-        """
-        if self._overtaken[large.number] >= self._dispatcher.num_slots:
-            return None
-        others = self._others(large)
-        if len(others) < MAX_WAITING and self._new_trials_left():
-            self._propose(1)
-            others = self._others(large)
-        return next((trial for trial in others if self._fits(trial, free, begun)), None)
-
-    def _others(self, large: Trial) -> list[Trial]:
-        return [
-            trial for trial in self._journal.state.index.waiting if trial.number != large.number
-        ]
-
     def _slots(self, trial: Trial) -> int:
         """Slots of a trial; 0 if it needs more than there are, because it fails at once."""
         slots = self._assigner.slots(trial.params)
@@ -237,10 +253,10 @@ class Scheduler:
     def _propose(self, count: int) -> None:
         journal = self._journal
         charged = self._dispatcher.charged
-        self._commands.execute(refresh=True)
+        self.obey(refresh=True)
         if self._stopper.guided:
             params = charged(lambda: self._stopper.propose(journal.state.visible_trials()))
-            if params is not None and self._commands.allows(params):
+            if params is not None and (not self._domain.narrow or self._domain.legal(params)):
                 journal.propose(params, self._stopper.name)
                 return
         try:
@@ -292,9 +308,15 @@ class Scheduler:
 
     # ------------------------------------------------------------------ the budget of trials
 
+    @property
+    def reason_for_none(self) -> str:
+        """Why no new trial begins; "" if one may."""
+        journal = self._journal
+        return reason_for_none(journal.state, self._suggestions, self._assigner.slots, journal.now)
+
     def _new_trials_left(self) -> int:
         """How many more trials may be proposed; notes why there are none, unless that is usual."""
-        reason = self._ending.reason_for_none(self._journal.now)
+        reason = self.reason_for_none
         self._note_end("" if reason == USED_UP else reason)
         return 0 if reason else self._journal.state.trials_left
 

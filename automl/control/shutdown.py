@@ -16,7 +16,7 @@ from automl.core.events import GRACE_SECONDS
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest
 
-from .ending import EndOfSweep
+from .ending import reason_of_failures, reason_to_end
 from .journal import Journal
 from .signals import StopSignals
 
@@ -26,7 +26,7 @@ class Shutdown:
 
     Args:
         journal: of the sweep.
-        ending: knows whether the sweep must end.
+        taken: number of the last record when the sweep was taken.
         signals: count the signals that ask the sweep to stop.
 
     Attributes:
@@ -34,9 +34,10 @@ class Shutdown:
         reason: why.
     """
 
-    def __init__(self, journal: Journal, ending: EndOfSweep, signals: StopSignals) -> None:
+    def __init__(self, journal: Journal, taken: int, signals: StopSignals) -> None:
         self._journal = journal
-        self._ending = ending
+        self._taken = taken
+        self._began = journal.now
         self._signals = signals
         self._reasons: dict[int, str] = {}  # why running trials were asked to stop
         self._held: set[int] = set()  # trials that people have asked to pause
@@ -50,7 +51,7 @@ class Shutdown:
         journal = self._journal
         if self._signals.count and self.request is not StopRequest.INTERRUPT:
             self._begin(StopRequest.INTERRUPT, "interrupted")
-        self.end(self._ending.reason_to_end(journal.now))
+        self.end(reason_to_end(journal.state, self._taken, journal.now))
         if self._signals.count > 1 or time.monotonic() > self._deadline:
             message = "ended by force, together with the sweep"
             for trial in journal.state.index.running:
@@ -77,6 +78,10 @@ class Shutdown:
         """Finish the sweep if there is a reason, unless it is ending already."""
         if reason and self.request is None:
             self._begin(StopRequest.STOP, reason)
+
+    def end_after(self, ended: Trial) -> None:
+        """Finish the sweep if a trial that has ended is one failure too many."""
+        self.end(reason_of_failures(self._journal.state, ended, self._began))
 
     def fail(self, error: AutomlError) -> None:
         """End the sweep by this error, which `finish` raises."""
@@ -116,8 +121,11 @@ class Shutdown:
             return replace(outcome, message=reason)
         return outcome
 
-    def finish(self) -> None:
+    def finish(self, reason: str) -> None:
         """Nothing runs any more: close the journal, with final states unless it can be resumed.
+
+        Args:
+            reason: why no trial begins, if nothing else has ended the sweep.
 
         Raises:
             AutomlError: the error that has ended the sweep.
@@ -130,8 +138,7 @@ class Shutdown:
         for trial in list(self._journal.trials):
             if not trial.state.finished and trial.lease is None:
                 self._journal.move(trial, TrialState.STOPPED, "the sweep has ended")
-        reason = self.reason or self._ending.reason_for_none(self._journal.now)
-        self._journal.close("finished", reason)
+        self._journal.close("finished", self.reason or reason)
 
     def abandon(self, state: str, reason: str) -> None:
         """The controller fails: record that it is gone, if the ledger can still be written to."""

@@ -9,95 +9,30 @@ at which it was sent, so nobody loses a trial because its answer took long.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from automl.core import Command, SweepSpec, Trial, TrialState, arguments
+from automl.core import Command, Trial, TrialState, arguments
 from automl.core.ranks import check_room
 from automl.core.resources import checked_budget, read_workers
-from automl.core.state import ENQUEUE
 from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
-from automl.stopping.base import Stopper
-from automl.suggesters.domain import Domain, updated_limits
-from automl.suggesters.queue import SuggestionQueue
-from workers.protocol import Ending, Metrics, Outcome, Params, Report, Started, StopRequest
+from workers.failures import bounded
+from workers.protocol import Ending, Metrics, Outcome, Report, Started, StopRequest
 
 from .assignments import Assigner
-from .ending import EndOfSweep
 from .journal import Journal
+from .outcomes import ended
+from .scheduler import Scheduler
 from .shutdown import Shutdown
-
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
 TakeIn = Callable[[Report | Outcome], None]
-LOOK_SECONDS: Final = 0.25  # between two looks into the store, if nothing is committed
 
 
-class SweepCommands:
-    """Obeys each command once. Used from the controller's thread.
-
-    Args:
-        journal: of the sweep.
-        suggestions: propose within the limits.
-        stopper: may propose too.
-    """
-
-    def __init__(self, journal: Journal, suggestions: SuggestionQueue, stopper: Stopper) -> None:
-        self._journal = journal
-        self._suggestions = suggestions
-        self._stopper = stopper
-        self._domain = Domain.of(journal.spec)
-        self._limits: dict[str, object] = {}  # that were obeyed or refused last
-        self._looked = time.monotonic()
-
-    def allows(self, params: Params) -> bool:
-        """Whether a configuration is within the limits."""
-        return not self._domain.narrow or self._domain.legal(params)
-
-    def respace(self) -> None:
-        """The space of the sweep has grown; the limits stay."""
-        self._domain = Domain.of(self._journal.spec)
-        self._limit()
-
-    def execute(self, *, refresh: bool = False) -> None:
-        """Obey new commands: those that the last commit has found or, if `refresh`, all."""
-        if refresh or time.monotonic() - self._looked > LOOK_SECONDS:
-            self._looked = time.monotonic()
-            self._journal.look()
-        state = self._journal.state
-        if state.limits != self._limits:
-            self._limits = dict(state.limits)
-            self._limit()
-        for number, command in list(state.requests.items()):
-            if command.kind == ENQUEUE:
-                self._enqueue(number, command)
-
-    def _limit(self) -> None:
-        try:
-            domain = self._domain.within(updated_limits([self._limits]))
-        except AutomlError as error:
-            self._journal.note("limits", f"not obeyed: {error}")
-            return
-        self._domain = domain
-        self._suggestions.restrict(domain)
-        self._stopper.restrict(domain)
-
-    def _enqueue(self, number: int, command: Command) -> None:
-        try:
-            params = self._journal.spec.space.accept(command.content)
-        except AutomlError as error:
-            self._journal.answer(number, {"error": str(error), "usage": True})
-        else:
-            self._journal.propose(params, "enqueued", number, command.trial)
-
-
-class Agents:
-    """Answers the requests "ask", "report", "tell" and "fail" (`workflows.agents`).
+class Requests:
+    """Answers each request once: those of people, and "ask", "report", "tell", "fail" of agents.
 
     Used from the controller's thread. What agents report and tell goes the way of what workers
     report, so budget, stopper and policy see no difference.
@@ -105,9 +40,9 @@ class Agents:
     Args:
         journal: of the sweep.
         scheduler: decides which trial an agent gets.
-        shutdown: knows which trials should stop.
+        shutdown: asks trials to stop, and knows which should.
         assigner: knows the parameters of an attempt.
-        ending: knows why the sweep gives no trial.
+        can_pause: whether a trial can go on from a checkpoint.
     """
 
     def __init__(
@@ -116,15 +51,78 @@ class Agents:
         scheduler: Scheduler,
         shutdown: Shutdown,
         assigner: Assigner,
-        ending: EndOfSweep,
+        *,
+        can_pause: bool,
     ) -> None:
         self._journal = journal
         self._scheduler = scheduler
         self._shutdown = shutdown
         self._assigner = assigner
-        self._ending = ending
+        self._can_pause = can_pause
 
-    def ask(self, command: Command) -> Mapping[str, Any] | None:
+    @property
+    def waiting(self) -> bool:
+        """Whether requests have no answer yet: agents that wait for a proposal."""
+        return bool(self._journal.state.requests)
+
+    def serve(self, take_in: TakeIn) -> bool:
+        """Answer what can be answered; whether there was any.
+
+        Args:
+            take_in: takes a report or an outcome as if a worker had sent it.
+        """
+        self._scheduler.obey()
+        found = list(self._journal.state.requests.items())
+        # Agents that report go first, then those that are lost give their trials back.
+        others = [self._serve(*one, take_in) for one in found if one[1].kind != "ask"]
+        self._expire(take_in)
+        asks = [self._serve(*one, take_in) for one in found if one[1].kind == "ask"]
+        return any(others + asks)
+
+    def _serve(self, number: int, command: Command, take_in: TakeIn) -> bool:
+        """Answer a request, if only by why it cannot be done; False if it has to wait."""
+        try:
+            answer = self._answer(command, take_in)
+        except AutomlError as error:
+            answer = {"error": str(error), "usage": isinstance(error, UsageError)}
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            text = f"the request {command.kind!r} is malformed: {type(error).__name__}: {error}"
+            answer = {"error": text, "usage": True}
+        if answer is not None:
+            self._journal.answer(number, answer, command.trial)
+        return answer is not None
+
+    def _answer(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
+        """What has been done; None if it is not known yet.
+
+        Raises:
+            UsageError: there is no such trial, or no such command.
+            AutomlError: it cannot be done in the present state of the trial or the sweep.
+        """
+        match command.kind:
+            case "ask":
+                return self._ask(command)
+            case "report":
+                return self._report(command, take_in)
+            case "tell":
+                return self._tell(command, take_in)
+            case "fail":
+                return self._fail(command, take_in)
+            case "budget":
+                return {"done": self._set_budget(command.content)}
+            case "scale":
+                return {"done": self._scale(command.content)}
+            case "stop_trial":
+                return {"done": self._stop(self._of(command), command.by)}
+            case "pause_trial":
+                return {"done": self._pause(self._of(command), command.by)}
+            case "resume_trial":
+                return {"done": self._resume(self._of(command), command.by)}
+        raise UsageError(f"this version of automl does not know the request {command.kind!r}")
+
+    # of agents
+
+    def _ask(self, command: Command) -> Mapping[str, Any] | None:
         """A trial with its lease; None if it is not known yet.
 
         The trial is None, with a reason, if the sweep gives no more.
@@ -134,12 +132,14 @@ class Agents:
             raise AutomlError("nobody waits for this answer any more")
         trial = None
         if self._shutdown.request is None:
-            trial = self._scheduler.next_for_agent()
+            trial = self._scheduler.next_trial()
             if trial is None and self._shutdown.request is None and not self._scheduler.is_done:
                 return None
         if trial is None:
-            reason = self._shutdown.reason or self._ending.reason_for_none(journal.now)
-            return {"trial": None, "reason": f"{reason}{self._still_running()}"}
+            reason = self._shutdown.reason or self._scheduler.reason_for_none
+            running = journal.state.index.num_running
+            words = "1 trial still runs" if running == 1 else f"{running} trials still run"
+            return {"trial": None, "reason": f"{reason}; {words}" if running else reason}
         begun = journal.begin(trial)
         seconds = command.content["seconds"] or journal.spec.timeout or LEASE_SECONDS
         journal.apply(Started(begun.number, begun.attempts, f"{AGENT}{command.by}"))
@@ -154,7 +154,7 @@ class Agents:
             "resumed": assignment.resume,
         }
 
-    def report(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+    def _report(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Takes in a report and renews the lease; whether the trial should stop."""
         journal, content = self._journal, command.content
         trial = self._leased(command)
@@ -176,7 +176,7 @@ class Agents:
         stop, reason = (now.asked is not None, now.reason) if now else (True, "")
         return {"trial": number, "attempt": attempt, "stop": stop, "reason": reason}
 
-    def tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+    def _tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Ends an attempt with its metrics. The same once more changes nothing."""
         metrics = _numbers(command.content["metrics"])
         trial = self._of(command)
@@ -193,16 +193,16 @@ class Agents:
         trial = self._leased(command)
         return self._end(trial, _ending(_lease(trial)), metrics, take_in)
 
-    def fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
+    def _fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
         """Ends an attempt with a failure. The same once more changes nothing."""
         failure, trial = command.content["failure"], self._of(command)
         if trial.failure == failure and self._repeats(trial, command):
             return _result(trial, same=True)
         trial = self._leased(command)
-        message = command.content["message"]
+        message = bounded(command.content["message"])
         return self._end(trial, Ending.FAILED, {}, take_in, failure, message)
 
-    def expire(self, take_in: TakeIn) -> None:
+    def _expire(self, take_in: TakeIn) -> None:
         """Give back the trials whose agents have not shown any sign of life for too long."""
         journal, clock = self._journal, self._journal.clock()
         for trial in journal.state.index.leased:
@@ -245,9 +245,9 @@ class Agents:
             int(peak) if math.isfinite(peak) else None,
             held=lease.held,
         )
-        ended = journal.ended(trial, outcome)
-        if ended.failure == "missing_metric" and failure is None:
-            raise UsageError(ended.message)
+        event = ended(journal.spec, trial, outcome, journal.now)
+        if event.failure == "missing_metric" and failure is None:
+            raise UsageError(event.message)
         take_in(outcome)
         return _result(journal.trials[trial.number], same=False)
 
@@ -301,10 +301,63 @@ class Agents:
         earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
         return next(earlier, 0.0)
 
-    def _still_running(self) -> str:
-        running = self._journal.state.index.num_running
-        words = "1 trial still runs" if running == 1 else f"{running} trials still run"
-        return f"; {words}" if running else ""
+    # of people
+
+    def _stop(self, trial: Trial, by: str) -> str:
+        if trial.state.finished:
+            raise AutomlError(f"trial {trial.number} is {trial.state} already")
+        if trial.state is TrialState.RUNNING:
+            self._shutdown.stop_trial(trial, StopRequest.STOP, f"stopped by {by}")
+            return f"trial {trial.number} stops at its next report"
+        self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
+        return f"trial {trial.number} is stopped"
+
+    def _pause(self, trial: Trial, by: str) -> str:
+        if trial.state is not TrialState.RUNNING:
+            raise AutomlError(
+                f"trial {trial.number} is {trial.state}: only a running one can pause"
+            )
+        if not self._can_pause:
+            raise AutomlError(
+                f"trial {trial.number} cannot pause: its objective does not go on from a "
+                "checkpoint (resumable: true). Stop it instead"
+            )
+        self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
+        return f"trial {trial.number} pauses at its next report"
+
+    def _resume(self, trial: Trial, by: str) -> str:
+        if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
+            raise AutomlError(
+                f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
+            )
+        self._check_open()
+        self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
+        return f"trial {trial.number} goes on next"
+
+    def _set_budget(self, content: Mapping[str, Any]) -> str:
+        budget = checked_budget(replace(self._journal.spec.budget, **content))
+        self._shutdown.reopen()
+        self._check_open()
+        self._journal.specify(replace(self._journal.spec, budget=budget))
+        self._scheduler.respecify(self._journal.spec)
+        given = {name: value for name, value in vars(budget).items() if value is not None}
+        shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
+        return f"the budget is now: {', '.join(shown) or 'without end'}"
+
+    def _scale(self, content: Mapping[str, Any]) -> str:
+        workers = read_workers(dict(content))
+        assert workers is not None, "a mapping is a range"
+        check_room(self._journal.spec, workers.max)
+        self._journal.dispatcher.scale(workers)
+        self._journal.specify(self._journal.spec.with_workers(workers))
+        return f"the sweep has {workers} workers from now on"
+
+    def _check_open(self) -> None:
+        """Raise AutomlError if the sweep begins no more trials."""
+        if self._shutdown.request is not None:
+            raise AutomlError(
+                f"the sweep begins no more trials: {self._shutdown.reason}. Raise its budget first"
+            )
 
 
 def _is_foreign(command: Command, lease: AgentLease) -> bool:
@@ -341,168 +394,3 @@ def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:
         "message": trial.message,
         "same": same,
     }
-
-
-class Steering:
-    """Obeys people (`workflows.steering`). Used from the controller's thread.
-
-    Args:
-        journal: of the sweep.
-        shutdown: asks trials to stop.
-        stopper: knows whether trials can pause.
-        respecify: tells the suggester of another specification.
-    """
-
-    def __init__(
-        self,
-        journal: Journal,
-        shutdown: Shutdown,
-        stopper: Stopper,
-        respecify: Callable[[SweepSpec], None],
-    ) -> None:
-        self._journal = journal
-        self._shutdown = shutdown
-        self._stopper = stopper
-        self._respecify = respecify
-
-    def answer(self, command: Command) -> Mapping[str, Any]:
-        """What has been done, in words.
-
-        Raises:
-            UsageError: there is no such trial, or no such command.
-            AutomlError: it cannot be done in the present state of the trial or the sweep.
-        """
-        if command.kind == "budget":
-            return {"done": self._set_budget(command.content)}
-        if command.kind == "scale":
-            return {"done": self._scale(command.content)}
-        actions = {
-            "stop_trial": self._stop,
-            "pause_trial": self._pause,
-            "resume_trial": self._resume,
-        }
-        if command.kind not in actions:
-            raise UsageError(f"this version of automl does not know the request {command.kind!r}")
-        trials = self._journal.trials
-        if command.trial is None or not 0 <= command.trial < len(trials):
-            raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
-        trial = trials[command.trial]
-        return {"done": actions[command.kind](trial, command.by)}
-
-    def _stop(self, trial: Trial, by: str) -> str:
-        if trial.state.finished:
-            raise AutomlError(f"trial {trial.number} is {trial.state} already")
-        if trial.state is TrialState.RUNNING:
-            self._shutdown.stop_trial(trial, StopRequest.STOP, f"stopped by {by}")
-            return f"trial {trial.number} stops at its next report"
-        self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
-        return f"trial {trial.number} is stopped"
-
-    def _pause(self, trial: Trial, by: str) -> str:
-        if trial.state is not TrialState.RUNNING:
-            raise AutomlError(
-                f"trial {trial.number} is {trial.state}: only a running one can pause"
-            )
-        if not self._stopper.can_pause:
-            raise AutomlError(
-                f"trial {trial.number} cannot pause: its objective does not go on from a "
-                "checkpoint (resumable: true). Stop it instead"
-            )
-        self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
-        return f"trial {trial.number} pauses at its next report"
-
-    def _resume(self, trial: Trial, by: str) -> str:
-        if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
-            raise AutomlError(
-                f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
-            )
-        self._check_open()
-        self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
-        return f"trial {trial.number} goes on next"
-
-    def _set_budget(self, content: Mapping[str, Any]) -> str:
-        budget = checked_budget(replace(self._journal.spec.budget, **content))
-        self._shutdown.reopen()
-        self._check_open()
-        self._journal.specify(replace(self._journal.spec, budget=budget))
-        self._respecify(self._journal.spec)
-        given = {name: value for name, value in vars(budget).items() if value is not None}
-        shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
-        return f"the budget is now: {', '.join(shown) or 'without end'}"
-
-    def _scale(self, content: Mapping[str, Any]) -> str:
-        workers = read_workers(dict(content))
-        assert workers is not None, "a mapping is a range"
-        check_room(self._journal.spec, workers.max)
-        self._journal.dispatcher.scale(workers)
-        self._journal.specify(self._journal.spec.with_workers(workers))
-        return f"the sweep has {workers} workers from now on"
-
-    def _check_open(self) -> None:
-        """Raise AutomlError if the sweep begins no more trials."""
-        if self._shutdown.request is not None:
-            raise AutomlError(
-                f"the sweep begins no more trials: {self._shutdown.reason}. Raise its budget first"
-            )
-
-
-class Requests:
-    """Serves agents and people. Used from the controller's thread.
-
-    Args:
-        journal: of the sweep.
-        commands: obeys those that need no answer.
-        agents, steering: answer the others.
-    """
-
-    def __init__(
-        self, journal: Journal, commands: SweepCommands, agents: Agents, steering: Steering
-    ) -> None:
-        self._journal = journal
-        self._commands = commands
-        self._agents = agents
-        self._steering = steering
-
-    @property
-    def waiting(self) -> bool:
-        """Whether requests have no answer yet: agents that wait for a proposal."""
-        return bool(self._journal.state.requests)
-
-    def serve(self, take_in: TakeIn) -> bool:
-        """Answer what can be answered; whether there was any.
-
-        Args:
-            take_in: takes a report or an outcome as if a worker had sent it.
-        """
-        self._commands.execute()
-        found = list(self._journal.state.requests.items())
-        # Agents that report go first, then those that are lost give their trials back.
-        others = [self._serve(*one, take_in) for one in found if one[1].kind != "ask"]
-        self._agents.expire(take_in)
-        asks = [self._serve(*one, take_in) for one in found if one[1].kind == "ask"]
-        return any(others + asks)
-
-    def _serve(self, number: int, command: Command, take_in: TakeIn) -> bool:
-        """Answer a request, if only by why it cannot be done; False if it has to wait."""
-        try:
-            answer = self._answer(command, take_in)
-        except AutomlError as error:
-            answer = {"error": str(error), "usage": isinstance(error, UsageError)}
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            text = f"the request {command.kind!r} is malformed: {type(error).__name__}: {error}"
-            answer = {"error": text, "usage": True}
-        if answer is not None:
-            self._journal.answer(number, answer, command.trial)
-        return answer is not None
-
-    def _answer(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
-        match command.kind:
-            case "ask":
-                return self._agents.ask(command)
-            case "report":
-                return self._agents.report(command, take_in)
-            case "tell":
-                return self._agents.tell(command, take_in)
-            case "fail":
-                return self._agents.fail(command, take_in)
-        return self._steering.answer(command)

@@ -1,30 +1,32 @@
 """Wires the parts of a controller, and runs it on a sweep that it holds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import partial
+from typing import Any, Final
 
-from automl.core import Snapshot, SweepSpec
+from automl.core import Snapshot, SweepEvent, SweepSpec
+from automl.core.trial import without_held
 from automl.dispatch._make import make_gpu_locks
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
 from automl.errors import StoreError, StoreFailure, UsageError
-from automl.ledger import Ledger, Recorder
+from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
 
 from .artifacts import CheckpointCleanup, artifacts_of, with_artifacts
 from .assignments import Assigner
 from .beginning import Growth, with_known_space
 from .controller import Controller
-from .ending import EndOfSweep
 from .gpu_share import GpuShare
-from .journal import Journal, SweepWriter
+from .journal import Journal
 from .memory_guard import MemoryGuard
 from .plugins import Plugins
 from .scheduler import Scheduler
 from .shutdown import Shutdown
 from .signals import StopSignals
-from .steering import Agents, Requests, Steering, SweepCommands
+from .steering import Requests
+
+NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit
 
 
 def conduct(
@@ -45,28 +47,28 @@ def conduct(
         local: whether trials run on this machine.
     """
     plugins = plugins or Plugins.of(spec)
-    recorder = ledger.acquire(spec.name)
+    hold = ledger.hold(spec.name)
     try:
-        state = recorder.state
+        state = hold.state
         if state.trials and not resume:
             raise UsageError(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
-        writer = SweepWriter(recorder, lambda: recorder.seconds if state.trials else 0.0)
-        spec = with_known_space(writer, with_artifacts(spec, state.spec))
-        recorder.commit()
+        journal = Journal(hold, lambda: hold.seconds if state.trials else 0.0)
+        spec = with_known_space(journal, with_artifacts(spec, state.spec))
+        hold.commit()
         with (
             StopSignals(interrupts=kind.serial) as signals,
             _wired(
                 spec,
                 ledger,
-                recorder,
+                hold,
                 kind,
                 plugins,
                 signals,
                 local=local,
                 on_change=on_change,
-            ) as controller,
+            ) as (controller, snapshot),
         ):
 
             def start_dispatcher() -> Dispatcher:
@@ -75,7 +77,8 @@ def conduct(
                 signals.install()  # Ray has replaced the handlers
                 return dispatcher
 
-            return controller.run(start_dispatcher)
+            controller.run(start_dispatcher)
+            return snapshot()
         ledger.release(spec.name)  # else the sweep would seem to run
         return ledger.snapshot(spec.name)  # after the second signal
     except StoreError as error:
@@ -101,16 +104,25 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
     spec = ledger.spec(sweep)
     plugins = Plugins.of(spec)
     try:
-        recorder = ledger.acquire(sweep, brief=True)
+        hold = ledger.hold(sweep, brief=True)
     except HeldError:
         return False
-    kind = AgentsDispatcher
     try:
-        with _wired(
-            spec, ledger, recorder, kind, plugins, StopSignals(), local=True, brief=True
-        ) as controller:
-            finished = recorder.earlier_state == "finished"
-            controller.attend(kind(), finished=finished, stop=stop)
+        with (
+            closing(AgentsDispatcher()) as dispatcher,
+            _wired(
+                spec,
+                ledger,
+                hold,
+                AgentsDispatcher,
+                plugins,
+                StopSignals(),
+                local=True,
+                brief=True,
+            ) as (controller, _),
+        ):
+            finished = hold.earlier_state == "finished"
+            controller.attend(dispatcher, finished=finished, stop=stop)
     finally:
         ledger.release(sweep)
     return True
@@ -120,7 +132,7 @@ def attend(ledger: Ledger, sweep: str, *, stop: str = "") -> bool:
 def _wired(
     spec: SweepSpec,
     ledger: Ledger,
-    recorder: Recorder,
+    hold: Hold,
     kind: type[Dispatcher],
     plugins: Plugins,
     signals: StopSignals,
@@ -128,57 +140,63 @@ def _wired(
     local: bool,
     on_change: Callable[[Snapshot], None] | None = None,
     brief: bool = False,
-) -> Iterator[Controller]:
-    """A controller with all its parts, which end with the context."""
-    stopper = plugins.make_stopper(
-        spec, can_pause=spec.workload is not None or spec.resumable or kind.keeps_paused
-    )
+) -> Iterator[tuple[Controller, Callable[[], Snapshot]]]:
+    """A controller with all its parts, which end with the context; and the sweep as it is now."""
+    can_pause = spec.workload is not None or spec.resumable or kind.keeps_paused
+    stopper = plugins.make_stopper(spec, can_pause=can_pause)
     files = ledger.files(spec.name)
     # A controller for a moment trains nothing, so it uses no location that the ledger names.
     artifacts = None if brief else artifacts_of(spec)
     assigner = Assigner(spec, files, artifacts)
+    seconds = _seconds(hold)
 
-    def note(message: str) -> None:
-        journal.note("fallback", message)
+    def status() -> dict[str, Any]:
+        """What is not in the events, for those who watch the sweep."""
+        at = suggestions.prospects[-1] if suggestions.prospects else None
+        return {
+            **journal.workers(),
+            "suggesting": suggestions.state,
+            "gain": at.gain if at else None,
+            "error": at.error if at else None,
+            "suggestion_seconds": tuple(suggestions.seconds)[-NUM_STORED_SECONDS:],
+            "brief": brief,
+        }
 
-    def respecify(changed: SweepSpec) -> None:
-        suggestions.remake(partial(plugins.make_suggester, changed))
+    def snapshot(events: Sequence[SweepEvent] = ()) -> Snapshot:
+        shown = hold.state.closed if journal.closed else "running"
+        return Snapshot.of(hold.state, shown, journal.now, events=events, **status())
 
-    def grown(changed: SweepSpec) -> None:
-        respecify(changed)
-        commands.respace()
+    def show(events: Sequence[SweepEvent]) -> None:
+        if on_change is not None:
+            on_change(snapshot(events))
 
     with (
-        closing(plugins.make_queue(spec, kind, note)) as suggestions,
+        closing(
+            plugins.make_queue(spec, kind, lambda message: journal.note("fallback", message))
+        ) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
         closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
-            recorder,
-            suggestions,
-            seconds=_seconds(recorder),
-            observe=stopper.observe,
-            on_change=on_change,
-            brief=brief,
+            hold,
+            lambda: seconds,
+            status=status,
+            observe=lambda trial: stopper.observe(without_held(trial)),
+            show=show,
         )
-        ending = EndOfSweep(recorder.state, recorder.taken, suggestions, assigner)
-        commands = SweepCommands(journal, suggestions, stopper)
-        shutdown = Shutdown(journal, ending, signals)
+        shutdown = Shutdown(journal, hold.taken, signals)
         scheduler = Scheduler(
             journal,
             suggestions,
             stopper,
             assigner,
             guard,
-            commands,
-            ending,
             shutdown,
+            make_suggester=plugins.make_suggester,
             starts_fast=kind.starts_fast,
         )
-        agents = Agents(journal, scheduler, shutdown, assigner, ending)
-        steering = Steering(journal, shutdown, stopper, respecify)
-        yield Controller(
+        controller = Controller(
             journal,
             scheduler,
             shutdown,
@@ -186,16 +204,16 @@ def _wired(
             guard,
             GpuShare(spec, gpu_locks, serial=kind.serial),
             cleanup,
-            ending,
-            Requests(journal, commands, agents, steering),
-            Growth(journal, grown),
+            Requests(journal, scheduler, shutdown, assigner, can_pause=can_pause),
+            Growth(journal, scheduler.respecify),
         )
+        yield controller, snapshot
 
 
-def _seconds(recorder: Recorder) -> float:
+def _seconds(hold: Hold) -> float:
     """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
-    state = recorder.state
+    state = hold.state
     if not state.trials:
         return 0.0
     ends = (trial.lease.until for trial in state.trials if trial.lease is not None)
-    return recorder.seconds + recorder.absence(max(ends, default=0.0))
+    return hold.seconds + hold.absence(max(ends, default=0.0))

@@ -194,7 +194,6 @@ def duration(seconds: float) -> str:
 
 
 MAX_NAME: Final = 64
-RESERVED: Final = "auto"  # `like:auto` of a prior
 NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{MAX_NAME - 1}}}")
 
 
@@ -208,11 +207,6 @@ def check_name(name: str) -> str:
         raise UsageError(
             "a name has 1 to 64 of A-Z a-z 0-9 _ . - and begins with a letter or digit, "
             f"got {show(name)}"
-        )
-    if name == RESERVED:
-        raise UsageError(
-            f"no sweep is named {name!r}, because `like:auto` of a prior means all that are alike: "
-            "choose another name"
         )
     return name
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from automl.errors import AutomlError
 from workers.protocol import (
@@ -222,6 +222,7 @@ SweepEvent = (
     | Leased
 )
 TrialEvent = Report | Asked | Proposed | Begun | Started | Ended | Moved | Leased  # of a trial
+OF_TRIALS: Final = get_args(TrialEvent)  # of a tuple `isinstance` takes a fifth of the time
 
 
 def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
@@ -230,7 +231,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     Raises:
         AutomlError: the event cannot follow the earlier events of the trial.
     """
-    if not isinstance(event, TrialEvent):
+    if not isinstance(event, OF_TRIALS):
         return trial
     if isinstance(event, Proposed):
         return trial or Trial(
@@ -386,7 +387,6 @@ def _end(trial: Trial, event: Ended) -> Trial:
         raised_at=outcome.raised_at,
         node_kind=outcome.node_kind or trial.node_kind,
         estimated_memory_bytes=trial.estimated_memory_bytes if estimated is None else estimated,
-        artifact_bytes=outcome.artifact_bytes or trial.artifact_bytes,
     )
 
 

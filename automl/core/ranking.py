@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from .goals import SECONDS, Constraint, Goal, declared
-from .reports import ReportLog
 from .trial import Trial, TrialState
 
 if TYPE_CHECKING:
@@ -123,18 +122,6 @@ def valued(
         )
         for trial in trials
     ]
-
-
-def condensed(trial: Trial, goals: Sequence[Goal], constraints: Sequence[Constraint] = ()) -> Trial:
-    """The trial with its last report and those that its values come from: its `value` is the same.
-
-    A trial may have 100,000 reports; this has at most one more than there are goals.
-    """
-    if len(trial.reports) <= len(goals) + 1:
-        return trial
-    leaders = (_leader(trial, goal, constraints) for goal in goals)
-    kept = {len(trial.reports) - 1, *(place for place in leaders if place is not None)}
-    return replace(trial, reports=ReportLog(trial.reports[place] for place in sorted(kept)))
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:

@@ -145,17 +145,6 @@ def violation(metrics: Metrics, constraints: Sequence[Constraint]) -> float:
     )
 
 
-def improvements(
-    goal: Goal, values: Iterable[tuple[float, float]]
-) -> Iterator[tuple[float, float]]:
-    """Of (time, value), in order: each one whose value is better than all before."""
-    best = math.inf
-    for at, value in values:
-        if goal.loss(value) < best:
-            best = goal.loss(value)
-            yield at, value
-
-
 _ADDING = Lock()  # to a curve: the suggester and the controller read trials in different threads
 
 

@@ -110,8 +110,7 @@ class SweepSpec:
             whoever runs the sweep types it again.
         artifacts_folder: the sweep's own folder in `artifacts`.
         prior: densities of parameters, from what `prior` says of their values.
-        learns: words of `prior`: "like:SWEEP" for an earlier sweep, "like:auto" for all that are
-            alike.
+        learns: words of `prior`: "like:SWEEP" for an earlier sweep.
         earlier: trials of the sweeps that `learns` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
         dispatcher: that ran the sweep last; "" if it is not known.
@@ -247,7 +246,6 @@ class SweepSpec:
         None,
         "15 minutes for a workload, else none",
     )
-    disk_bytes: int | None = None
     prior: Mapping[str, Any] = field(default_factory=dict)
     learns: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
@@ -467,7 +465,7 @@ KEYS: Final = {
         listed(Kind("values by parameter, or a source of finished trials", _prior)),
         "What is known before: good values by parameter, for `bayes`; finished trials to begin "
         "with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`; `like:NAME` for an earlier sweep on "
-        "other data, hardware or sizes, `like:auto` for all that are alike. "
+        "other data, hardware or sizes. "
         "See [prior knowledge](../guides/prior-knowledge.md).",
         "prior: [{learning_rate: {at: 2e-3, spread: 0.1}}, old.csv, like:last-week]",
         (),

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final
 
 from automl.errors import StoreError
-from search_spaces.validation import plain_params
-from workers.protocol import Metrics, Report, StopRequest
+from workers.protocol import Report
 
 from . import ranking
-from .arguments import json_data
 from .events import (
+    OF_TRIALS,
     Answered,
     Begun,
     Closed,
@@ -27,9 +25,8 @@ from .events import (
     TrialEvent,
     fold,
 )
-from .reports import ReportLog, ReportPoint
 from .spec import SweepSpec
-from .trial import AgentLease, Trial, TrialIndex, TrialState, without_held
+from .trial import Trial, TrialIndex, TrialState, without_held
 
 
 class BudgetUse:
@@ -164,43 +161,12 @@ class BudgetUse:
         """Seconds summed over slots, including running attempts."""
         return self._worker_seconds + now * self.busy_slots - self._begin_sum
 
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data, without the specification."""
-        facts = {name.removeprefix("_"): value for name, value in vars(self).items()}
-        del facts["spec"]
-        facts["attempts"] = [[number, *found] for number, found in self._attempts.items()]
-        return {name: None if value == math.inf else value for name, value in facts.items()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], spec: SweepSpec) -> BudgetUse:
-        """The inverse of `to_dict`."""
-        use = cls(spec)
-        for name, value in data.items():
-            key = name if hasattr(use, name) else f"_{name}"
-            setattr(use, key, math.inf if value is None and name.startswith("shortest") else value)
-        use._attempts = {number: (at, slots) for number, at, slots in data["attempts"]}
-        return use
-
 
 STOP: Final = "stop"  # the kind of the command that ends the sweep
 LIMITS: Final = "limits"  # the kind of the command that narrows parameters
 ENQUEUE: Final = "enqueue"  # the kind of the command that gives a configuration to try
 _UNANSWERED: Final = (STOP, LIMITS)  # kinds of commands that get no answer
 _UNLIMITED: Final = 2**31
-_KEPT: Final = ("number", "environment", "seconds", "closed", "reason", "limits", "stop_number")
-_APART: Final = (
-    "state",
-    "params",
-    "metrics",
-    "details",
-    "reports",
-    "lease",
-    "seed",
-    "value",
-    "value_from",
-)
-_PLAIN: Final = [field for field in fields(Trial) if field.name not in _APART]
-_DEFAULTS: Final = {field.name: field.default for field in fields(Trial)}
 
 
 class SweepState:
@@ -219,7 +185,6 @@ class SweepState:
         requests: commands that wait for an answer or a trial, by number of their record, in order.
         stop_number: number of the latest command to stop the sweep; 0 if there is none.
         values: of finished trials for the first goal, by number; None of those that have none.
-        whole: whether finished trials have all of their reports; see `from_dict`.
     """
 
     def __init__(self) -> None:
@@ -236,8 +201,6 @@ class SweepState:
         self.requests: dict[int, Command] = {}
         self.stop_number = 0
         self.values: dict[int, float | None] = {}
-        self.whole = True
-        self._rows: dict[int, dict[str, Any]] = {}  # of finished trials, see `to_dict`
 
     @property
     def spec(self) -> SweepSpec:
@@ -252,7 +215,6 @@ class SweepState:
         if self._use is None:
             self._use = BudgetUse(spec)
         elif self._spec != spec:
-            self._check_goals(spec)
             self._use.specify(spec, self.trials)
         self._spec, before = spec, self._spec
         if before and (spec.goals, spec.constraints) != (before.goals, before.constraints):
@@ -292,9 +254,9 @@ class SweepState:
         self.number = max(self.number, number)
         if not isinstance(event, Report):
             self.seconds = max(self.seconds, getattr(event, "at", 0.0))
-        if isinstance(event, TrialEvent):
+        if isinstance(event, OF_TRIALS):
             return self._apply_to_trial(event)
-        if isinstance(event, Created | SpecChanged):
+        if isinstance(event, (Created, SpecChanged)):
             self.spec = SweepSpec.from_dict(event.spec)
             if isinstance(event, Created):
                 self.environment = event.environment
@@ -305,54 +267,6 @@ class SweepState:
         elif isinstance(event, Answered):
             self.requests.pop(event.command, None)
         return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON data. Finished trials keep the reports that their values come from.
-
-        What was made of finished trials is kept, so this takes time for the others only.
-        """
-        spec, rows = self.spec, self._rows
-        for trial in self.trials:
-            if trial.state.finished and trial.number not in rows:
-                rows[trial.number] = _row(ranking.condensed(trial, spec.goals, spec.constraints))
-        return {
-            **{name: getattr(self, name) for name in _KEPT},
-            "spec": spec.to_dict(),
-            "use": self.use.to_dict(),
-            "trials": [rows.get(trial.number) or _row(trial) for trial in self.trials],
-            "values": list(self.values.items()),
-            "requests": [[number, vars(command)] for number, command in self.requests.items()],
-        }
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> SweepState:
-        """The inverse of `to_dict`, for those who look at a sweep: it is not `whole`.
-
-        Such a state cannot go on with other goals; `apply` raises StoreError then.
-        """
-        state = cls()
-        for name in _KEPT:
-            setattr(state, name, data[name])
-        spec = SweepSpec.from_dict(data["spec"])
-        state._use = BudgetUse.from_dict(data["use"], spec)
-        state._spec = spec
-        state.whole = False
-        for row in data["trials"]:
-            trial = _trial(row)
-            state.trials.append(trial)
-            state.index.update(trial)
-            if trial.state.finished:
-                state._rows[trial.number] = row
-        state.values = dict(data["values"])
-        state.requests = {number: Command(**command) for number, command in data["requests"]}
-        return state
-
-    def _check_goals(self, spec: SweepSpec) -> None:
-        if (spec.goals, spec.constraints) == (self.spec.goals, self.spec.constraints):
-            return
-        if not self.whole:
-            raise StoreError("the reports of finished trials were kept for other goals")
-        self._rows.clear()
 
     def _apply_to_trial(self, event: TrialEvent) -> Trial | None:
         trials, number = self.trials, event.trial
@@ -392,9 +306,7 @@ class SweepState:
             use.end(after, event.seconds)
         elif isinstance(event, Proposed) and event.command is not None:
             self.requests.pop(event.command, None)
-        if isinstance(event, Proposed | Begun) or (
-            isinstance(event, Moved) and after.state is TrialState.WAITING
-        ):
+        if after.state is TrialState.WAITING or isinstance(event, Begun):
             self.closed, self.reason = "interrupted", ""
 
     def _command(self, command: Command, number: int) -> None:
@@ -407,55 +319,3 @@ class SweepState:
                     self.limits[name] = limit
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
-
-
-def _row(trial: Trial) -> dict[str, Any]:
-    """A trial as JSON data, without what has its default."""
-    row = {
-        field.name: value
-        for field in _PLAIN
-        if (value := getattr(trial, field.name)) != field.default
-    }
-    row["params"] = dict(trial.params)
-    if trial.state is not TrialState.WAITING:
-        row["state"] = str(trial.state)
-    if trial.metrics:
-        row["metrics"] = _finite(trial.metrics)
-    if trial.details:
-        row["details"] = json_data(trial.details)
-    if trial.reports:
-        row["reports"] = [[p.step, _finite(p.metrics), *p[2:]] for p in trial.reports]
-    if trial.lease is not None:
-        row["lease"] = vars(trial.lease)
-    return row
-
-
-def _trial(row: Mapping[str, Any]) -> Trial:
-    """The inverse of `_row`."""
-    found = {**_DEFAULTS, "metrics": {}, "details": {}, **row}
-    found["params"] = plain_params(row["params"])
-    if "state" in row:
-        found["state"] = TrialState(row["state"])
-    if "metrics" in row:
-        found["metrics"] = _numbers(row["metrics"])
-    found["returned"] = tuple(row.get("returned", ()))
-    found["reports"] = ReportLog(
-        ReportPoint(step, _numbers(metrics), *rest)
-        for step, metrics, *rest in row.get("reports", ())
-    )
-    if "lease" in row:
-        asked = row["lease"]["asked"]
-        found["lease"] = AgentLease(
-            **{**row["lease"], "asked": StopRequest(asked) if asked else None}
-        )
-    trial = object.__new__(Trial)  # in a third of the time of its constructor
-    vars(trial).update(found)
-    return trial
-
-
-def _finite(metrics: Metrics) -> dict[str, float | str]:
-    return {name: v if math.isfinite(v) else repr(v) for name, v in metrics.items()}
-
-
-def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in metrics.items()}

@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -105,7 +104,6 @@ class Trial:
         raised_at: the line that raised it, such as `train.py:12`; "" likewise.
         node_kind: kind of the nodes on which the newest attempt ran; "" if it is unknown.
         estimated_memory_bytes: of a rank, before it was run; None if there was no estimate.
-        artifact_bytes: of its files at the location of the sweep's artifacts.
         replicate_of: number of the first trial of its configuration, which it runs again with
             another seed; None if it is the first.
         asked: the ranges that its objective has asked for, by name, as parameters' dictionaries
@@ -137,7 +135,6 @@ class Trial:
     raised_at: str = ""
     node_kind: str = ""
     estimated_memory_bytes: int | None = None
-    artifact_bytes: int = 0
     returned: tuple[str, ...] = ()
     replicate_of: int | None = None
     asked: Mapping[str, Any] | None = None
@@ -247,12 +244,10 @@ class TrialIndex:
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
         self._known: list[Trial] = []
-        self.numbers: list[int] = []  # of the known trials
+        self._numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
-        self._leased: dict[int, Trial] = {}
-        self.held: set[int] = set()  # numbers of those that people have paused
         self._waiting: dict[int, Trial] = {}
-        self._queue: list[int] = []  # a heap of waiting numbers; some may no longer wait
+        self.held: set[int] = set()  # numbers of those that people have paused
         for trial in trials:
             self.update(trial)
 
@@ -264,8 +259,7 @@ class TrialIndex:
     @property
     def pending(self) -> list[Trial]:
         """Waiting and running trials, by number."""
-        both = self._waiting | self._running
-        return [both[number] for number in sorted(both)]
+        return _by_number(self._waiting | self._running)
 
     @property
     def running(self) -> list[Trial]:
@@ -277,56 +271,40 @@ class TrialIndex:
         """How many trials run."""
         return len(self._running)
 
-    def each_running(self) -> Iterator[Trial]:
-        """Running trials, in no order; there must be no update while they are looked at."""
-        yield from self._running.values()
-
     @property
     def leased(self) -> list[Trial]:
         """Running trials that agents hold, in no order."""
-        return list(self._leased.values())
+        return [trial for trial in self._running.values() if trial.lease is not None]
 
     @property
     def waiting(self) -> list[Trial]:
         """Waiting trials, by number."""
-        return [trial for _, trial in sorted(self._waiting.items())]
+        return _by_number(self._waiting)
 
     @property
     def next_waiting(self) -> Trial | None:
         """The waiting trial with the lowest number."""
-        while self._queue and self._queue[0] not in self._waiting:
-            heapq.heappop(self._queue)
-        return self._waiting[self._queue[0]] if self._queue else None
+        return self._waiting[min(self._waiting)] if self._waiting else None
 
     def update(self, trial: Trial) -> None:
         """Add a new trial, or replace one that has changed."""
-        number = trial.number
-        if trial.held and trial.state is TrialState.PAUSED:
-            self.held.add(number)
-        else:
-            self.held.discard(number)
-        if trial.state is TrialState.RUNNING:
-            self._waiting.pop(number, None)
-            self._running[number] = trial
-            if trial.lease is not None:
-                self._leased[number] = trial
-            else:
-                self._leased.pop(number, None)
-            return
+        number, state = trial.number, trial.state
         self._running.pop(number, None)
-        self._leased.pop(number, None)
-        place = bisect_left(self.numbers, number)
-        known = place < len(self.numbers) and self.numbers[place] == number
-        if trial.state is TrialState.WAITING:
-            if number not in self._waiting:
-                heapq.heappush(self._queue, number)
-            self._waiting[number] = trial
-            if known:
-                del self.numbers[place], self._known[place]
-            return
         self._waiting.pop(number, None)
-        if known:
-            self._known[place] = trial
+        self.held.discard(number)
+        place = bisect_left(self._numbers, number)
+        if place < len(self._numbers) and self._numbers[place] == number:
+            del self._numbers[place], self._known[place]
+        if state is TrialState.RUNNING:
+            self._running[number] = trial
+        elif state is TrialState.WAITING:
+            self._waiting[number] = trial
         else:
-            self.numbers.insert(place, number)
+            self._numbers.insert(place, number)
             self._known.insert(place, trial)
+        if trial.held and state is TrialState.PAUSED:
+            self.held.add(number)
+
+
+def _by_number(trials: Mapping[int, Trial]) -> list[Trial]:
+    return [trials[number] for number in sorted(trials)]

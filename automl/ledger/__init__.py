@@ -1,6 +1,6 @@
 """The ledger: the log of every sweep, and the views that follow from it."""
 
+from .hold import Hold
 from .ledger import Ledger, SweepInfo
-from .recorder import Recorder
 
-__all__ = ["Ledger", "Recorder", "SweepInfo"]
+__all__ = ["Hold", "Ledger", "SweepInfo"]

@@ -12,7 +12,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, TypeVar
@@ -26,8 +26,7 @@ from workers.files.folder import flush
 
 FILE_NAME: Final = "ledger.sqlite3"
 IN_MEMORY: Final = "sqlite://"
-VERSION: Final = 6  # of the schema: raise it if a table changes
-BESIDE: Final = ("-wal", "-shm", "-journal")  # endings of the files that SQLite keeps beside one
+VERSION: Final = 7  # of the schema: raise it if a table changes
 MAX_BUSY_SECONDS: Final = 30.0  # how long to wait for a lock of SQLite
 MAX_RETRY_SECONDS: Final = 60.0  # how long to wait for a server that restarts
 _PAUSE_SECONDS: Final = 0.25
@@ -81,7 +80,7 @@ SWEEPS: Final = sa.Table(
     *_columns(sa.Text, "status", default="{}"),
     *_columns(sa.Double, "process_started", nullable=True),
 )
-# The log of every sweep: rows are only added. `sum` is of all other values of a row.
+# The log of every sweep: rows are only added.
 RECORDS: Final = sa.Table(
     "records",
     _SCHEMA,
@@ -90,18 +89,8 @@ RECORDS: Final = sa.Table(
     *_columns(sa.Text, "kind"),
     *_columns(sa.Double, "recorded"),
     *_columns(sa.Text, "payload"),
-    *_columns(sa.BigInteger, "sum"),
     sa.Index("records_of_trial", "sweep", "trial"),
     sqlite_with_rowid=False,
-)
-# Cached states, so that a reader folds only the newest records. Anybody may delete them.
-SNAPSHOTS: Final = sa.Table(
-    "snapshots",
-    _SCHEMA,
-    *_columns(sa.BigInteger, "sweep", primary_key=True, autoincrement=False),
-    *_columns(sa.BigInteger, "number"),
-    *_columns(sa.LargeBinary, "state"),
-    *_columns(sa.BigInteger, "sum"),
 )
 
 
@@ -176,6 +165,13 @@ class Database:
         if not found:
             raise DamageError(f"the row of sweep {known.name!r} is missing, or it was deleted")
         return found[0]
+
+    def check_rows(self, connection: sa.Connection) -> None:
+        """Raise DamageError if the log of a sweep has lost its row in the catalogue."""
+        known = sa.select(SWEEPS.c.id)
+        lost = sa.select(RECORDS.c.sweep).where(RECORDS.c.sweep.not_in(known)).limit(1)
+        if connection.execute(lost).first():
+            raise DamageError("it has the log of a sweep whose row in `sweeps` is missing")
 
     def lock_schema(self, connection: sa.Connection) -> None:
         """Keep others from creating tables or sweeps until the transaction ends."""
@@ -371,36 +367,32 @@ def _check_file(file: Path) -> None:
 
 
 def _create_file(file: Path) -> None:
-    """Make an empty ledger, unless another process has made one."""
-    if not file.parent.exists():
-        file.parent.parent.mkdir(parents=True, exist_ok=True)
-        file.parent.mkdir(mode=0o700, exist_ok=True)
-    draft = file.with_name(f".{file.name}.draft")
-    with _alone_in(file.parent):
-        if file.exists():
-            return
-        draft.unlink(missing_ok=True)  # of a process that was killed
-        with closing(_connect(f"file:{quote(str(draft))}?mode=rwc")) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
-        with closing(_on_file(draft, "mode=rw")) as database:
-            database.create_tables()
-        flush(draft)
-        for end in BESIDE:  # of a deleted ledger: SQLite would replay its log
-            file.with_name(file.name + end).unlink(missing_ok=True)
-        draft.replace(file)
-        flush(file.parent)
-
-
-@contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Wait until no other process makes a ledger in a folder."""
-    opened = os.open(folder, os.O_RDONLY)
+    """Make an empty ledger, unless another process makes one."""
+    folder = file.parent
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):  # some network disks lock no folders
-            fcntl.flock(opened, fcntl.LOCK_EX)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            draft = file.with_name(f".{file.name}.draft")
+            draft.unlink(missing_ok=True)  # of a process that was killed
+            with closing(_connect(f"file:{quote(str(draft))}?mode=rwc")) as connection:
+                connection.execute("PRAGMA journal_mode=WAL")  # kept in the file's header
+            with closing(_on_file(draft, "mode=rw")) as database:
+                database.create_tables()
+            flush(draft)
+            for end in ("-wal", "-shm"):  # of a deleted ledger: SQLite would replay its log
+                file.with_name(file.name + end).unlink(missing_ok=True)
+            draft.replace(file)
+            flush(folder)
     finally:
-        os.close(opened)
+        os.close(lock)
+
+
+def storable(text: str) -> str:
+    """The text with NUL and halves of surrogate pairs escaped, because databases refuse them."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 @contextmanager

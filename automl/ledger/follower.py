@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
 from automl.core import Command, Snapshot, SweepEvent, SweepState
 from automl.core.garbage import no_collection
-from automl.core.ranking import condensed
-from automl.errors import StoreError, UsageError
+from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
-from .database import RECORDS, SWEEPS, Database, Sweep
-from .recorder import shown_state
-from .records import apply, cached, records_after, records_where, storable
+from .database import SWEEPS, Database, Sweep, storable
+from .hold import shown_state
+from .log import apply, records_after
 
 MAX_COMMANDS: Final = 1000  # the newest ones, that are kept
 T = TypeVar("T")
@@ -31,13 +29,15 @@ def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Swe
         StoreError: what it reads is damaged.
         UsageError: there is no such sweep.
     """
+
+    def find(connection: sa.Connection) -> list[T]:
+        found = database.sweeps(connection, SWEEPS.c.name == storable(name))
+        if not found:
+            database.check_rows(connection)
+        return [read(connection, sweep) for sweep in found]
+
     with no_collection():  # it would scan all rows again and again
-        found = database.run(
-            lambda connection: [
-                read(connection, sweep)
-                for sweep in database.sweeps(connection, SWEEPS.c.name == storable(name))
-            ]
-        )
+        found = database.run(find)
     if found:
         return found[0]
     names = [sweep.name for sweep in database.run(database.sweeps)]
@@ -45,19 +45,6 @@ def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Swe
     if name.endswith((".yaml", ".yml")):
         hint = f"`automl sweep {name}` runs a configuration, and with --create only creates it"
     raise UsageError(f"there is no sweep named {name!r} in {database.name}: {hint}")
-
-
-def read_state(connection: sa.Connection, sweep: Sweep, *, condensed: bool = False) -> SweepState:
-    """The state of a sweep.
-
-    Args:
-        condensed: finished trials may lack reports that their values do not need. Then only what
-            is newer than the cached state is read.
-    """
-    if condensed and (known := cached(connection, sweep.id)):
-        with suppress(StoreError):  # its reports were kept for other goals
-            return catch_up(connection, sweep, known)
-    return catch_up(connection, sweep, SweepState())
 
 
 def catch_up(connection: sa.Connection, sweep: Sweep, state: SweepState) -> SweepState:
@@ -72,22 +59,21 @@ class Follower:
 
     Args:
         database: of the store; name: of the sweep.
-        whole: keep every report. Otherwise finished trials have only those that their values need.
 
     Attributes:
         state: of the sweep.
+        commands: the newest commands to the sweep, in order.
         events: that the latest `refresh` has read, if it did not read all of them.
         epoch: grows if the sweep was replaced by another one of its name.
     """
 
-    def __init__(self, database: Database, name: str, *, whole: bool = False) -> None:
+    def __init__(self, database: Database, name: str) -> None:
         self._database = database
         self._name = name
-        self._whole = whole
         self._sweep: Sweep | None = None
         self._known: tuple[int, float] | None = None  # its id and when it was created
         self.state = SweepState()
-        self._commands: deque[Command] | None = None  # once somebody asks
+        self.commands: deque[Command] = deque(maxlen=MAX_COMMANDS)
         self.events: list[SweepEvent] = []
         self.epoch = 0
 
@@ -110,14 +96,6 @@ class Follower:
             status = json.loads(sweep.status)
         return Snapshot.of(self.state, shown, seconds, events=tuple(self.events), **status)
 
-    @property
-    def commands(self) -> Sequence[Command]:
-        """The newest commands to the sweep, in order."""
-        if self._commands is None:
-            found = read_sweep(self._database, self._name, self._read_commands)
-            self._commands = deque(found, MAX_COMMANDS)
-        return self._commands
-
     def refresh(self) -> Sequence[int]:
         """Read what is new; return the numbers of the trials that changed.
 
@@ -136,40 +114,16 @@ class Follower:
         return shown_state(self._sweep, self.state.closed) if self._sweep else self.state.closed
 
     def _read(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
-        self._sweep = sweep
-        self.events = []
-        if self._known == (sweep.id, sweep.created):
-            with suppress(StoreError):  # with other goals: all is read again
-                return self._read_new(connection, sweep)
-        self.epoch += 1
-        self.events = []
-        self._commands = None
-        self.state = read_state(connection, sweep, condensed=not self._whole)
-        self._known = (sweep.id, sweep.created)
-        numbers = range(len(self.state.trials))
-        self._condense(numbers)
-        return numbers
-
-    def _read_new(self, connection: sa.Connection, sweep: Sweep) -> Sequence[int]:
+        is_new = self._known != (sweep.id, sweep.created)
+        if is_new:
+            self.state = SweepState()
+            self.commands.clear()
+            self.epoch += 1
+        self._sweep, self._known, self.events = sweep, (sweep.id, sweep.created), []
         changed: set[int] = set()
         for records in records_after(connection, sweep, self.state.number):
             events = [record.event for record in records]
-            self.events += events
-            if self._commands is not None:
-                self._commands += [event for event in events if isinstance(event, Command)]
+            self.events += [] if is_new else events
+            self.commands += [event for event in events if isinstance(event, Command)]
             changed |= apply(self.state, records)
-        self._condense(sorted(changed))
         return sorted(changed)
-
-    def _read_commands(self, connection: sa.Connection, sweep: Sweep) -> list[Any]:
-        known = RECORDS.c.kind == "Command", RECORDS.c.number <= self.state.number
-        return [record.event for record in records_where(connection, sweep, *known)]
-
-    def _condense(self, numbers: Sequence[int]) -> None:
-        """Leave out the reports of finished trials that nobody needs."""
-        state, spec = self.state, self.state.spec
-        for number in () if self._whole else numbers:
-            trial = state.trials[number]
-            if trial.state.finished and len(trial.reports) > len(spec.goals) + 1:
-                state.trials[number] = condensed(trial, spec.goals, spec.constraints)
-                state.whole = False

@@ -227,7 +227,7 @@ def read(ledger: Ledger, snapshot: Snapshot) -> Confirmation | None:
     name, spec = companion(snapshot.sweep, KIND), snapshot.spec
     if spec is None or not ledger.exists(name):
         return None
-    again, space = ledger.snapshot(name, condensed=True), spec.known_space
+    again, space = ledger.snapshot(name), spec.known_space
     every = candidates(snapshot, space, len(snapshot.trials))
     originals = {identity(space, trial.params): trial for trial in every}
     runs: dict[Hashable, list[Trial]] = {}

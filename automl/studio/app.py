@@ -68,7 +68,7 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
     everywhere = {"store": ledger.name, "option": option}
     routes = [
         *(Route(path, _page) for path in PAGES),
-        Route("/api/sweeps", _json(lambda _: [asdict(entry.info) for entry in watcher.heads()])),
+        Route("/api/sweeps", _json(lambda _: [asdict(entry) for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
         Route(sweep, about(lambda view, _: view.page())),
         Route(
@@ -101,8 +101,9 @@ def _curves(ledger: Ledger, view: SweepData, request: Request) -> Any:
     """The curves of some trials: `?trials=1,2&metric=loss`."""
     metrics = request.query_params.getlist("metric") or None
     numbers = request.query_params.get("trials", "").split(",")[:24]
-    trials = [ledger.trial(view.name, int(one)) for one in numbers if one.isdecimal()]
-    return {trial.number: curves(trial, metrics, 120) for trial in trials if trial}
+    known = ledger.trials(view.name)
+    found = [known[int(one)] for one in numbers if one.isdecimal() and int(one) < len(known)]
+    return {trial.number: curves(trial, metrics, 120) for trial in found}
 
 
 def _trial(ledger: Ledger, view: SweepData, request: Request) -> Any:

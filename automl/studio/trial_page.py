@@ -35,10 +35,10 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
     Raises:
         UsageError: there is no such trial.
     """
-    trial = ledger.trial(view.name, number)
-    if trial is None or number >= len(view.snapshot.trials):
+    if number >= len(view.snapshot.trials):
         raise UsageError(f"sweep {view.name} has no trial {number}")
-    events = ledger.trial_events(view.name, number)
+    trial = ledger.trials(view.name)[number]
+    events = [(one.recorded, one.event) for one in ledger.read(view.name, trial=number)]
     details = trial.facts
     return {
         **trial.summary(),

@@ -13,8 +13,7 @@ from threading import Condition, Event, Lock, Thread
 from typing import Any, Final
 
 from automl.errors import AutomlError
-from automl.ledger import Ledger
-from automl.ledger.ledger import SweepHead
+from automl.ledger import Ledger, SweepInfo
 from automl.report.sweep_data import SweepData
 
 Found = tuple[dict[str, Any], list[str]]  # an answer, and the reasons to doubt it
@@ -38,7 +37,7 @@ class Watcher:
         self.interval = interval
         self.error = ""
         self._lock, self._reading = Lock(), Lock()
-        self._heads: dict[str, SweepHead] | None = None
+        self._heads: dict[str, SweepInfo] | None = None
         self._views: OrderedDict[str, SweepData] = OrderedDict()
         self._read: dict[str, tuple[float, ...]] = {}  # the version of the sweep that a view has
         self._lines: dict[str, dict[str, Any]] = {}  # of sweeps without a view
@@ -67,21 +66,20 @@ class Watcher:
 
     # what the pages ask for
 
-    def heads(self) -> list[SweepHead]:
+    def heads(self) -> list[SweepInfo]:
         """Every sweep, the newest one last."""
-        return self.ledger.heads()
+        return self.ledger.sweeps()
 
     def overview(self) -> dict[str, Any]:
         """Every sweep with its line; the line is missing until the sweep has been read."""
-        heads = {entry.info.name: entry for entry in self.heads()}
+        heads = {entry.name: entry for entry in self.heads()}
         with self._lock:
             self._heads = heads
             lines = self._lines | {name: view.row() for name, view in self._views.items()}
             return {
                 "error": self.error,
                 "sweeps": [
-                    {**dataclasses.asdict(entry.info), "host": entry.host, "pid": entry.pid}
-                    | {"line": lines.get(name)}
+                    dataclasses.asdict(entry) | {"line": lines.get(name)}
                     for name, entry in heads.items()
                 ],
             }
@@ -141,7 +139,7 @@ class Watcher:
 
     def _look(self) -> None:
         """Read what has changed; sweeps that nobody has opened only for a part of a second."""
-        heads = {entry.info.name: entry for entry in self.heads()}
+        heads = {entry.name: entry for entry in self.heads()}
         with self._lock:
             before, self._heads = self._heads or {}, heads
             for name in before.keys() - heads.keys():
@@ -180,11 +178,11 @@ class Watcher:
                     self._pool = ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1)
                 self._waiting[name] = self._pool.submit(answer_of, self._store, name)
 
-    def _is_stale(self, name: str, entry: SweepHead) -> bool:
+    def _is_stale(self, name: str, entry: SweepInfo) -> bool:
         with self._lock:
             view = self._views.get(name)
-            state = view.snapshot.state if view else entry.info.state
-            return self._read.get(name) != entry.version or state != entry.info.state
+            state = view.snapshot.state if view else entry.state
+            return self._read.get(name) != entry.version or state != entry.state
 
     def _updated(self, name: str) -> SweepData:
         with self._lock:

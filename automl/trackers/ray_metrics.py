@@ -15,7 +15,6 @@ METRICS: Final[Mapping[str, tuple[str, str]]] = {
     "utilisation": ("Share of the slots that are busy.", ""),
     "sweep_seconds": ("Seconds of the sweep.", ""),
     "peak_memory_bytes": ("Largest peak memory of a trial.", ""),
-    "suggestion_queue": ("Suggestions that are ready for a slot.", ""),
 }
 
 
@@ -52,7 +51,6 @@ class RayMetrics:
         self._set("slots", slots)
         self._set("utilisation", snapshot.busy_slots / slots if slots else 0.0)
         self._set("sweep_seconds", snapshot.seconds)
-        self._set("suggestion_queue", snapshot.activity.num_ready)
         peaks = [trial.peak_memory_bytes or 0 for trial in snapshot.trials]
         self._set("peak_memory_bytes", max(peaks, default=0))
 

@@ -135,7 +135,7 @@ def request(
         UsageError: there is no such sweep or trial, or an argument is wrong.
         AutomlError: the request is refused, or there is no answer in time.
     """
-    (identity,) = ledger.send(sweep, command)
+    (identity,) = ledger.append(sweep, command)
     deadline = time.monotonic() + wait
     pause, longest = _PAUSE_SECONDS
     while True:

@@ -8,7 +8,7 @@ from typing import Any
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.control.plugins import with_earlier
-from automl.core import SweepSpec, arguments
+from automl.core import SpecChanged, SweepSpec, arguments
 from automl.core.keys import PluginChoice
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -97,7 +97,7 @@ def begin(
         _go_on(ledger, spec, beginning)
         if beginning.prior:
             spec = _with_budget(ledger, spec, beginning)
-            ledger.change_spec(name, spec)
+            ledger.append(name, SpecChanged(spec.to_dict()))
     except Exception:
         ledger.delete(name)
         raise

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from automl.control.journal import writing
-from automl.control.outcome_policy import OutcomePolicy
+from automl.control.outcomes import decide
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
 from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
@@ -25,7 +25,6 @@ from search_spaces.validation import number_of, show
 from workers.protocol import Ending, Outcome
 
 SOURCE = "added"
-IMPORTED = OutcomePolicy(goals=(), max_retries=0)  # an imported trial is what its source says
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,8 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
             whole = Ending.STOPPED if given.stopped else Ending.COMPLETED
             ending = Ending.FAILED if given.failure else whole
             outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
-            writer.apply(IMPORTED.decide(trial, outcome, writer.now))
+            # What an imported trial is, its source says.
+            writer.apply(decide(trial, outcome, writer.now, goals=(), max_retries=0))
     return len(trials)
 
 

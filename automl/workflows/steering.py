@@ -39,16 +39,16 @@ def stop(ledger: Ledger, sweep: str, trial: int | None = None, by: str = "") -> 
         return _of_trial(ledger, sweep, "stop_trial", trial, by)
     who = by or whoami()
     while True:
-        snapshot = ledger.snapshot(sweep, condensed=True)
+        snapshot = ledger.snapshot(sweep)
         if snapshot.state == "running" and not snapshot.brief:
-            ledger.send(sweep, Command("stop", {}, by=who))
+            ledger.append(sweep, Command("stop", {}, by=who))
             return f"asked {sweep} to stop; see automl status {sweep}"
         agents = sum(trial.lease is not None for trial in snapshot.trials)
         serves = agents > 0 or snapshot.for_agents
         if not snapshot.brief and (not serves or snapshot.state == "finished"):
             return f"{sweep} is not running, it is {snapshot.state}"
         if attend(ledger, sweep, stop="it was asked to stop"):
-            ledger.send(sweep, Command("stop", {}, by=who))
+            ledger.append(sweep, Command("stop", {}, by=who))
             running = f"; {agents} stop at their agents' next reports" if agents else ""
             return f"{sweep} gives no more trials{running}"
         time.sleep(_PAUSE_SECONDS)  # somebody else holds the sweep for a moment
@@ -88,8 +88,8 @@ def change(ledger: Ledger, sweep: str, changes: Mapping[str, Any], by: str = "")
         content = {"min": wanted.workers.min, "max": wanted.workers.max}
         done.append(_done(ledger, sweep, Command("scale", content, by=who)))
     if limits:
-        at = ledger.snapshot(sweep, condensed=True).seconds
-        ledger.send(sweep, Command("limits", limits, at=at, by=who))
+        at = ledger.snapshot(sweep).seconds
+        ledger.append(sweep, Command("limits", limits, at=at, by=who))
         shown = (f"{name}: {one}" for name, one in updated_limits([limits]).items())
         free = (f"{name}: its whole range" for name, one in limits.items() if one is None)
         done.append(f"from the next suggestion on: {'; '.join([*shown, *free])}")
@@ -155,7 +155,7 @@ def enqueue(
         whole = spec.space.accept(arguments.mapping("params", params), rest=best)
         first = None
     command = Command("enqueue", whole, first, at=snapshot.seconds, by=by or whoami())
-    (identity,) = ledger.send(sweep, command)
+    (identity,) = ledger.append(sweep, command)
     number = None
     if snapshot.state != "running":
         try:

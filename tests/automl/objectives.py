@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from automl import sweeps
-from automl.core.events import SweepEvent
+from automl.core.events import Command, SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
 from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
@@ -114,3 +114,8 @@ def poisoned(trial: Context) -> dict[str, float]:
     if trial.number == 0:
         signal.raise_signal(signal.SIGSEGV)
     return {"loss": loss_of(trial.params, 0)}
+
+
+def commands_of(ledger: Ledger, sweep: str) -> list[Command]:
+    """What was sent to a sweep, in order."""
+    return [event for event in ledger.events(sweep) if isinstance(event, Command)]

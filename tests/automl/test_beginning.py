@@ -63,7 +63,7 @@ def test_with_resume_the_second_of_two_that_come_at_once_is_told_who_holds_the_s
 ) -> None:
     run(tmp_path, 2)
     with closing(Ledger.open(tmp_path / "runs")) as faster:
-        faster.acquire("s")
+        faster.hold("s")
         answers = iter([False])  # the other creates it a moment later
         exists = Ledger.exists
         monkeypatch.setattr(Ledger, "exists", lambda it, name: next(answers, exists(it, name)))

@@ -11,7 +11,7 @@ from automl.control.controller import Controller
 from automl.control.journal import Journal
 from automl.core.events import Ended, Proposed
 from automl.dispatch.inline import InlineDispatcher
-from automl.ledger import Recorder, recorder
+from automl.ledger import Hold, hold
 from automl.suggesters.proposer import Proposer
 from workers.protocol import Outcome, Report, Started
 
@@ -58,8 +58,8 @@ def arm(point: str, skip: int = 0) -> None:
         "_handle",
         lambda _, event, *__: isinstance(event, Started) and killer.passed("running"),
     )
-    _after(Recorder, "_renew", lambda *_: killer.passed("renewing"))
-    _after(recorder, "append", lambda *args: args[-1] and killer.passed("writing"))
+    _after(Hold, "_renew", lambda *_: killer.passed("renewing"))
+    _after(hold, "append", lambda *args: args[-1] and killer.passed("writing"))
     _after(Journal, "close", lambda *_: killer.passed("finished"))
     _commits(killer)
 
@@ -72,9 +72,9 @@ def _arriving(killer: Killer, event: Any) -> None:
 
 
 def _commits(killer: Killer) -> None:
-    commit = Recorder.commit
+    commit = Hold.commit
 
-    def wrapped(self: Recorder, *args: Any, **kwargs: Any) -> None:
+    def wrapped(self: Hold, *args: Any, **kwargs: Any) -> None:
         events = list(self._events)
         commit(self, *args, **kwargs)
         if any(isinstance(event, Proposed) for event in events):
@@ -82,7 +82,7 @@ def _commits(killer: Killer) -> None:
         if any(isinstance(event, Report | Ended) for event in events):
             killer.passed("committed")
 
-    Recorder.commit = wrapped  # type: ignore[method-assign]
+    Hold.commit = wrapped  # type: ignore[method-assign]
 
 
 def _dispatcher(point: str) -> type:

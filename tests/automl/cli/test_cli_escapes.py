@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from automl.cli import cli
+from automl.core import SpecChanged
 from automl.core.events import Begun, Closed, Ended, Noted, Proposed, SweepEvent
 from automl.core.goals import Goal
 from automl.core.spec import SweepSpec
@@ -33,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("runs")
     ledger = Ledger.open(folder, create=True)
     ledger.create_sweep(SweepSpec("toy", SPACE, (Goal("loss"),)))
-    recorder = ledger.acquire("toy")
+    recorder = ledger.hold("toy")
     metrics = {"loss": 1.0, f"m{HOSTILE}": 2.0}
     done = Outcome(0, 1, Ending.COMPLETED, metrics, seconds=0.02)
     failed = Outcome(1, 1, Ending.FAILED, failure="crashed", message=HOSTILE, seconds=0.02)
@@ -75,8 +76,8 @@ def test_no_verb_prints_control_characters(store: str, words: str) -> None:
 def test_a_change_of_the_space_prints_none(store: str, tmp_path: Path) -> None:
     shutil.copytree(store, tmp_path / "s")
     ledger = Ledger.open(tmp_path / "s")
-    ledger.change_spec("toy", replace(ledger.spec("toy"), explored=SPACE))
-    recorder = ledger.acquire("toy")
+    ledger.append("toy", SpecChanged(replace(ledger.spec("toy"), explored=SPACE).to_dict()))
+    recorder = ledger.hold("toy")
     recorder.apply(Noted("space", HOSTILE, at=3.0))
     recorder.apply(Closed("finished"))
     recorder.commit(3.0)

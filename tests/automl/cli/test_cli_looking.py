@@ -55,7 +55,7 @@ def store(folder: Path, *events: Sequence[SweepEvent], spec: SweepSpec = SPEC) -
     location = str(folder / "runs")
     ledger = Ledger.open(location, create=True)
     name = ledger.create_sweep(spec)
-    recorder = ledger.acquire(name)
+    recorder = ledger.hold(name)
     for event in [event for several in events for event in several]:
         recorder.apply(event)
     recorder.commit()
@@ -211,7 +211,7 @@ def test_a_sweep_is_deleted_with_its_files_unless_it_is_held(runs: str) -> None:
     folder = Path(runs) / "sweeps" / "toy"
     holder = Ledger.open(runs)
     holder.create_sweep(replace(SPEC, name="other"))
-    holder.acquire("toy")
+    holder.hold("toy")
     refused = automl("delete", "toy", "--yes", "--store", runs)
     assert (refused.exit_code, refused.stdout) == (2, "")
     holder.close()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from cli_sweeps import automl
 
+from automl.core import SpecChanged
 from automl.core.text import shell_line
 from automl.ledger import Ledger
 
@@ -147,7 +148,7 @@ def test_a_store_cannot_say_what_this_user_runs(named: str, folder: Path) -> Non
             replace(spec, command="-- 'no end", objective="", signed="ü"),
             replace(spec, signed=7),  # type: ignore[arg-type]
         ):
-            ledger.change_spec("own", changed)
+            ledger.append("own", SpecChanged(changed.to_dict()))
             refused = automl("resume", "own", "--trials", "2")
             assert refused.exit_code == 2, refused.output
             assert isinstance(refused.exception, SystemExit)

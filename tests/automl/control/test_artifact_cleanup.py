@@ -1,4 +1,4 @@
-"""The limit on disk, and the deletion of checkpoints, for files that are not in the store."""
+"""The deletion of checkpoints that are not in the store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 from objectives import make_spec
 
 import automl
-from automl.control.artifacts import ArtifactRemover, check_repeated, with_artifacts
+from automl.control.artifacts import CheckpointCleanup, check_repeated, with_artifacts
+from automl.core import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from workers.artifacts.copies import Copies, SweepArtifacts
+from workers.files.folder import Folder
 
 
 def save_and_fail(trial: Any) -> dict[str, float]:
@@ -31,12 +33,12 @@ def kept(place: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("where", ["folder", "s3"])
-def test_failed_trials_and_those_above_the_limit_lose_their_checkpoints_there(
+def test_failed_trials_lose_their_checkpoints_there(
     where: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     s3 = request.getfixturevalue("s3") if where == "s3" else ""
     place = f"{s3}/{tmp_path.name}" if s3 else str(tmp_path / "kept")
-    spec = make_spec(trials=5, disk_bytes=2500, artifacts=place)
+    spec = make_spec(trials=5, artifacts=place)
     ledger = Ledger.open(tmp_path / "store", create=True)
     ledger.create_sweep(spec)
     snapshot = automl.sweeps.run(
@@ -48,24 +50,26 @@ def test_failed_trials_and_those_above_the_limit_lose_their_checkpoints_there(
         "0": [state, notes],  # the best
         "1": [notes],  # it has failed
         "2": [state, notes],
-        "3": [notes],  # the worst when the limit was passed
-        "4": [notes],
+        "3": [state, notes],
+        "4": [state, notes],
     }
     sizes = Copies(place).sizes()
-    assert sum(size for name, size in sizes.items() if "object-" in name) == 2 * 1000 + 5 * 4
+    assert sum(size for name, size in sizes.items() if "object-" in name) == 4 * 1000 + 5 * 4
 
 
 def test_what_cannot_be_deleted_is_told(tmp_path: Path) -> None:
     place = tmp_path / "kept"
-    remover = ArtifactRemover(SweepArtifacts(str(place), "sweep"))
     trial = place / "sweep" / "trials" / "0" / "000001"
     trial.mkdir(parents=True)
     (trial / "manifest-00000000.json").write_text("damaged")
-    remover.remove(0)
-    remover.close()
-    (problem,) = remover.problems()
+    spec, artifacts = make_spec(artifacts=str(place)), SweepArtifacts(str(place), "sweep")
+    cleanup = CheckpointCleanup(spec, Folder(tmp_path / "store"), artifacts)
+    failed = Trial(0, {}, TrialState.FAILED)
+    cleanup.clean(failed, [failed])
+    cleanup.close()
+    (problem,) = cleanup.problems()
     assert "manifest-00000000.json is damaged" in problem
-    assert remover.problems() == []
+    assert cleanup.problems() == []
 
 
 def test_a_location_of_the_ledger_must_be_repeated() -> None:

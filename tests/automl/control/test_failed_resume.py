@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from automl.control.outcome_policy import OutcomePolicy
+from automl.control.outcomes import decide
 from automl.core import Goal, Trial, TrialState
 from automl.core.reports import ReportLog, ReportPoint
 from workers.protocol import Ending, Outcome
 
-POLICY = OutcomePolicy((Goal.parse("minimize loss"),), max_retries=2)
+GOALS = (Goal.parse("minimize loss"),)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_the_last_report_counts(
     reports = ReportLog([ReportPoint(3, metrics, 1.0, attempt)])
     trial = Trial(0, {"x": 1}, TrialState.RUNNING, attempts=2, reports=reports)
     outcome = Outcome(0, 2, Ending.FAILED, failure=failure, message="EOFError: torn")
-    ended = POLICY.decide(trial, outcome, 9.0)
+    ended = decide(trial, outcome, 9.0, GOALS, max_retries=2)
     assert ended.state is state
     if state is TrialState.STOPPED:
         assert ended.failure is None

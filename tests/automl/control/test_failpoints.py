@@ -12,7 +12,6 @@ import faults
 import pytest
 import soak_sweeps
 from objectives import make_spec, quick
-from soak_count import SoakCount
 from soak_kills import soak_controllers
 
 from automl import sweeps
@@ -32,31 +31,6 @@ def test_a_controller_dies_at_every_point_and_nothing_is_lost_or_counted_twice(
     assert dict(count.kills) == dict.fromkeys(faults.POINTS, 1)
     assert (count.lost, count.doubled, count.ended) == (0, 0, count.sweeps)
     assert count.acknowledged > 50
-
-
-def test_the_count_sees_what_was_lost(tmp_path: Path) -> None:
-    """The checker itself: a ledger that forgot something, or has it twice, is told."""
-    ledger = Ledger.open(tmp_path, create=True)
-    name = ledger.create_sweep(soak_sweeps.make_spec("x", 3))
-    soak_sweeps.launch(tmp_path, name).join()
-    file = tmp_path / "x.acknowledged"
-    honest = file.read_text()
-
-    def problems(acknowledged: str = honest, mark: str = "") -> tuple[int, int]:
-        file.write_text(acknowledged)
-        marks = ledger.files(name).path / "marks"
-        before = marks.read_text()
-        marks.write_text(before + mark)
-        count = SoakCount("controllers")
-        count.finish(ledger, name, 3)
-        marks.write_text(before)
-        return count.lost, count.doubled
-
-    assert problems() == (0, 0)
-    assert problems(honest + honest.splitlines()[-1].replace("[2,", "[3,", 1) + "\n") == (1, 0)
-    assert problems(honest.replace("completed", "stopped"))[0] == 3
-    assert problems(mark="0 1 7\n") == (0, 1)
-    assert problems(mark="0 2 7\n") == (1, 0)
 
 
 def test_clocks_that_jump_an_hour_end_nothing(
@@ -156,14 +130,3 @@ def test_an_interrupted_controller_lets_the_next_one_suggest_the_same(tmp_path: 
     )
     assert [t.params for t in ledger.trials("killed")] == [t.params for t in ledger.trials("whole")]
     assert max(trial.attempts for trial in ledger.trials("killed")) >= 2
-
-
-def test_what_a_killed_controller_was_writing_is_whole_or_absent(tmp_path: Path) -> None:
-    """Killed while a report is being written to a file, it leaves no half of one."""
-    ledger = Ledger.open(tmp_path, create=True)
-    name = ledger.create_sweep(soak_sweeps.make_spec("x", 2))
-    child = soak_sweeps.launch(tmp_path, name, "exporting")
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    assert not (tmp_path / "x.html").exists()
-    assert ledger.snapshot(name).state == "finished"

@@ -5,12 +5,10 @@ import signal
 import time
 from pathlib import Path
 
-import pytest
-from objectives import make_spec, marked, patient, poisoned, stubborn
+from objectives import make_spec, marked, poisoned
 from processes import begin, wait_until
 
 from automl.core.trial import Trial, TrialState
-from automl.errors import StoreError
 from automl.ledger import Ledger
 
 
@@ -70,65 +68,6 @@ def test_a_controller_killed_again_and_again_loses_and_repeats_nothing(tmp_path:
         assert trial.attempts >= max(ran)
         assert max(ran) == trial.attempts, "nothing runs after the attempt that counted"
     assert sum(trial.attempts for trial in trials) <= 14 + 6
-
-
-def test_a_second_controller_names_the_first(tmp_path: Path) -> None:
-    spec = make_spec(trials=1)
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(spec)
-    child = begin(tmp_path, spec, stubborn)
-    try:
-        wait_until(lambda: bool(running(ledger)))
-        with pytest.raises(
-            StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
-        ):
-            ledger.acquire("test")
-        snapshot = ledger.snapshot("test")
-        assert (snapshot.state, snapshot.num_slots, snapshot.busy_slots) == ("running", 1, 1)
-    finally:
-        child.kill()
-        child.join()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_interrupts_what_runs_and_it_can_be_resumed(
-    tmp_path: Path, number: signal.Signals
-) -> None:
-    spec = make_spec(trials=3)
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(spec)
-    child = begin(tmp_path, spec, patient)
-    wait_until(lambda: any(trial.reports for trial in running(ledger)))
-    os.kill(child.pid or 0, number)
-    child.join(30)
-    assert child.exitcode == 130
-    snapshot = ledger.snapshot("test")
-    assert snapshot.state == "interrupted"
-    assert [trial.state for trial in snapshot.trials] == [TrialState.INTERRUPTED]
-    assert snapshot.trials[0].seconds > 0
-
-    again = begin(tmp_path, spec, marked)
-    again.join()
-    assert again.exitcode == 0
-    assert [(trial.state, trial.attempts) for trial in ledger.trials("test")] == [
-        (TrialState.COMPLETED, 2),
-        (TrialState.COMPLETED, 1),
-        (TrialState.COMPLETED, 1),
-    ]
-
-
-def test_a_second_signal_ends_a_trial_that_does_not_listen(tmp_path: Path) -> None:
-    spec = make_spec(trials=3)
-    ledger = Ledger.open(tmp_path, create=True)
-    ledger.create_sweep(spec)
-    child = begin(tmp_path, spec, stubborn)
-    wait_until(lambda: bool(running(ledger)))
-    begun = time.monotonic()
-    while child.is_alive() and time.monotonic() - begun < 40:  # two that come at once count as one
-        os.kill(child.pid or 0, signal.SIGINT)
-        child.join(0.5)
-    assert child.exitcode == 130  # it would have taken a minute otherwise
-    assert [trial.state for trial in ledger.trials("test")] == [TrialState.INTERRUPTED]
 
 
 def test_a_trial_that_kills_its_controller_fails_in_the_end(tmp_path: Path) -> None:

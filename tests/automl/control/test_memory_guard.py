@@ -14,13 +14,10 @@ import pytest
 from objectives import make_spec
 
 from automl import sweeps
-from automl.control import memory_guard
 from automl.control.memory_guard import REFUSAL_FACTOR, MemoryEstimate, MemoryGuard
 from automl.core.resources import Resources
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
-from search_spaces.hardware import Gpu, Hardware
-from workers.device import gpu
 from workers.memory.server import serve
 from workers.protocol import Ending, Outcome
 
@@ -124,25 +121,3 @@ def test_the_limit_is_of_a_rank() -> None:
     assert elsewhere.limit(1) == 9000
     limited = MemoryGuard(replace(spec, resources=Resources(memory=1000)), local=False)
     assert limited.limit(4) == 1000
-
-
-@pytest.mark.parametrize(("computing", "taken"), [([], 1000 << 20), ([["77"]], 0)])
-def test_what_a_desktop_holds_of_its_only_gpu_is_not_there(
-    computing: list[list[str]], taken: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers = {"--query-gpu=memory.used": [["1000"]], "--query-compute-apps=pid": computing}
-    monkeypatch.setattr(gpu, "query", answers.__getitem__)
-    monkeypatch.setattr(memory_guard, "desktop_bytes", gpu.desktop_bytes.__wrapped__)
-    laptop = Hardware(8, 2**34, (Gpu("RTX 4060 Laptop", 8 << 30, (8, 9), True),))
-    monkeypatch.setattr(memory_guard, "detect", lambda: laptop)
-    guard = MemoryGuard(replace(make_spec(), resources=Resources(gpus=1.0)))
-    assert guard.limit(1) == (8 << 30) - taken
-
-
-def test_what_a_process_takes_of_its_gpu_has_to_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    needed = MemoryEstimate(1_400_000_000, {}, device_bytes=500_000_000)
-    for memory, refused in ((None, True), (10**9, False)):  # `memory` limits tensors alone
-        guard = guarded(Space(Float("x", 0, 1)), resources=Resources(gpus=1.0, memory=memory))
-        monkeypatch.setattr(guard, "estimate", lambda params: needed)
-        monkeypatch.setattr(guard, "limit", lambda ranks: 10**9)
-        assert ("estimated to need 1.90 GB" in guard.refusal({}, 1)) is refused

@@ -35,14 +35,14 @@ def test_a_request_that_cannot_be_applied_is_answered_and_dropped(
 
         def objective(trial: Any) -> Any:
             if trial.number == 0:
-                ledger.send("test", command)
+                ledger.append("test", command)
             return quick(trial)
 
         snapshot = sweeps.run(spec, ledger=ledger, objective=objective, dispatcher="inline")
         assert len(snapshot.trials) == 2
     else:
         run_inline(ledger, spec, quick)
-        ledger.send("test", command)
+        ledger.append("test", command)
         assert attend(ledger, "test")
     assert ledger.state("test").requests == {}
     answers = [event for event in ledger.events("test") if isinstance(event, Answered)]

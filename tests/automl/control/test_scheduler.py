@@ -155,33 +155,6 @@ def test_a_stopper_stops_pauses_and_takes_up_again(
     assert notes == [("stop", 1), ("stop", 2), ("pause", 3), ("stop", 4)]
 
 
-def test_at_most_so_many_smaller_trials_as_slots_overtake_a_large_one(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Assigner, "slots", lambda self, params: params["ranks"])
-    ranks = [1, 4, *[1] * 8]
-    spec = make_spec(space=Space(Choice("ranks", [1, 4])), trials=len(ranks))
-    ledger.create_sweep(spec)
-    recorder = ledger.acquire("test")
-    for number, wanted in enumerate(ranks):
-        recorder.apply(Proposed(number, {"ranks": wanted}, "enqueued"))
-    recorder.commit()
-    ledger.release("test")
-    durations = iter([100.0, *[10.0] * len(ranks)])
-
-    def replay(params: Any) -> Any:
-        yield next(durations), {"loss": 1.0}
-
-    def start() -> SimulatedDispatcher:
-        return SimulatedDispatcher(replay, 4)
-
-    snapshot = conduct(spec, ledger, SimulatedDispatcher, start, resume=True)
-    large = snapshot.trials[1]
-    earlier = [t.number for t in snapshot.trials if (t.started or 0.0) < (large.started or 0.0)]
-    assert earlier == [0, 2, 3, 4, 5], "three fit at once, and one more when one of them ends"
-    assert large.started == snapshot.trials[0].ended == 100.0
-
-
 @pytest.mark.parametrize(("worker_time", "attempts"), [(49.0, 0), (51.0, 1)])
 def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, worker_time: float, attempts: int
@@ -190,7 +163,7 @@ def test_a_waiting_trial_needs_worker_time_for_each_of_its_slots(
     budget = Budget(trials=2, worker_time=worker_time)
     spec = make_spec(space=Space(Choice("ranks", [1, 4])), budget=budget)
     ledger.create_sweep(spec)
-    recorder = ledger.acquire("test")
+    recorder = ledger.hold("test")
     for number, wanted in enumerate([1, 4]):
         recorder.apply(Proposed(number, {"ranks": wanted}, "enqueued"))
     recorder.commit()

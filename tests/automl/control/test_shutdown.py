@@ -83,7 +83,7 @@ def test_a_stop_request_ends_a_sweep(ledger: Ledger, tmp_path: Path) -> None:
 
     def objective(trial: Context) -> Any:
         if trial.number == 2:
-            other.send("test", Command("stop", {}))
+            other.append("test", Command("stop", {}))
         return patient(trial) if trial.number == 2 else quick(trial)
 
     snapshot = run_inline(ledger, make_spec(trials=9), objective)
@@ -145,9 +145,3 @@ def test_a_signal_ends_the_wait_for_workers(ledger: Ledger) -> None:
     snapshot = conduct(make_spec(trials=3), ledger, InlineDispatcher, start)
     assert (text.sweep_state(snapshot), states(snapshot)) == ("interrupted", ["waiting"])
     assert run_inline(ledger, make_spec(trials=3), resume=True).state == "finished"
-
-
-def test_the_signal_handlers_are_restored(ledger: Ledger) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    run_inline(ledger, make_spec(trials=1))
-    assert signal.getsignal(signal.SIGINT) is before

@@ -27,10 +27,11 @@ from hypothesis.stateful import (
 from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
-from automl.control.journal import SweepWriter
+from automl.control.journal import Journal
+from automl.control.outcomes import ended
 from automl.control.wiring import attend
 from automl.core import Command, Noted, TrialState
-from automl.ledger import Ledger, recorder
+from automl.ledger import Ledger, hold
 from automl.ledger.database import Database, HeldError
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
@@ -65,7 +66,7 @@ class World:
     def patch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Database.clock
         monkeypatch.setattr(Database, "clock", lambda *it: clock(*it) + self.passed)
-        monkeypatch.setattr(recorder, "process_started", lambda pid: 10.0 * self.process)
+        monkeypatch.setattr(hold, "process_started", lambda pid: 10.0 * self.process)
 
     @property
     def passed(self) -> float:
@@ -87,7 +88,7 @@ class Store:
         self.recorder: Any = None
 
     def hold(self, sweep: str) -> None:
-        self.recorder = self.ledger.acquire(sweep)
+        self.recorder = self.ledger.hold(sweep)
 
     def release(self, sweep: str) -> None:
         self.ledger.release(sweep)
@@ -96,7 +97,7 @@ class Store:
     def lose(self, sweep: str) -> None:
         """The process dies: it gives nothing back, and what it has not committed is gone."""
         found = self.ledger._held.pop(sweep)
-        writer = SweepWriter(found, float)
+        writer = Journal(found, float)
         begun = writer.begin(writer.propose({"lr": 0.05, "optimizer": "sgd"}, "lost"))
         writer.apply(Report(begun.number, 1, 0, 0, {"loss": 0.0}, 1.0))
         found._connection.close()
@@ -157,7 +158,9 @@ class Sweeps(RuleBasedStateMachine):
         """Send a command; unless it `waits`, it is answered at once if no controller runs."""
         command = Command(kind, content, trial, by=by)
         self.model.send(command, self.world.now)
-        numbers = {tuple(store.ledger.send(self.sweep, command)) for store in self.stores.values()}
+        numbers = {
+            tuple(store.ledger.append(self.sweep, command)) for store in self.stores.values()
+        }
         assert self.held or len(numbers) == 1
         if not waits and not self.held:
             self.serve(stop=False)
@@ -247,9 +250,9 @@ class Sweeps(RuleBasedStateMachine):
             store.hold(self.sweep)
         self.held, self.model.lost = True, False
 
-    def act(self, do: Callable[[SweepWriter], object]) -> None:
+    def act(self, do: Callable[[Journal], object]) -> None:
         for store in self.stores.values():
-            do(SweepWriter(store.recorder, float))
+            do(Journal(store.recorder, float))
 
     def of_workers(self, *states: str) -> list[tuple[int, Row]]:
         """The trials in these states that no agent holds; none while nobody holds the sweep."""
@@ -300,8 +303,13 @@ class Sweeps(RuleBasedStateMachine):
         )
         sweep_stop = StopRequest(stop) if stop else None
         self.model.end(row, ending, failure, lost=lost, stop=stop)
-        for _ in range(2):
-            self.act(lambda w: w.end(w.trials[number], outcome, sweep_stop=sweep_stop))
+
+        def end(journal: Journal) -> None:
+            trial = journal.trials[number]
+            journal.apply(ended(journal.spec, trial, outcome, journal.now, sweep_stop))
+
+        self.act(end)
+        self.act(end)
 
     @precondition(lambda self: self.of_workers("paused", "interrupted"))
     @rule(which=NUMBERS, state=st.sampled_from(["waiting", "stopped"]))
@@ -330,7 +338,7 @@ class Sweeps(RuleBasedStateMachine):
         for store in self.stores.values():
             if store.durable:
                 with pytest.raises(HeldError):
-                    store.ledger.acquire(self.sweep, brief=True)
+                    store.ledger.hold(self.sweep, brief=True)
 
     @precondition(lambda self: self.held)
     @rule()
@@ -363,7 +371,7 @@ class Sweeps(RuleBasedStateMachine):
             if store.recorder is not None:
                 assert facts_of(store.recorder.state.trials) == facts(rows), name
             rows, closed = self.stored, self.closed
-            seen = store.ledger.snapshot(self.sweep, condensed=True)
+            seen = store.ledger.snapshot(self.sweep)
             assert [str(trial.state) for trial in seen.trials] == [row.state for row in rows]
             state = store.ledger.state(self.sweep)
             assert facts_of(state.trials) == facts(rows), name

@@ -68,20 +68,6 @@ def test_running_trials_need_worker_time_too() -> None:
     )
 
 
-@pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.STOPPED, TrialState.WAITING])
-def test_attempts_that_did_not_end_well_say_nothing_of_the_time_needed(state: TrialState) -> None:
-    assert ended(20.0, state, budget=Budget(time=80.0)).reason_to_begin_none(79.0) == ""
-
-
-@pytest.mark.parametrize("state", [DONE, TrialState.STOPPED])
-def test_trials_that_never_ran_say_nothing_of_it_either(state: TrialState) -> None:
-    use = BudgetUse(make_spec(budget=Budget(time=80.0), stopper="asha"))
-    for number, seconds in ((0, 0.0), (1, 20.0)):  # the first was imported, or never begun
-        use.begin(number, 0.0, 1)
-        use.end(Trial(number, {}, DONE if number else state, {"loss": 1.0}), seconds)
-    assert use.reason_to_begin_none(79.0)
-
-
 def test_with_a_stopper_the_shortest_slice_counts() -> None:
     use = ended(2.0, TrialState.PAUSED, budget=Budget(time=80.0), stopper="asha")
     assert use.reason_to_begin_none(77.0) == ""

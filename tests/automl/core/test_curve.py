@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from automl.core import Goal, ReportLog, ReportPoint, Trial, TrialState, ranking
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.reports import LearningCurve, improvements, violation
+from automl.core.reports import LearningCurve, violation
 
 VALUES = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0, math.nan, math.inf])
 METRICS = st.dictionaries(st.sampled_from(["loss", "size", "speed"]), VALUES)
@@ -79,10 +79,6 @@ def test_the_value_of_each_version_of_a_trial_is_its_definition(
     for trial in [*versions, ended, *reversed(versions)]:
         expected = value_by_definition(trial, goal, constraints)
         assert repr(ranking.value(trial, goal, constraints)) == repr(expected)
-    short = ranking.condensed(ended, [goal], constraints)
-    assert len(short.reports) <= 2
-    assert short.reports[-1:] == log[-1:]
-    assert ranking.value(short, goal, constraints) == ranking.value(ended, goal, constraints)
 
 
 def test_each_report_is_read_once() -> None:
@@ -104,9 +100,3 @@ def test_a_trial_that_counts_back_makes_no_backward_progress() -> None:
         [2.0, 2.0, 4.0],
         [1.0, 3.0, 3.0],
     )
-
-
-def test_improvements_are_strict() -> None:
-    (goal,) = parse_goals("maximize bleu")
-    values = [(0.0, 1.0), (1.0, 1.0), (2.0, 3.0), (3.0, 2.0)]
-    assert [*improvements(goal, values)] == [(0.0, 1.0), (2.0, 3.0)]

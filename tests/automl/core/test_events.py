@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from automl.core.events import Begun, Ended, Moved, Noted, Proposed, SweepEvent, fold
+from automl.core.events import Begun, Ended, Moved, Proposed, SweepEvent, fold
 from automl.core.trial import TRANSITIONS, Trial, TrialState, check_transition
 from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, Report, Started
@@ -114,44 +113,9 @@ def test_a_retry_forgets_what_only_superseded_reports_said() -> None:
     assert trial.metrics == {"loss": 2.0}
 
 
-def test_retries_after_lost_workers_are_counted() -> None:
-    trial = running()
-    for number in (1, 2):
-        lost = Outcome(
-            0, number, Ending.FAILED, failure="crashed", worker_lost=True, details={"node": "a"}
-        )
-        trial = folded(Ended(lost, TrialState.WAITING), Begun(0, number + 1), trial=trial)
-    assert (trial.retries, trial.details) == (2, {"node": "a"})
-
-
 def test_an_attempt_ends_in_no_state_that_cannot_follow() -> None:
     with pytest.raises(AutomlError, match="from running to"):
         fold(running(), ended(1, TrialState.RUNNING))
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        Proposed(0, {"lr": 9.0}, "other"),
-        Begun(0, 1),
-        report(0, 5, attempt=1),
-        Started(0, 1, "elsewhere"),
-        ended(1, TrialState.COMPLETED),
-        Noted("fallback", "nothing"),
-    ],
-    ids=lambda event: type(event).__name__,
-)
-def test_late_events_of_a_superseded_attempt_change_nothing(event: SweepEvent) -> None:
-    trial = running(attempt=2)
-    assert fold(trial, event) is trial
-
-
-def test_an_outcome_counts_once() -> None:
-    done = ended(1, TrialState.COMPLETED, metrics={"loss": 0.1})
-    trial = folded(done, trial=running())
-    assert fold(trial, done) is trial
-    other = ended(1, TrialState.FAILED, Ending.FAILED, failure="crashed")
-    assert fold(trial, other) is trial
 
 
 def test_an_attempt_cannot_be_left_out() -> None:
@@ -240,69 +204,3 @@ def test_any_sequence_of_events_keeps_a_trial_consistent(events: list[SweepEvent
         assert (trial.ended is None) or trial.state.finished
         if not isinstance(event, Begun | Moved):
             assert fold(trial, event) is trial  # once more changes nothing
-
-
-def test_a_loss_that_is_not_finite_is_kept_as_it_is() -> None:
-    trial = folded(report(0, 1, loss=math.inf), report(1, 2, loss=math.nan), trial=running())
-    assert trial.reports[0].metrics["loss"] == math.inf
-    assert math.isnan(trial.metrics["loss"])
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "allowed"),
-    [
-        (TrialState.COMPLETED, TrialState.RUNNING, "nothing, it is final"),
-        (TrialState.PAUSED, TrialState.RUNNING, ", ".join(sorted(TRANSITIONS[TrialState.PAUSED]))),
-    ],
-)
-def test_a_refused_transition_says_what_is_allowed(
-    before: TrialState, after: TrialState, allowed: str
-) -> None:
-    with pytest.raises(AutomlError) as caught:
-        check_transition(before, after)
-    assert (
-        str(caught.value)
-        == f"a trial cannot go from {before} to {after}; from {before} it can go to: {allowed}"
-    )
-
-
-def test_the_object_that_is_printed() -> None:
-    trial = replace(
-        running(), metrics={"loss": 1.0}, failure="crashed", seconds=2.0, peak_memory_bytes=7
-    )
-    assert trial.summary() == {
-        "number": 0,
-        "params": PARAMS,
-        "state": "running",
-        "metrics": {"loss": 1.0},
-        "failure": "crashed",
-        "message": "",
-        "attempts": 1,
-        "seconds": 2.0,
-        "peak_memory_bytes": 7,
-        "source": "bayes",
-        "replicate_of": None,
-    }
-
-
-def test_memory_is_the_largest_of_all_attempts() -> None:
-    trial = running()
-    for attempt, peak in ((1, 9), (2, 4), (3, None)):
-        lost = Outcome(
-            0, attempt, Ending.FAILED, failure="crashed", seconds=1.0, peak_memory_bytes=peak
-        )
-        trial = folded(
-            Ended(lost, TrialState.WAITING, None, at=3.0), Begun(0, attempt + 1, 4.0), trial=trial
-        )
-        assert trial.peak_memory_bytes == 9
-    done = folded(ended(4, TrialState.COMPLETED), trial=trial)
-    assert (done.metrics["peak_memory_bytes"], done.metrics["seconds"]) == (9.0, 5.0)
-
-
-def test_a_worker_is_remembered_and_one_without_a_name_is_not() -> None:
-    trial = running()
-    assert folded(Started(0, 1, ""), trial=trial) is trial
-    named = folded(Started(0, 1, "host:7"), trial=trial)
-    assert named.worker == "host:7"
-    assert folded(Started(0, 1, "host:7"), trial=named) is named
-    assert folded(Started(0, 2, "other:8"), trial=named) is named

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import tracemalloc
 from functools import reduce
 
 import pytest
@@ -31,13 +29,6 @@ def test_a_longer_log_leaves_the_shorter_one_as_it_was() -> None:
         one[1]
 
 
-def test_it_is_a_value() -> None:
-    log = ReportLog([point(0), point(1)])
-    assert pickle.loads(pickle.dumps(log)) == log
-    assert repr(log) == repr((point(0), point(1)))
-    assert log != 1
-
-
 def test_the_first_report_of_a_metric() -> None:
     one = ReportLog([point(0)])
     two = one.with_added(point(1, bleu=3.0))
@@ -45,19 +36,6 @@ def test_the_first_report_of_a_metric() -> None:
     assert one.first("bleu") is None
     assert one.with_added(point(2)).first("bleu") is None
     assert two.first("loss") == point(0)
-
-
-def test_all_versions_of_a_long_log_take_little_memory() -> None:
-    """As tuples, those of 10,000 reports would take 400 MB."""
-    points = [point(number) for number in range(10_000)]
-    tracemalloc.start()
-    versions = [ReportLog()]
-    for one in points:
-        versions.append(versions[-1].with_added(one))
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert versions[5000] == points[:5000]
-    assert taken < 20e6
 
 
 def test_a_later_attempt_replaces_the_reports_from_its_first_step_on() -> None:

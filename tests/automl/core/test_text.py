@@ -57,13 +57,3 @@ def test_control_characters_are_escaped_as_in_python_and_json() -> None:
     assert json.loads(f'"{text.printable(raw)}"') == raw
     assert text.printable("a\tb\nc", keep="\n") == "a\\tb\nc"
     assert text.configuration({"a\n": "b\x1b"}) == r"a\n=b\u001b"
-
-
-def test_a_change_that_says_nothing_is_not_shown() -> None:
-    assert text.change(23.5, 20.0) == "+17.5%"
-    assert text.change(1.0, -2.0) == "+150.0%"
-    assert {text.change(1.0, 0.0), text.change(1e308, 5e-324), text.change(1e308, -1e308)} == {""}
-
-
-def test_a_sparkline_of_the_largest_numbers() -> None:
-    assert text.sparkline([-1.7e308, 0.0, 1.7e308], 3, maximize=True) == "▁▅█"

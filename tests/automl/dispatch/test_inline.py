@@ -14,7 +14,7 @@ from objectives import make_spec, run_inline, states
 from automl.core.snapshot import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import StoreError, StoreFailure
-from automl.ledger import Ledger, Recorder
+from automl.ledger import Hold, Ledger
 from workers.context import Context
 
 
@@ -63,9 +63,9 @@ def test_threads_of_an_objective_may_report(ledger: Ledger) -> None:
 def test_a_store_that_fails_is_no_failure_of_the_trial(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = Recorder.commit
+    commit = Hold.commit
 
-    def broken(self: Recorder, *arguments: Any, **options: Any) -> bool:
+    def broken(self: Hold, *arguments: Any, **options: Any) -> bool:
         if any(trial.reports for trial in self.state.trials):
             raise StoreError("the disk is full")
         return commit(self, *arguments, **options)
@@ -77,7 +77,7 @@ def test_a_store_that_fails_is_no_failure_of_the_trial(
         return {"loss": 1.0}
 
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "commit", broken)
+        patch.setattr(Hold, "commit", broken)
         with pytest.raises(StoreFailure, match="the disk is full"):
             sweep(ledger, objective)
     assert ledger.trials("test")[0].state is TrialState.RUNNING

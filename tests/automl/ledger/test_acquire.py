@@ -16,9 +16,9 @@ from resealed import change_leases
 from automl.core.events import Proposed
 from automl.errors import StoreError, UsageError
 from automl.ledger import Ledger
+from automl.ledger import hold as module
 from automl.ledger import ledger as ledger_module
-from automl.ledger import recorder as module
-from automl.ledger.recorder import FileLock
+from automl.ledger.hold import FileLock
 
 
 @pytest.fixture
@@ -38,14 +38,14 @@ def change(ledger: Ledger, **values: Any) -> None:
 
 def test_the_error_names_the_holder(stores: tuple[Ledger, Ledger]) -> None:
     first, second = stores
-    first.acquire("test")
+    first.hold("test")
     with pytest.raises(
         StoreError, match=f"held by process {os.getpid()} on {socket.gethostname()}"
     ):
-        second.acquire("test")
+        second.hold("test")
     change(first, host="elsewhere")
     with pytest.raises(StoreError, match="on elsewhere"):
-        second.acquire("test")
+        second.hold("test")
 
 
 def test_a_dead_holder_on_this_host_is_replaced_at_once(
@@ -53,9 +53,9 @@ def test_a_dead_holder_on_this_host_is_replaced_at_once(
 ) -> None:
     monkeypatch.setattr(module, "WATCH_SECONDS", 1e9)
     first, second = stores
-    first.acquire("test")
+    first.hold("test")
     change(first, process_started=1.0)  # its number belongs to another process by now
-    second.acquire("test")
+    second.hold("test")
 
 
 def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
@@ -63,7 +63,7 @@ def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
 ) -> None:
     first, second = stores
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    recorder = first.acquire("test")
+    recorder = first.hold("test")
     monkeypatch.undo()
     monkeypatch.setattr(module, "WATCH_SECONDS", 0.4)
     change(first, heartbeat=time.time() - 3600)
@@ -75,11 +75,11 @@ def test_a_holder_with_an_old_heartbeat_is_watched_before_it_is_replaced(
     timer = threading.Timer(0.1, live)
     timer.start()
     with pytest.raises(StoreError, match="on elsewhere"):
-        second.acquire("test")
+        second.hold("test")
     timer.join()
     change(first, heartbeat=time.time() - 3600)
     begun = time.monotonic()
-    taken = second.acquire("test")
+    taken = second.hold("test")
     assert time.monotonic() - begun >= 0.4, "as long as it is watched"
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         recorder.commit()
@@ -94,7 +94,7 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
 ) -> None:
     first, second = stores
     if held_before:
-        first.acquire("test")
+        first.hold("test")
         first.release("test")
     look = module.wait_until_free
     calls: list[str] = []
@@ -103,12 +103,12 @@ def test_a_controller_that_comes_between_check_and_acquire_wins(
         seen = look(read)
         calls.append("test")
         if len(calls) == 1:
-            first.acquire("test")
+            first.hold("test")
         return seen
 
     monkeypatch.setattr(ledger_module, "wait_until_free", slow)
     with pytest.raises(StoreError, match="held by process"):
-        second.acquire("test")
+        second.hold("test")
     assert "test" not in second._held
 
 
@@ -120,5 +120,5 @@ def test_a_held_lock_without_a_holder_row_is_another_process(tmp_path: Path) -> 
     lock = FileLock(ledger.files("test"), "controller.lock")
     assert lock.acquire()
     with pytest.raises(StoreError, match="'test' is held by another process: wait for it"):
-        ledger.acquire("test")
+        ledger.hold("test")
     lock.release()

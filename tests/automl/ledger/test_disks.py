@@ -67,7 +67,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         (folder / "other").write_bytes(bytes(300_000))
         ledger = Ledger.open(folder / "store", create=True)
         ledger.create_sweep(make_spec())
-        recorder = ledger.acquire("test")
+        recorder = ledger.hold("test")
         known = 0
         try:
             while known < 10_000:
@@ -85,7 +85,7 @@ def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None
         recorder.commit()
         assert len(list(kept.events("test"))) == 1 + known + 1
         ledger.close()
-        Ledger.open(folder / "store").acquire("test")
+        Ledger.open(folder / "store").hold("test")
         """,
     )
     lines = printed.splitlines()
@@ -143,16 +143,16 @@ def test_a_read_only_disk_is_read_and_refused_for_writing(tmp_path: Path) -> Non
         mount("-o", "size=1000k")
         ledger = Ledger.open(folder, create=True)
         ledger.create_sweep(make_spec())
-        ledger.acquire("test")
+        ledger.hold("test")
         record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"))
         ledger.close()
         subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
         assert len(Ledger.open(folder, readonly=True).trials("test")) == 1
         assert len(Ledger.open(folder).trials("test")) == 1
         for action in (
-            lambda: Ledger.open(folder).acquire("test"),
+            lambda: Ledger.open(folder).hold("test"),
             lambda: Ledger.open(folder).create_sweep(make_spec()),
-            lambda: Ledger.open(folder).send("test", Command("stop", {})),
+            lambda: Ledger.open(folder).append("test", Command("stop", {})),
             lambda: Ledger.open(folder / "new", create=True),
         ):
             try:
@@ -196,7 +196,7 @@ def test_whatever_bytes_are_damaged_there_is_no_other_error_than_ours(
             ledger.snapshot("test")
             list(ledger.events("test"))
             ledger.spec("test")
-            ledger.acquire("test")
+            ledger.hold("test")
             ledger.close()
         except (StoreError, UsageError) as error:
             messages.append(str(error))
@@ -216,7 +216,7 @@ def test_symbolic_links_lead_nothing_out_of_the_store(
         link.symlink_to(outside, target_is_directory=True)
         ledger = Ledger.open(store)
         with pytest.raises(StoreError, match="is a symbolic link"):
-            ledger.acquire("test")
+            ledger.hold("test")
         with pytest.raises(StoreError, match="is a symbolic link"):
             ledger.delete("test")
         link.unlink()
@@ -226,7 +226,7 @@ def test_symbolic_links_lead_nothing_out_of_the_store(
 def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path, create=True)
     ledger.create_sweep(make_spec())
-    ledger.acquire("test")
+    ledger.hold("test")
     record(
         ledger,
         "test",
@@ -237,7 +237,7 @@ def test_text_and_numbers_that_a_database_refuses(tmp_path: Path) -> None:
     record(ledger, "test", Report(0, 1, 0, 2**63 - 1, {"\0\udcff": 1.0}, 0.0))
     kept = ledger.trials("test")[0]
     assert (kept.source, kept.state, kept.reports[0].step) == (
-        "a\\x00b\\udcff",
+        "a\0b\udcff",
         TrialState.RUNNING,
         2**63 - 1,
     )

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
-from automl.ledger import Ledger, recorder
-from automl.ledger.recorder import FileLock, alive, process_started
+from automl.ledger import Ledger
+from automl.ledger.hold import FileLock, alive
 from workers.files.folder import Folder
 
 HERE, ELSEWHERE = socket.gethostname(), "another.host"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-def test_the_start_of_a_process_is_found_without_proc(monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen(["true"]) as gone:
-        pass
-    monkeypatch.setattr(recorder, "Path", lambda _: Path("/nowhere/at/all"))
-    assert process_started(os.getpid()) == pytest.approx(psutil.Process().create_time())
-    assert process_started(gone.pid) is None
-
-
-def test_a_holder_on_this_host_is_identified_by_pid_and_start() -> None:
-    pid, began = os.getpid(), process_started(os.getpid())
-    assert began is not None
-    assert alive(HERE, pid, None, 1e9)
-    assert alive(HERE, pid, began + 1.9, 1e9)
-    assert not alive(HERE, pid, began + 2, 0.0), "another process has got its number"
-    assert not alive(HERE, pid, began - 2.5, 0.0)
 
 
 @pytest.mark.parametrize(

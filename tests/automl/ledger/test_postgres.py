@@ -14,17 +14,14 @@ from typing import Any
 
 import postgres
 import pytest
-import sqlalchemy as sa
 from objectives import make_spec, quick, record
 from resealed import change_leases
 
 from automl import sweeps
-from automl.core.events import Begun, Noted, Proposed
+from automl.core.events import Begun, Proposed
 from automl.errors import StoreError
 from automl.ledger import Ledger, database
-from automl.ledger import recorder as lease_module
-from automl.ledger.recorder import Recorder
-from workers.protocol import Report
+from automl.ledger import hold as lease_module
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
 ROOT = Path(__file__).parents[3]
@@ -66,7 +63,7 @@ def hold_elsewhere(url: str, host: str | None = None) -> subprocess.Popen[str]:
     code = (
         "import socket,sys,time;from automl.ledger import Ledger\n"
         f"socket.gethostname=lambda: {host or os.uname().nodename!r}\n"
-        "l=Ledger.open(sys.argv[1]);r=l.acquire('test')\n"
+        "l=Ledger.open(sys.argv[1]);r=l.hold('test')\n"
         "print('held',flush=True)\nwhile True:\n    r.commit()\n    time.sleep(0.1)"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -87,13 +84,13 @@ def test_a_second_controller_is_refused_until_the_first_is_dead(url: str) -> Non
         with pytest.raises(
             StoreError, match=f"held by process {child.pid} on {os.uname().nodename}"
         ):
-            ledger.acquire("test")
+            ledger.hold("test")
         assert ledger.snapshot("test").state == "running"
     finally:
         child.kill()
         child.wait()
     assert ledger.snapshot("test").state == "interrupted"
-    ledger.acquire("test")
+    ledger.hold("test")
 
 
 @pytest.mark.parametrize("hours", [-1.0, 0.0, 1.0])
@@ -116,7 +113,7 @@ def test_a_controller_on_another_host_keeps_its_lease_whatever_the_clocks_say(
     changing.start()
     try:
         with pytest.raises(StoreError, match=r"held by process .* on elsewhere"):
-            ledger.acquire("test")
+            ledger.hold("test")
     finally:
         done.set()
         changing.join()
@@ -130,13 +127,13 @@ def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
     monkeypatch.setattr(lease_module, "WATCH_SECONDS", 0.3)
     first, second = Ledger.open(url, create=True), Ledger.open(url)
     first.create_sweep(make_spec())
-    old = first.acquire("test")
+    old = first.hold("test")
     record(first, "test", Proposed(0, {"lr": 0.1}, "bayes"))
     change_holder(url, host="elsewhere")
     with pytest.raises(StoreError, match="held by process"):
-        second.acquire("test")  # it gave a sign of life a moment ago
+        second.hold("test")  # it gave a sign of life a moment ago
     change_holder(url, heartbeat=time.time() - 3600)
-    new = second.acquire("test")
+    new = second.hold("test")
     old.apply(Proposed(1, {"lr": 0.9}, "bayes"))
     with pytest.raises(StoreError, match="another controller has taken the sweep over"):
         old.commit()
@@ -145,28 +142,7 @@ def test_a_lease_that_ran_out_is_taken_and_the_old_holder_is_fenced_off(
     assert [trial.params["lr"] for trial in second.trials("test")] == [0.1, 0.2]
     first.release("test")  # which must not free what the other one holds
     with pytest.raises(StoreError, match="held by process"):
-        first.acquire("test")
-
-
-def test_of_many_that_come_at_once_one_gets_the_sweep(url: str) -> None:
-    """Eight at a sweep whose controller is dead: each sees that it may be taken."""
-    ledgers = [Ledger.open(url, create=True) for _ in range(8)]
-    ledgers[0].create_sweep(make_spec())
-    got: list[Recorder] = []
-    refused: list[str] = []
-    barrier = threading.Barrier(8)
-
-    def take(ledger: Ledger) -> None:
-        barrier.wait()
-        try:
-            got.append(ledger.acquire("test"))
-        except StoreError as error:
-            refused.append(str(error))
-
-    each([lambda ledger=ledger: take(ledger) for ledger in ledgers])
-    assert len(got) == 1
-    assert len(refused) == 7
-    assert all("held by process" in message for message in refused)
+        first.hold("test")
 
 
 def test_tables_that_many_create_at_once_are_there_once(
@@ -199,30 +175,3 @@ def each(actions: list[Callable[[], Any]]) -> None:
         thread.join()
     if errors:
         raise errors[0]
-
-
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(url: str) -> None:
-    """The connection breaks after the server has committed, and before it could say so."""
-    ledger = Ledger.open(url, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("test")
-    lost = 0
-
-    def lose(connection: sa.Connection) -> None:
-        nonlocal lost
-        connection.connection.dbapi_connection.commit()  # type: ignore[union-attr]
-        if lost < 3:
-            lost += 1
-            raise sa.exc.OperationalError("COMMIT", {}, ConnectionError("connection lost"), None)
-
-    sa.event.listen(ledger._database._engines[1], "commit", lose)
-    recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    recorder.apply(Begun(0, 1))
-    recorder.apply(Report(0, 1, 0, 1, {"loss": 1.0}, 0.1))
-    recorder.apply(Noted("note", "once"))
-    recorder.commit(5.0)
-    recorder.apply(Report(0, 1, 1, 2, {"loss": 0.5}, 0.2))
-    recorder.commit(6.0)
-    assert lost >= 2
-    assert [point.sequence for point in ledger.trials("test")[0].reports] == [0, 1]
-    assert len([event for event in ledger.events("test") if isinstance(event, Noted)]) == 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 import postgres
 import pytest
-from objectives import loss_of, make_spec, record
+from objectives import loss_of, make_spec
 
 from automl import sweeps
-from automl.core.events import Begun, Command, Proposed
+from automl.core.events import Begun
 from automl.core.trial import TrialState
-from automl.ledger import Ledger, Recorder
+from automl.ledger import Ledger
 from workers.context import Context
 
 pytestmark = pytest.mark.skipif(postgres.missing() is not None, reason=str(postgres.missing()))
@@ -60,34 +58,3 @@ def test_a_server_that_is_restarted_again_and_again_costs_a_sweep_nothing(
     assert all([p.step for p in trial.reports] == list(range(8)) for trial in kept.trials("test"))
     assert all(trial.attempts == 1 for trial in kept.trials("test"))
     assert len([event for event in kept.events("test") if isinstance(event, Begun)]) == 6
-
-
-READS: dict[str, Callable[[Ledger, Recorder], Any]] = {
-    "look": lambda ledger, recorder: (
-        recorder.look() is None
-        and [one.kind for one in recorder.state.requests.values()] == ["enqueue"]
-    ),
-    "snapshot": lambda ledger, recorder: ledger.snapshot("test").state == "running",
-    "events": lambda ledger, recorder: any(
-        isinstance(event, Begun) for event in ledger.events("test")
-    ),
-}
-
-
-@pytest.mark.parametrize("read", READS)
-def test_what_a_sweep_reads_while_its_server_is_away_is_waited_for(
-    server: postgres.PostgresServer, url: str, read: str
-) -> None:
-    ledger = Ledger.open(url, create=True)
-    ledger.create_sweep(make_spec())
-    recorder = ledger.acquire("test")
-    record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, time.time()))
-    Ledger.open(url).send("test", Command("enqueue", {"lr": 0.5}))
-    server.stop()
-    again = threading.Timer(0.3, server.start)
-    again.start()
-    try:
-        assert READS[read](ledger, recorder)
-    finally:
-        again.join()
-        ledger.release("test")

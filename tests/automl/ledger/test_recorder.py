@@ -17,9 +17,8 @@ from resealed import change_leases
 from automl.core.events import Begun, Closed, Command, Ended, Moved, Proposed
 from automl.core.trial import TrialState
 from automl.errors import StoreError
-from automl.ledger import Ledger
+from automl.ledger import Hold, Ledger
 from automl.ledger.database import RECORDS, SWEEPS
-from automl.ledger.recorder import Recorder
 from workers.protocol import Ending, Outcome, Report, Started
 
 
@@ -36,7 +35,7 @@ def rows(ledger: Ledger, table: sa.Table) -> list[dict[str, Any]]:
 
 
 def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
-    recorder = ledger.acquire("test")
+    recorder = ledger.hold("test")
     assert recorder.state.trials == []
     record(ledger, "test", Proposed(0, {"lr": 0.1}, "bayes"), Begun(0, 1, 1.5))
     record(ledger, "test", Started(0, 1, "host:7\0"))
@@ -60,7 +59,7 @@ def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
 
 
 def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger) -> None:
-    recorder = ledger.acquire("test")
+    recorder = ledger.hold("test")
     assert recorder.uncommitted == 0
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
@@ -83,7 +82,7 @@ def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger)
     )
     ledger.release("test")
     assert ledger.snapshot("test").state == "finished"
-    ledger.acquire("test")
+    ledger.hold("test")
     (lease,) = rows(ledger, SWEEPS)
     assert (lease["commits"], lease["status"], lease["held"], lease["fence"]) == (0, "{}", 1, 2)
 
@@ -91,7 +90,7 @@ def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger)
 def test_a_commit_whose_answer_was_lost_is_made_once(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = ledger.acquire("test")
+    recorder = ledger.hold("test")
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     commit = recorder._write_once
 
@@ -104,7 +103,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
     with pytest.raises(StoreError, match="the answer was lost"):
         recorder.commit()
     enqueued = Command("enqueue", {"lr": 0.5})
-    (number,) = ledger.send("test", enqueued)
+    (number,) = ledger.append("test", enqueued)
     recorder.look()
     recorder.apply(Begun(0, 1, 1.5))
     recorder.commit()
@@ -118,7 +117,7 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
 
 
 def test_who_was_fenced_off_frees_nothing(ledger: Ledger) -> None:
-    old = ledger.acquire("test")
+    old = ledger.hold("test")
     change_leases(ledger._database, fence=9)
     old.release()
     assert rows(ledger, SWEEPS)[0]["held"] == 1
@@ -127,12 +126,12 @@ def test_who_was_fenced_off_frees_nothing(ledger: Ledger) -> None:
 def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    held = ledger.acquire("test")
+    held = ledger.hold("test")
     with closing(sqlite3.connect(ledger.name)) as connection:
         connection.execute("DROP TABLE sweeps")
     with caplog.at_level(logging.WARNING):
         held.release()
     assert "sweeps" in caplog.text
-    assert isinstance(held, Recorder)
+    assert isinstance(held, Hold)
     assert held._lock is not None
     assert held._lock._file.closed

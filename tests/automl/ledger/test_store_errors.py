@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from objectives import make_spec
 
 from automl.errors import StoreError
 from automl.ledger import Ledger, database
@@ -70,15 +68,6 @@ def test_a_mistyped_url_is_no_folder_and_is_not_repeated(text: str) -> None:
         database.locate(text)
     assert "secret" not in str(caught.value)
     assert database.locate(f"./{text}")[1] is not None
-
-
-@pytest.mark.parametrize("url", ["nothing://h/d", "postgresql://h:port/d"])
-def test_what_is_no_url_is_told_without_repeating_it(url: str) -> None:
-    with pytest.raises(StoreError) as caught:
-        database.open_database(url, create=True, readonly=False)
-    assert "must be a folder or a database URL" in str(caught.value) or "nothing" in str(
-        caught.value
-    )
 
 
 def test_a_kind_of_store_whose_package_is_missing_is_told() -> None:
@@ -157,53 +146,6 @@ def test_only_what_passes_by_itself_is_tried_again(code: str | None, waited_for:
     assert not database.is_transient(sa.exc.ProgrammingError("", {}, Lost(code)))
     broken = sa.exc.ProgrammingError("", {}, Lost(code), connection_invalidated=True)
     assert database.is_transient(broken) is waited_for
-
-
-def test_memory_is_shared_by_threads_and_needs_no_making() -> None:
-    ledger = Ledger.open("sqlite://")
-    ledger.create_sweep(make_spec())
-    found: list[str] = []
-    thread = threading.Thread(target=lambda: found.extend(info.name for info in ledger.sweeps()))
-    thread.start()
-    thread.join()
-    assert found == ["test"]
-    assert Ledger.open("sqlite://", readonly=True).sweeps() == []
-
-
-def test_a_new_file_keeps_a_write_ahead_log(tmp_path: Path) -> None:
-    Ledger.open(tmp_path, create=True).close()
-    assert (tmp_path / database.FILE_NAME).read_bytes()[18:20] == b"\x02\x02"
-
-
-@pytest.mark.parametrize("logged", [False, True])
-@pytest.mark.parametrize("allowed", [{"file", "folder"}, {"file"}, {"folder"}, set()])
-def test_what_cannot_be_written_is_read_without_side_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: set[str], logged: bool
-) -> None:
-    file = tmp_path / "x.db"
-    if logged:
-        (tmp_path / "x.db-wal").touch()
-    writable = {path for name, path in (("file", file), ("folder", tmp_path)) if name in allowed}
-    monkeypatch.setattr(database.os, "access", lambda path, mode: path in writable)
-    if len(allowed) == 2:
-        found = [database.mode(file, readonly=readonly) for readonly in (False, True)]
-        assert found == ["mode=rw", "mode=ro"]
-    else:
-        expected = "mode=ro" if logged else "mode=ro&immutable=1"
-        assert database.mode(file, readonly=False) == expected
-
-
-def test_a_writer_takes_the_lock_as_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(database, "MAX_BUSY_SECONDS", 0.1)
-    Ledger.open(tmp_path, create=True)
-    one, two = (database.open_database(tmp_path, create=False, readonly=False) for _ in range(2))
-    with one.transaction(write=True):
-        with two.transaction() as reader:
-            assert reader.scalar(sa.text("SELECT 1")) == 1
-        with pytest.raises(sa.exc.OperationalError, match="locked"), two.transaction(write=True):
-            pass
 
 
 def test_a_store_that_sqlite_cannot_make_is_told(

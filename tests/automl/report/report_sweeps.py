@@ -83,7 +83,7 @@ def write_sweep(
     name = ledger.create_sweep(
         spec, {"git_commit": "abc123", "packages": {"torch": "2.13"}, "hardware": {"num_cpus": 2}}
     )
-    recorder = ledger.acquire(name)
+    recorder = ledger.hold(name)
     rng = np.random.default_rng(0)
     params = [SPACE.default(), *SPACE.sample(rng, max(num_trials - 1, 1))][:num_trials]
     for number, one in enumerate(params):

@@ -10,8 +10,7 @@ from typing import Any
 
 from automl.core.events import Begun, Ended, Proposed
 from automl.core.trial import TrialState
-from automl.ledger import Ledger
-from automl.ledger.recorder import Recorder
+from automl.ledger import Hold, Ledger
 from automl.studio.server import StudioServer
 from workers.protocol import Ending, Outcome, Report
 
@@ -63,16 +62,16 @@ def serving(store: str) -> Iterator[Client]:
 
 
 @contextmanager
-def controller(store: str, sweep: str = "toy") -> Iterator[Recorder]:
+def controller(store: str, sweep: str = "toy") -> Iterator[Hold]:
     """The writing side of a sweep, in this process."""
     ledger = Ledger.open(store)
     try:
-        yield ledger.acquire(sweep)
+        yield ledger.hold(sweep)
     finally:
         ledger.close()
 
 
-def run_trial(recorder: Recorder, loss: float, seconds: float = 100.0) -> int:
+def run_trial(recorder: Hold, loss: float, seconds: float = 100.0) -> int:
     """One more trial, which completes; its number."""
     number = begin_trial(recorder, seconds)
     outcome = Outcome(number, 1, Ending.COMPLETED, {"loss": loss}, seconds=1.0)
@@ -81,7 +80,7 @@ def run_trial(recorder: Recorder, loss: float, seconds: float = 100.0) -> int:
     return number
 
 
-def begin_trial(recorder: Recorder, seconds: float = 100.0, **metrics: float) -> int:
+def begin_trial(recorder: Hold, seconds: float = 100.0, **metrics: float) -> int:
     """One more trial, which goes on; it reports the metrics at step 1."""
     number = len(recorder.state.trials)
     recorder.apply(Proposed(number, PARAMS, "bayes", seconds))

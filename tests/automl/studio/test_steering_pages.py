@@ -9,7 +9,7 @@ from processes import of, running, wait_until
 from studio_stores import serving
 from test_studio_pages import go, opened
 
-from automl.core import Budget, TrialState
+from automl.core import Budget, Command, TrialState
 
 
 def test_a_running_sweep_is_steered(chromium: Any, tmp_path: Path) -> None:
@@ -45,4 +45,4 @@ def test_a_running_sweep_is_steered(chromium: Any, tmp_path: Path) -> None:
             page.wait_for_selector(".part-head .pill.finished")
         process.join()
         assert ledger.spec("test").budget == Budget(trials=50)
-        assert {one.by for one in ledger.commands("test")} == {"ann"}
+        assert {one.by for one in ledger.events("test") if isinstance(one, Command)} == {"ann"}

@@ -66,4 +66,3 @@ def test_ray_tells_what_the_sweep_says(page: str) -> None:
     assert value(page, "utilisation") == 0.5
     assert value(page, "slots") == 2
     assert value(page, "peak_memory_bytes") == 12345
-    assert value(page, "suggestion_queue") == 2

@@ -121,7 +121,7 @@ def test_a_result_that_was_sent_in_time_counts_however_late_it_is_read(
     created(ledger)
     agents.ask(ledger, "test")
     content = {"attempt": 1, "metrics": {"loss": 0.25}}
-    (identity,) = ledger.send("test", Command("tell", content, 0, by="ann"))
+    (identity,) = ledger.append("test", Command("tell", content, 0, by="ann"))
     later(100.0)  # the agent was killed before it could serve its own request
     assert agents.ask(ledger, "test")["trial"] == 1
     answered, _ = ledger.answer("test", identity)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from objectives import make_spec, run_inline
+from objectives import commands_of, make_spec, run_inline
 from processes import of, running, wait_until
 
 from automl.core import Budget, TrialState
@@ -115,7 +115,7 @@ def test_a_malformed_change_changes_nothing(
     with pytest.raises(UsageError, match=message):
         steering.change(ledger, "test", changes)
     assert ledger.spec("test").budget == Budget(trials=2)
-    assert ledger.commands("test") == []
+    assert commands_of(ledger, "test") == []
 
 
 def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
@@ -128,4 +128,6 @@ def test_a_sweep_of_agents_stops_without_a_controller(ledger: Ledger) -> None:
     assert agents.tell(ledger, "test", 0, {})["state"] == "stopped"
     assert agents.ask(ledger, "test")["trial"] is None
     assert steering.stop(ledger, "test") == "test is not running, it is finished"
-    assert [command.by for command in ledger.commands("test") if command.kind == "stop"] == ["ann"]
+    assert [command.by for command in commands_of(ledger, "test") if command.kind == "stop"] == [
+        "ann"
+    ]

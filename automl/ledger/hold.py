@@ -6,7 +6,6 @@ On a SQLite file it has the lock of the sweep's folder too, which the kernel fre
 from __future__ import annotations
 
 import fcntl
-import json
 import logging
 import os
 import socket
@@ -23,7 +22,7 @@ from automl.errors import StoreError
 from workers.files.folder import Folder
 
 from .database import SWEEPS, Database, HeldError, Sweep, retry, translated
-from .records import Row, append, apply, cache, decoded, limited, rows_after, rows_of
+from .log import Row, append, apply, decoded, rows_after, rows_of
 
 STALE_SECONDS: Final = 60.0
 FUTURE_SECONDS: Final = 5.0
@@ -102,17 +101,6 @@ def refusal(sweep: Sweep) -> HeldError:
     return HeldError(f"sweep {sweep.name!r} is held by {who}: {what}")
 
 
-def is_brief(sweep: Sweep, locked: bool) -> bool:
-    """Whether who holds a sweep does so for a moment only, or has just come.
-
-    Args:
-        locked: somebody has the lock of its folder, and writes the row a moment later.
-    """
-    if not sweep.fence:
-        return False
-    return (locked and not holder_alive(sweep)) or bool(json.loads(sweep.status).get("brief"))
-
-
 def wait_until_free(read: Callable[[], Sweep]) -> Sweep:
     """Check that no controller holds a sweep of a server.
 
@@ -145,8 +133,8 @@ def is_same(one: Sweep, other: Sweep) -> bool:
     return [getattr(one, name) for name in names] == [getattr(other, name) for name in names]
 
 
-class Recorder:
-    """Holds a sweep; `commit` appends all events to its log in one transaction.
+class Hold:
+    """The hold of this process on a sweep: `commit` appends events to its log in one transaction.
 
     A larger fencing number in the database ends the hold. Made in the transaction that takes it.
 
@@ -158,7 +146,6 @@ class Recorder:
         brief: the sweep is held for a moment only.
 
     Attributes:
-        id: of the sweep.
         state: with the events that were applied and those that others have recorded.
         taken: number of the last record when the sweep was taken.
         seconds: wall-clock seconds of the sweep, as they were last committed.
@@ -176,17 +163,15 @@ class Recorder:
         brief: bool = False,
     ) -> None:
         self.state = state
-        self.taken = self._cached = before.last  # `_cached`: of the last cached state, or nearly
+        self.taken: int = before.last
         self.seconds: float = before.seconds if before.fence else state.seconds
         self.earlier_state = shown_state(before, state.closed)
+        self.sweep = before
         self._events: list[SweepEvent] = []  # that wait for a commit
         self._process = os.getpid()
         self._database = database
-        self._sweep = before
-        self.id = before.id
         self._fence = before.fence + 1
         self._tried: list[Row] = []  # by a commit whose answer did not come
-        self._is_deleted = False
         self._lock = lock
         self._connection = database.connection()
         self._taken_at = time.time()
@@ -216,10 +201,9 @@ class Recorder:
         """
         if os.getpid() != self._process:
             raise StoreError(
-                f"sweep {self._sweep.name!r} is held by the process {self._process}, and this is "
+                f"sweep {self.sweep.name!r} is held by the process {self._process}, and this is "
                 "another that was forked from it: write there"
             )
-        event = limited(event)
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
             self._events.append(event)
@@ -242,26 +226,23 @@ class Recorder:
         """
         values: dict[str, Any] = {"num_trials": len(self.state.trials), "closed": self.state.closed}
         if seconds is not None:
-            values["seconds"] = float(seconds)
+            values["seconds"] = self.seconds = float(seconds)
         if status is not None:
             values["status"] = compact_json(status)
         self._write(values)
         if self._events:  # they came after a commit whose answer was lost
             self._write(values)
-        self.seconds = self.seconds if seconds is None else seconds
-        if self.state.number > 2 * self._cached + 2000:
-            self._cache()
 
     def look(self) -> None:
         """Take in what others have recorded since. It takes no lock."""
-        if self._tried:
-            return  # the next commit tells which of these records are of this process
-
-        def read(connection: sa.Connection) -> list[Row]:
-            return self._unseen(connection, self._database.sweep(connection, self._sweep))
-
-        with translated(self._database.name):
-            self._take_in(self._database.run(read))
+        if not self._tried:  # else the next commit tells which of these records are its own
+            with translated(self._database.name):
+                found = self._database.run(
+                    lambda connection: self._unseen(
+                        connection, self._database.sweep(connection, self.sweep)
+                    )
+                )
+                apply(self.state, decoded(found))
 
     def clock(self) -> float:
         """Seconds since 1970 on the clock of the store, which all its users share."""
@@ -271,35 +252,32 @@ class Recorder:
         """For how long nobody held the sweep before it was taken, up to `until` on that clock."""
         return max(0.0, min(self._taken_at + self._clock_ahead, until) - self._heartbeat)
 
-    def forget(self) -> None:
-        """The sweep was deleted: `release` writes nothing."""
-        self._is_deleted = True
-
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the hold runs out."""
         try:
-            if not self._is_deleted:
-                if self.state.number > 1.05 * self._cached + 200:
-                    self._cache()
-                self._database.run(
-                    lambda connection: self._renew(
-                        connection, self._database.clock(connection), held=0
-                    ),
-                    write=True,
-                )
+            self._database.run(
+                lambda connection: self._renew(
+                    connection, self._database.clock(connection), held=0
+                ),
+                write=True,
+            )
         except StoreError as error:
             _LOG.warning("%s", error)
         finally:
-            self._connection.close()
-            if self._lock:
-                self._lock.release()
+            self.forget()
+
+    def forget(self) -> None:
+        """Give the lock back and write nothing, such as if the sweep was deleted."""
+        self._connection.close()
+        if self._lock:
+            self._lock.release()
 
     def _write(self, values: Mapping[str, Any]) -> None:
         with translated(self._database.name):
             others, mine = retry(lambda: self._write_once(values))
             self._tried = []
             del self._events[: len(mine)]
-            self._take_in(others)
+            apply(self.state, decoded(others))
             if mine:
                 self.state.number = max(self.state.number, mine[-1].number)
 
@@ -310,12 +288,12 @@ class Recorder:
             The new rows of others; the rows of queued events that are stored now.
         """
         with self._database.transaction(write=True) as connection:
-            sweep = self._database.sweep(connection, self._sweep, lock=True)
+            sweep = self._database.sweep(connection, self.sweep, lock=True)
             self._clock_ahead = sweep.now - time.time()
             self._renew(connection, sweep.now, **values)
             unseen = self._unseen(connection, sweep)
             if set(unseen).isdisjoint(self._tried):
-                self._tried = rows_of(sweep.id, sweep.last, self._events, sweep.now)
+                self._tried = rows_of(sweep, self._events)
                 append(connection, self._tried)
                 return unseen, self._tried
             # they are stored, and only the answer was lost
@@ -324,7 +302,7 @@ class Recorder:
     def _renew(self, connection: sa.Connection, now: float, **values: Any) -> None:
         """Set the heartbeat, count one commit, and change other columns."""
         table = SWEEPS.c
-        mine = table.id == self._sweep.id, table.fence == self._fence, table.held == 1
+        mine = table.id == self.sweep.id, table.fence == self._fence, table.held == 1
         changed = {"heartbeat": now, "commits": table.commits + 1, **values}
         if not connection.execute(sa.update(SWEEPS).where(*mine).values(changed)).rowcount:
             raise StoreError(
@@ -334,19 +312,3 @@ class Recorder:
     def _unseen(self, connection: sa.Connection, sweep: Sweep) -> list[Row]:
         """The rows of others since the last look."""
         return [row for rows in rows_after(connection, sweep, self.state.number) for row in rows]
-
-    def _take_in(self, rows: list[Row]) -> None:
-        """Apply what others have recorded."""
-        apply(self.state, decoded(rows))
-
-    def _cache(self) -> None:
-        """Keep the state for readers. If this fails, they read the whole log."""
-        if self._events:
-            return
-        self._cached = self.state.number
-        try:
-            self._database.run(
-                lambda connection: cache(connection, self._sweep.id, self.state), write=True
-            )
-        except StoreError as error:
-            _LOG.warning("%s", error)
