@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 import automl
-from automl import _packages  # noqa: F401  # first: another package may have replaced automl
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
@@ -69,14 +68,6 @@ VERBS: Final = {verb: row for verbs in HEADINGS.values() for verb, row in verbs.
 COMMANDS: Final = tuple(VERBS)  # in the order of the help
 
 
-class Failure(click.ClickException):
-    """An error that ends the program with a message on standard error and an exit status."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(printable(message, keep="\n\t"))
-        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
-
-
 class Commands(click.Group):
     """The verbs. Turns errors into messages and exit statuses."""
 
@@ -115,12 +106,21 @@ class Commands(click.Group):
                 ctx.exit(status)
         except AutomlError as error:
             usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
-            raise Failure(str(error), USAGE if usage else FAILED) from error
-        except PermissionError as error:  # such as a store of another account
-            raise Failure(f"{error.filename or 'a file'}: {error.strerror}", USAGE) from error
+            _fail(ctx, str(error), USAGE if usage else FAILED)
+        except OSError as error:  # such as a store of another account
+            if error.filename is None:
+                raise
+            _fail(ctx, f"{error.filename}: {error.strerror}", USAGE)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _fail(ctx: click.Context, message: str, status: int) -> None:
+    """End the program with a message on standard error."""
+    message = printable(message, keep="\n\t")
+    click.echo(f"Error: {message}", err=True)
+    ctx.exit(status)
 
 
 @click.group(
@@ -139,7 +139,7 @@ def cli() -> None:
       automl resume nmt                          continue after an interruption
 
     \b
-    Shell completion of verbs, options and names of sweeps:
+    Shell completion of verbs and options:
       eval "$(_AUTOML_COMPLETE=bash_source automl)"    bash; likewise zsh_source
       _AUTOML_COMPLETE=fish_source automl | source     fish
 

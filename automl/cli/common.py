@@ -14,7 +14,7 @@ from automl.core.arguments import json_data
 from automl.core.resources import LIMITS
 from automl.core.spec import DISPATCHERS, KEYS
 from automl.core.text import printable
-from automl.errors import StoreError, UsageError
+from automl.errors import UsageError
 
 if TYPE_CHECKING:
     from automl.config import Override
@@ -70,14 +70,6 @@ def _store(text: str) -> str:
     return text
 
 
-def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    try:
-        with opened(ctx.params.get("store") or STORE) as ledger:
-            return [info.name for info in ledger.sweeps() if info.name.startswith(incomplete)]
-    except StoreError:
-        return []
-
-
 def newest_sweep(ledger: Ledger) -> str:
     """The name of the sweep that was created last; raises UsageError if there is none."""
     newest = max(ledger.sweeps(), key=lambda info: info.created, default=None)
@@ -102,10 +94,8 @@ store_option: Final = click.option(
     callback=read_by(_store),
     help="Folder or database URL of the sweeps.",
 )
-sweep_argument: Final = click.argument("sweep", shell_complete=_complete_sweep)
-newest_argument: Final = click.argument(  # of a verb that opens the store: else the newest
-    "sweep", required=False, shell_complete=_complete_sweep
-)
+sweep_argument: Final = click.argument("sweep")
+newest_argument: Final = click.argument("sweep", required=False)  # else the newest of the store
 overrides_argument: Final = click.argument("overrides", metavar="[KEY=VALUE]...", nargs=-1)
 config_arguments: Final = several(click.argument("config", metavar="CONFIG"), overrides_argument)
 objective_option: Final = click.option(

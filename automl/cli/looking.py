@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from automl.report.recommendation import Recommendation
 
 _COLOURS: Final = re.compile(COLOURS)
+WATCH_SECONDS: Final = 1.0  # between two looks at a running sweep
 BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
@@ -110,16 +111,8 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
 
 @click.command()
 @newest_argument
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1),
-    default=1.0,
-    show_default=True,
-    metavar="FLOAT",
-    help="Seconds between updates.",
-)
 @reads_store
-def watch(ledger: Ledger, sweep: str, interval: float) -> None:
+def watch(ledger: Ledger, sweep: str) -> None:
     """Watch a running sweep from another terminal. Ctrl-C ends the view, not the sweep.
 
     \b
@@ -136,7 +129,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
                 show(snapshot := follower.snapshot())
                 if snapshot.state != "running":
                     return
-                time.sleep(interval)
+                time.sleep(WATCH_SECONDS)
         except KeyboardInterrupt:
             return
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from automl._packages import check_not_hidden
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -46,10 +45,6 @@ def _load(path: Path) -> dict[str, Any]:
     folder = str(path.absolute().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        check_not_hidden()
-    except ImportError as error:
-        raise UsageError(f"--objective: {error}") from error
     from automl.control.preflight import importing
 
     shadowed = sys.modules.get(path.stem)

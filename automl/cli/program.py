@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -101,22 +102,30 @@ def checked(spec: SweepSpec) -> SweepSpec:
 class ProgramVerb(click.Command):
     """A verb whose arguments may end in `-- PROGRAM ARG ...`; it gets a `program`, or None."""
 
+    parts: tuple[str, ...] = ("program",)  # what stands behind each `--`
+    usage = "[-- COMMAND [ARG]...]"
+
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """With the command at the end."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND [ARG]...]"]
+        return [*super().collect_usage_pieces(ctx), self.usage]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Everything behind the first `--` is the command."""
-        own, program = args, None
-        if "--" in args:
-            place = args.index("--")
-            own, program = args[:place], tuple(args[place + 1 :])
-        rest = super().parse_args(ctx, own)
-        if program is not None and not program:
-            raise click.UsageError("a command is needed after --, such as -- python train.py", ctx)
-        if program is not None and ctx.params.get("objective"):
+        """Everything behind the last `--` that counts is the command."""
+        groups: list[list[str]] = [[]]
+        for word in args:
+            if word == "--" and len(groups) <= len(self.parts):
+                groups.append([])
+            else:
+                groups[-1].append(word)
+        rest = super().parse_args(ctx, groups[0])
+        for name, words in zip_longest(self.parts, groups[1:]):
+            if words == []:
+                which = "the second " if name != self.parts[0] else ""
+                example = "a command is needed after {}--, such as -- python train.py"
+                raise click.UsageError(example.format(which), ctx)
+            ctx.params[name] = None if words is None else Program(tuple(words))
+        if ctx.params["program"] and ctx.params.get("objective"):
             raise click.UsageError("--objective or a command after --: leave one out", ctx)
-        ctx.params["program"] = None if program is None else Program(program)
         return rest
 
 

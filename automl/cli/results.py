@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -105,8 +104,7 @@ def show_export(number: int, target: Path, files: dict[str, str], as_json: bool)
 @click.command()
 @store_option
 @click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
-@click.option("--open", "open_browser", is_flag=True, help="Open the page in a browser.")
-def studio(store: str, port: int, open_browser: bool) -> None:
+def studio(store: str, port: int) -> None:
     """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
 
     It prints one address, which holds the token of this studio. Only this machine can reach it.
@@ -115,17 +113,14 @@ def studio(store: str, port: int, open_browser: bool) -> None:
     \b
     Examples:
       automl studio
-      automl studio --store postgresql://host/runs --port 8800 --open
+      automl studio --store postgresql://host/runs --port 8800
     """
     from automl.studio.server import StudioServer
 
     with opened(store, create=store == STORE) as ledger:  # one may open it before the first sweep
         server = StudioServer(ledger, port, "" if store == STORE else store)
-        address = server.address()
-        say(address)
+        say(server.address())
         say("Ctrl-C ends the studio, not the sweeps", err=True)
-        if open_browser:
-            webbrowser.open(address)
         if hasattr(os, "nice"):
             os.nice(NICE)
         server.run()

@@ -47,14 +47,6 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
 )
 @several(*map(setting, SETTINGS), setting("replicates"))
 @click.option(
-    "--prior",
-    "sources",
-    metavar="SOURCE",
-    multiple=True,
-    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME, or learn from an earlier "
-    "sweep, like:NAME; may be repeated.",
-)
-@click.option(
     "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
 )
 @click.option(
@@ -66,7 +58,6 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
 def sweep(
     config: str | None,
     overrides: tuple[str, ...],
-    sources: tuple[str, ...],
     program: Program | None,
     **options: Any,
 ) -> int | None:
@@ -83,19 +74,15 @@ def sweep(
       automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
       automl sweep mine.yaml --objective train.py:objective
       automl sweep --objective train.py:objective --goals "minimize loss" --trials 50
-      automl sweep mine.yaml --objective train.py:objective --prior old.csv
+      automl sweep mine.yaml --objective train.py:objective prior=old.csv
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
       automl sweep mine.yaml reports.loss='val_loss (\\S+)' -- ./train {params}
       automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
-      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --prior like:nmt
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data prior=like:nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help
     """
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, program, options)
-    from automl.suggesters.user_prior import split_prior
-
-    _, learns, imported = split_prior(list(sources))
-    loaded = replace(loaded, spec=replace(loaded.spec, learns=(*loaded.spec.learns, *learns)))
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
     typed = _typed(loaded, options)
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
@@ -120,12 +107,11 @@ def sweep(
     from automl.ledger import Ledger
     from automl.workflows.beginning import Beginning, begin
 
-    earlier = Beginning((*loaded.prior, *imported))
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),
-            earlier,
+            Beginning(loaded.prior),
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
         )

@@ -1,13 +1,23 @@
-"""Writes a first configuration, for a workload or for a function of the user."""
+"""Writes a first configuration, for a workload, a function of the user, or a command."""
+
+from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from automl.core.arguments import NAME
+from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
-PREAMBLE = """\
+from .source import plain_scalar
+
+if TYPE_CHECKING:
+    from workers.command.printed_metrics import PrintedMetric
+
+PREAMBLE: Final = """\
 # {summary}
 #
 #   automl sweep {file}{option} --dry-run    check it and show what would be tuned
@@ -17,7 +27,7 @@ PREAMBLE = """\
 
 name: {name}
 """
-TAIL = """
+TAIL: Final = """
 # The sweep ends at the first of these: trials, time, worker_time (summed over workers), target.
 budget:
   trials: 20
@@ -32,6 +42,44 @@ stopper: none
 resources: {cpus: 1}
 seed: 0
 """
+FOR_COMMAND: Final = """\
+# Tune {program}
+#
+#   automl sweep --dry-run {file} -- {command}
+#   automl sweep {file} -- {command}
+#
+# The first line checks it and shows what would be tuned; the second runs it. How a command can
+# report in other ways, pause and go on: docs/guides/script.md.
+
+name: {name}
+
+# The metric that counts. {why}
+goals: {goal}
+{reports}
+# What is tuned, by these rules: a number from a tenth to ten times its value, logarithmic; a count
+# from a quarter to four times; a dropout and the like from 0 to 1.
+space:
+{space}
+{length}"""
+REPORTS: Final = """\
+# How the command prints it: RE2 expressions with one group, searched in each line of its output.
+reports:
+{patterns}
+"""
+# A rate is real and tuned on a logarithmic scale, even if it is written as `20`.
+RATES: Final = re.compile(
+    "lr|rate|decay|wd|l1|l2|alpha|gamma|lambda|lam|reg|penalty|eta|eps|epsilon|tol|temperature|c|"
+    "clip"
+)
+MAX_RATE: Final = 1000  # `sample_rate 16000` is none
+NOT_TUNED: Final = ("seed", "port", "device", "gpu", "worker", "thread", "rank", "verbose")
+LENGTHS: Final = ("epoch", "step", "iteration", "updates", "rounds")
+SHARES: Final = ("dropout", "momentum", "beta", "smoothing", "ratio", "fraction", "prob")
+MAX_SHOWN: Final = 150  # characters of a line of output
+FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its value
+TIMES: Final = 4  # a count from a quarter to four times
+LOG_FROM: Final = 8  # a count from here on is tuned on a logarithmic scale
+_JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
 
 
 def for_workload(name: str, file: str) -> str:
@@ -99,3 +147,131 @@ def name_of(file: str) -> str:
     """A name for the sweep, from the file of its configuration."""
     stem = Path(file).stem
     return stem if NAME.fullmatch(stem) else "sweep"
+
+
+class _Option(NamedTuple):
+    """An option of a command that has a value.
+
+    Args:
+        name: of its parameter.
+        value: a number, or anything else.
+        place: index of the argument; before: what stands before the value there.
+    """
+
+    name: str
+    value: Any
+    place: int
+    before: str
+
+
+def for_command(
+    arguments: Sequence[str], file: str, metric: PrintedMetric | None = None
+) -> tuple[str, str]:
+    """A configuration that tunes the numbers of a command, and the command with braces.
+
+    Args:
+        arguments: such as `python train.py --lr 0.001 --width=64`.
+        file: of the configuration.
+        metric: the goal, as the command prints it; None for a guess.
+
+    Raises:
+        UsageError: no option of the command is a number that can be tuned.
+    """
+    options = _options(arguments)
+    numbers = [one for one in options if type(one.value) in (int, float)]
+    entries = {n.name: entry for n in numbers if (entry := _entry(n.name, n.value)) is not None}
+    if not entries:
+        raise UsageError(
+            "no option of the command is a number that can be tuned: give some, "
+            "such as -- python train.py --lr 0.001 --width 64"
+        )
+    words = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
+    for number in numbers:
+        if number.name in entries or number.name == "seed":  # each trial has one of its own
+            words[number.place] = f"{number.before}{{{number.name}}}"
+    lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
+    command = shell_line(words)
+    space = [f"  {name}: {entry}" for name, entry in entries.items()]
+    known = (*NOT_TUNED, *LENGTHS)
+    left = [one for one in options if one.name not in entries and not _is_any(one.name, known)]
+    if left:  # though nothing in the name says why
+        said = ", ".join(f"{one.name} {one.value!r:.40}" for one in left)
+        how = "write NAME: [VALUE, ...] here, and {NAME} in the command"
+        space += [f"  # not tuned: {said}", f"  # to tune one, {how}"]
+    text = FOR_COMMAND.format(
+        program=arguments[_script(arguments)],
+        file=file,
+        command=command,
+        name=name_of(file),
+        space="\n".join(space),
+        length=f"max_steps: {lengths[0]}  # the last step that a trial reports\n"
+        if lengths
+        else "",
+        **_goal(metric),
+    )
+    return text + TAIL, command
+
+
+def _goal(metric: PrintedMetric | None) -> Mapping[str, str]:
+    """The parts of a configuration that name the goal, and how it is reported."""
+    if metric is None:
+        return {"goal": "minimize val_loss", "why": "This is a guess: adapt it.", "reports": ""}
+    patterns = {metric.name: metric.pattern, **({"step": metric.step} if metric.step else {})}
+    quoted = {name: pattern.replace("'", "''") for name, pattern in patterns.items()}
+    lines = "\n".join(f"  {name}: '{pattern}'" for name, pattern in quoted.items())
+    why = printable(f"Found in: {metric.line[:MAX_SHOWN]}")
+    return {"goal": metric.goal, "why": why, "reports": REPORTS.format(patterns=lines)}
+
+
+def _script(arguments: Sequence[str]) -> int:
+    """The index of a script, before which the options of an interpreter or a launcher stand."""
+    scripts = (i for i, word in enumerate(arguments) if word.endswith((".py", ".sh")))
+    options = (i for i, word in enumerate(arguments) if word.startswith("--") or "=" in word)
+    return next(scripts, max(0, next(options, len(arguments)) - 1))
+
+
+def file_of(arguments: Sequence[str]) -> str:
+    """A name for the configuration of a command."""
+    return f"{name_of(arguments[_script(arguments)])}.yaml"
+
+
+def _options(arguments: Sequence[str]) -> list[_Option]:
+    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`."""
+    found: dict[str, _Option] = {}
+    for place in range(_script(arguments) + 1, len(arguments)):
+        key, text, before = arguments[place - 1], arguments[place], ""
+        if joined := _JOINED.fullmatch(text):
+            key, text = joined[1], joined[2]
+            before = f"{key}="
+        elif not key.startswith("--") or "=" in key:
+            continue
+        name = key.lstrip("-").replace("-", "_")
+        try:
+            value = plain_scalar(text)
+        except ValueError:
+            continue
+        is_value = not isinstance(value, str) or not value.startswith("-")
+        if is_value and all(part.isidentifier() for part in name.split(".")):
+            found[name] = _Option(name, value, place, before)
+    return list(found.values())
+
+
+def _entry(name: str, value: float) -> str | None:
+    """The entry of a parameter in `space:`; None if it is not tuned."""
+    if _is_any(name, (*NOT_TUNED, *LENGTHS)):
+        return None
+    if _is_any(name, SHARES) and 0 <= value < 1:
+        return f"{{low: 0.0, high: 0.99, default: {float(value)!r}}}"
+    if value <= 0:
+        return None
+    is_rate = value <= MAX_RATE and any(map(RATES.fullmatch, re.split(r"[._-]", name.lower())))
+    if isinstance(value, float) or is_rate:
+        low, high = (float(f"{bound:g}") for bound in (value / FACTOR, value * FACTOR))
+        return f"{{low: {low!r}, high: {high!r}, log: true, default: {float(value)!r}}}"
+    log = ", log: true" if value >= LOG_FROM else ""
+    low, high = max(1, value // TIMES), value * TIMES
+    return f"{{low: {low}, high: {high}, type: int{log}, default: {value}}}"
+
+
+def _is_any(name: str, words: Sequence[str]) -> bool:
+    return any(word in name.lower() for word in words)

@@ -210,31 +210,15 @@ for epoch in (1, 2):
 """
 
 
-def test_init_proposes_validation_and_asks_if_unsure(folder: Path) -> None:
+def test_init_proposes_validation(folder: Path) -> None:
     (folder / "leaks.py").write_text(LEAKS)
-    line = ["--", *PYTHON, "leaks.py", "--lr", "20"]
-    done = automl("init", "-o", "-", *line)
+    done = automl("init", "-o", "-", "--", *PYTHON, "leaks.py", "--lr", "20")
     assert "goals: minimize valid_loss" in done.stdout
-    assert "the goal is to minimize valid_loss (--goal for another: test_loss)" in done.stderr
-    done = automl("init", "-o", "-", "--goal", "test_loss", *line)
-    assert "goals: minimize test_loss" in done.stdout
-    (folder / "leaks.py").write_text(LEAKS.replace("valid", "train"))
-    done = automl("init", *line)
-    assert done.exit_code == 2
-    assert "none of the metrics is of validation data: test_loss, train_loss" in done.stderr
-    assert "--goal test_loss" in done.stderr
-    assert not (folder / "leaks.yaml").exists()
-    done = automl("init", "-o", "-", "--no-run", *line)
+    assert "the goal is to minimize valid_loss: adapt" in done.stderr
+    (folder / "leaks.py").write_text("raise SystemExit(3)")
+    done = automl("init", "-o", "-", "--", *PYTHON, "leaks.py", "--lr", "20")
     assert "This is a guess" in done.stdout
-
-
-def test_init_finds_what_a_program_reports(folder: Path) -> None:
-    code = "import json, os\nwith open(os.environ['AUTOML_REPORTS'], 'a') as file:\n"
-    code += "    file.write(json.dumps({'step': 1, 'dev_accuracy': 0.5, 'lr': 1}))\n"
-    (folder / "reports.py").write_text(code)
-    done = automl("init", "-o", "-", "--", *PYTHON, "reports.py", "--lr", "1")
-    assert "goals: maximize dev_accuracy" in done.stdout
-    assert "reports:" not in done.stdout
+    assert "ended with exit status 3" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -160,22 +160,6 @@ def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
     assert automl("trials").exit_code == 2
 
 
-def test_the_shell_completes_verbs_and_sweeps(runs: str) -> None:
-    for words, number, expected in (
-        ("automl sta", 1, "status"),
-        (f"automl best --store {runs} t", 4, "toy"),
-    ):
-        asked = {
-            "_AUTOML_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(number),
-        }
-        command = [sys.executable, "-m", "automl"]
-        environment = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.stdout.split() == [f"plain,{expected}"], done.stderr
-
-
 def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
     heavy = ("torch", "ray", "optuna", "ax", "botorch", "pandas", "pydantic")
     code = (
