@@ -1,7 +1,5 @@
 """`automl ab`: is B better than A?"""
 
-from __future__ import annotations
-
 import secrets
 from contextlib import closing
 from functools import partial
@@ -9,10 +7,19 @@ from typing import Any, Final
 
 import click
 
+from automl import sweeps
+from automl.core import Goal
 from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
+from automl.workflows.paired_test import PairedTest
+from workers.command.command import EitherCommand
+from workers.command.patterns import compile_pattern
+from workers.command.printed_metrics import reported_metrics
 
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .common import dispatching, emit, json_option, say, store_option, whole
+from .init import printed_by
 from .program import Program, ProgramVerb, load_trained
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
@@ -98,12 +105,6 @@ def ab(
 
     Exit status: 0 if B is better, 10 if it is not, 3 if that is not known.
     """
-    from automl import sweeps
-    from automl.ledger import Ledger
-    from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
-    from automl.workflows.paired_test import PairedTest
-    from workers.command.command import EitherCommand
-
     test = PairedTest(alpha, effect)
     most = 2 * test.most_pairs if runs is None else runs
     if program is None or other is None:
@@ -150,12 +151,6 @@ def _goal(
     Raises:
         UsageError: the metric, its direction or the expression is missing or wrong.
     """
-    from automl.core import Goal
-    from workers.command.patterns import compile_pattern
-    from workers.command.printed_metrics import reported_metrics
-
-    from .init import printed_by
-
     if minimize and maximize:
         raise UsageError("--minimize or --maximize: leave one out")
     found = printed_by(program) if metric is None else reported_metrics([metric])

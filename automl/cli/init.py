@@ -1,7 +1,5 @@
 """`automl init`: write a first configuration."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -9,17 +7,17 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from automl.config.template import file_of, for_command, for_objective, for_workload
+from automl.config.wandb_sweep import read_wandb
 from automl.errors import UsageError
+from workers.command.printed_metrics import PrintedMetric, printed_metrics
 
 from .common import objective_option, output_option, say
 from .program import Program, ProgramVerb
-
-if TYPE_CHECKING:
-    from workers.command.printed_metrics import PrintedMetric
 
 SECONDS: Final = 20.0  # that a command is run, to see what it prints
 LOOK_SECONDS: Final = 0.2  # between two looks at what it has printed
@@ -57,8 +55,6 @@ def init(
       automl init -- python train.py --lr 0.001 --width 64
       automl init --from sweep.yaml -o mine.yaml
     """
-    from automl.config.template import file_of, for_command, for_objective, for_workload
-
     if [workload, objective, program, source].count(None) != 3:
         raise UsageError(
             "name a workload (see automl workloads), a function with --objective FILE:NAME, "
@@ -83,8 +79,6 @@ def init(
         text, line = for_command(program.arguments, shown, metric)
         option = f" -- {line}"
     elif source is not None:
-        from automl.config.wandb_sweep import read_wandb
-
         found = read_wandb(Path(source))
         text, option = found.text(click.format_filename(source), shown), f" -- {found.command}"
         for note in found.notes:
@@ -105,8 +99,6 @@ def printed_by(program: Program) -> list[PrintedMetric]:
 
     Runs it where automl was typed until it ends, has printed one of validation, or time is up.
     """
-    from workers.command.printed_metrics import printed_metrics
-
     say(f"runs the command for at most {SECONDS:.0f} s, to see what it prints", err=True)
     with tempfile.TemporaryDirectory() as folder:
         places = {name: str(Path(folder, name)) for name in ("PARAMS", "REPORTS", "STOP")}
@@ -127,7 +119,7 @@ def printed_by(program: Program) -> list[PrintedMetric]:
             except (OSError, ValueError) as error:
                 raise UsageError(f"the command cannot be started: {error}") from error
         deadline = time.monotonic() + SECONDS
-        goes_on, found = True, list["PrintedMetric"]()
+        goes_on, found = True, list[PrintedMetric]()
         try:
             while goes_on and not any(metric.of_validation for metric in found):
                 time.sleep(LOOK_SECONDS)

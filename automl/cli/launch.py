@@ -1,11 +1,13 @@
 """The verb that submits a sweep as a job of another system: `launch slurm`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Final
 
 import click
+
+from automl.config import load
+from automl.launch.slurm import SlurmJob, SweepCommand
+from automl.ledger.database import refuse_password
 
 from .common import (
     Decorator,
@@ -108,10 +110,6 @@ def slurm(dry_run: bool, as_json: bool, **options: Any) -> None:
       automl launch slurm mine.yaml --objective train.py:objective -- --constraint=h100 --mem=0
       automl launch slurm mine.yaml --time 4:00:00 -- --qos=low -- python train.py --lr={lr}
     """
-    from automl.config import load
-    from automl.launch.slurm import SlurmJob, SweepCommand
-    from automl.ledger.database import refuse_password
-
     config, overrides, objective = map(options.pop, ("config", "overrides", "objective"))
     program, flags = map(options.pop, ("program", "flags"))
     names = ("name", "store", *PASSED)

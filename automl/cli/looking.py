@@ -1,13 +1,14 @@
-"""The verbs that look at sweeps. They load neither torch nor Ray."""
+"""The verbs that show sweeps. Those that print to the terminal load neither torch nor Ray."""
 
-from __future__ import annotations
-
+import os
 import re
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
+from rich.text import Text
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
@@ -25,26 +26,30 @@ from automl.core.text import (
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from automl.report import confirmations
+from automl.report.console import console
+from automl.report.record import Record
 from workers.command.output import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS
 from .common import (
+    STORE,
     draw,
     draw_table,
     emit,
     json_option,
     newest_argument,
     newest_sweep,
+    opened,
+    output_option,
     reads_store,
     say,
+    setting,
+    store_option,
     whole,
 )
-
-if TYPE_CHECKING:
-    from automl.ledger import Ledger
-    from automl.report.confirmations import Confirmation
-    from automl.report.recommendation import Recommendation
 
 _COLOURS: Final = re.compile(COLOURS)
 WATCH_SECONDS: Final = 1.0  # between two looks at a running sweep
@@ -163,8 +168,6 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     draw_table(columns, rows, ["trial", *goals, "time", "memory"])
     if best is not None:
-        from rich.text import Text
-
         draw(Text(f"* the best by {snapshot.goals[0]}", style="dim"))
     return None
 
@@ -190,11 +193,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
       automl best nmt
       automl best nmt --json | jq .params
     """
-    from automl.report.confirmations import read
-    from automl.report.record import Record
-
     snapshot = ledger.snapshot(sweep, condensed=True)
-    confirmation = read(ledger, snapshot)
+    confirmation = confirmations.read(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
@@ -209,7 +209,6 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
-    from automl.report.console import console
     from automl.report.summary import print_answer
 
     print_answer(console(), record, more=True)
@@ -219,8 +218,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
 def _best_object(
     snapshot: Snapshot,
     trial: Trial,
-    advice: Recommendation,
-    confirmation: Confirmation | None,
+    advice: Any,
+    confirmation: confirmations.Confirmation | None,
 ) -> dict[str, Any]:
     """The JSON object of `automl best`, with all its fields."""
     default = snapshot.trials[0]
@@ -349,3 +348,102 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
+
+
+NICE: Final = 5  # controllers and trials on this machine go first
+
+
+@click.command()
+@newest_argument
+@output_option("SWEEP.html")
+@reads_store
+def report(ledger: Ledger, sweep: str, output: str | None) -> None:
+    """Write the report of a sweep as one HTML file that works offline, also while it runs.
+
+    \b
+    Examples:
+      automl report nmt
+      automl report nmt -o /tmp/nmt.html
+    """
+    from automl.report.page import save
+
+    path = Path(output or f"{sweep}.html")
+    save(Record.read(ledger, sweep), path)
+    say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@newest_argument
+@output_option("SWEEP-model", "DIR", "A new folder.")
+@click.option("--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]")
+@setting("artifacts")
+@reads_store
+@json_option
+def export(
+    ledger: Ledger,
+    sweep: str,
+    output: str | None,
+    trial: int | None,
+    artifacts: str | None,
+    as_json: bool,
+) -> None:
+    """Write the model of the best trial: weights, configuration and a model card.
+
+    The weights of a function or a program are the files that it has written into the folders of the
+    trial, and what `trial.save` has saved.
+
+    \b
+    Examples:
+      automl export nmt
+      automl export nmt --trial 7 -o models/seven
+      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
+    """
+    from automl.workflows.export import chosen, export
+    from workers.export import NoCheckpoint
+
+    target = Path(output or f"{sweep}-model")
+    which = chosen(ledger, sweep, trial)
+    try:
+        files = export(ledger, sweep, which, target, artifacts)
+    except NoCheckpoint:
+        best = ledger.snapshot(sweep).best
+        if trial is not None or best is None or best.number == which.number:
+            raise
+        lost = f"trial {which.number}, which is recommended, has no checkpoint any more"
+        say(f"{lost}: trial {best.number}, the best single run, is exported", err=True)
+        which, files = best, export(ledger, sweep, best, target, artifacts)
+    show_export(which.number, target, files, as_json)
+
+
+def show_export(number: int, target: Path, files: dict[str, str], as_json: bool) -> None:
+    """Print the files of an exported trial."""
+    if as_json:
+        return emit({"trial": number, "folder": str(target), "files": files})
+    width = max(map(len, files))
+    lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
+    return say("\n".join([f"trial {number} is in {target}:", *lines]))
+
+
+@click.command()
+@store_option
+@click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
+def studio(store: str, port: int) -> None:
+    """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
+
+    It prints one address, which holds the token of this studio. Only this machine can reach it.
+    From another one: ssh -L PORT:127.0.0.1:PORT HOST.
+
+    \b
+    Examples:
+      automl studio
+      automl studio --store postgresql://host/runs --port 8800
+    """
+    from automl.studio.server import StudioServer
+
+    with opened(store, create=store == STORE) as ledger:  # one may open it before the first sweep
+        server = StudioServer(ledger, port, "" if store == STORE else store)
+        say(server.address())
+        say("Ctrl-C ends the studio, not the sweeps", err=True)
+        if hasattr(os, "nice"):
+            os.nice(NICE)
+        server.run()

@@ -1,26 +1,25 @@
-"""A command after `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
-
-from __future__ import annotations
+"""What trials run: a function named as FILE:NAME, or a command after `--`."""
 
 import hmac
 import json
 import os
+import runpy
 import secrets
 import shlex
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from .objective import load_objective
-
-if TYPE_CHECKING:
-    from automl.core import SweepSpec
-
+from automl.core import SweepSpec
+from automl.core.text import shell_line
+from automl.errors import UsageError
+from search_spaces.plugins import nearest
 
 KEY_BYTES: Final = 32
 
@@ -37,8 +36,6 @@ class Program:
 
     def __str__(self) -> str:
         """What to type again."""
-        from automl.core.text import shell_line
-
         return f"-- {shell_line(self.arguments)}"
 
 
@@ -159,3 +156,46 @@ def load_trained(
     command.check(parameters)
     command.check_program()
     return command
+
+
+def load_objective(target: str | None) -> Callable[[Any], Any] | None:
+    """The function that `FILE:NAME` names; None for None.
+
+    Raises:
+        UsageError: there is no such file or name, the file cannot be imported, or the name is no
+            function.
+    """
+    if target is None:
+        return None
+    file, colon, name = target.rpartition(":")
+    path = Path(file)
+    if not colon or not file or not name.isidentifier():
+        raise UsageError(f"--objective is FILE:NAME, such as train.py:objective, got {target!r}")
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"--objective: there is no Python file {file!r}")
+    known = {key: value for key, value in _load(path).items() if callable(value)}
+    if name not in known:
+        hint = nearest(name, [key for key in known if not key.startswith("_")])
+        raise UsageError(f"--objective: {file} defines no function {name!r}: {hint}")
+    function: Callable[[Any], Any] = known[name]
+    return function
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """The names that a file defines.
+
+    Its folder becomes importable, as if Python ran the file. The module does not stay in
+    `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
+    """
+    from automl.control.preflight import importing
+
+    path = path.absolute()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    try:
+        with importing(path):
+            return runpy.run_path(str(path), run_name=path.stem)
+    except Exception as error:
+        raise UsageError(
+            f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error

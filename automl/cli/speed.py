@@ -1,20 +1,27 @@
 """`automl speed CONFIG`: the fastest settings that cannot change the result."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+import yaml
 
-from automl.core import parse_duration
+from automl import sweeps
+from automl.config import load
+from automl.config.source import WrittenConfig
+from automl.core import Snapshot, parse_duration
 from automl.core.arguments import yaml_scalar
 from automl.core.text import memory, number
 from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.report.recommendation import recommended
+from automl.report.record import Record
+from automl.report.terminal_view import view
 from automl.workflows.speed import REPORTS, Measured, left_out, measured, prepare, settings_to_try
+from workers.functions.speed import SpeedProbe
+from workers.protocol import Params
 
 from . import INTERRUPTED, NO_SUCCESS
 from .common import (
@@ -30,10 +37,6 @@ from .common import (
     whole,
 )
 from .program import Program, ProgramVerb, load_trained, named
-
-if TYPE_CHECKING:
-    from automl.core import Snapshot
-    from workers.protocol import Params
 
 COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
 
@@ -88,14 +91,6 @@ def speed(
       automl speed mine.yaml --objective train.py:objective
       automl speed mine.yaml -- python train.py {params}
     """
-    from automl import sweeps
-    from automl.config import load
-    from automl.ledger import Ledger
-    from automl.report.recommendation import recommended
-    from automl.report.record import Record
-    from automl.report.terminal_view import view
-    from workers.functions.speed import SpeedProbe
-
     command = "" if program is None else str(program)
     checked = partial(load, config, objective=objective is not None, command=command)
     spec = checked(overrides).spec
@@ -140,10 +135,6 @@ def speed(
 
 def _write(config: str, path: Path, params: Params, tuned: list[str]) -> None:
     """Write a configuration with the settings."""
-    import yaml
-
-    from automl.config.source import WrittenConfig
-
     data = WrittenConfig.of_file(Path(config)).data
     space = data.get("space")
     entries = dict(space) if isinstance(space, dict) else dict.fromkeys(tuned, "auto")
