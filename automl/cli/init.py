@@ -11,8 +11,7 @@ from typing import Final
 
 import click
 
-from automl.config.template import file_of, for_command, for_objective, for_workload
-from automl.config.wandb_sweep import read_wandb
+from automl.config.template import file_of, for_command, for_objective, for_workload, read_wandb
 from automl.errors import UsageError
 from workers.command.printed_metrics import PrintedMetric, printed_metrics
 

@@ -12,8 +12,7 @@ import click
 
 from automl import sweeps
 from automl.config import load
-from automl.config.limits import Changes, read_changes
-from automl.config.overrides import plain_changes, with_changes
+from automl.config.overrides import Changes, plain_changes, read_changes, with_changes
 from automl.control.signals import SafeEnd
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget

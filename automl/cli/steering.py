@@ -4,8 +4,7 @@ from typing import Any, Final
 
 import click
 
-from automl.config.limits import read_setting
-from automl.config.overrides import plain_changes
+from automl.config.overrides import plain_changes, read_setting
 from automl.core import parse_duration
 from automl.core.text import Typed
 from automl.errors import FAILURE_KINDS, UsageError

@@ -29,9 +29,8 @@ from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .overrides import Override, apply
-from .resolution import Exclusion, Resolution, split_constraints
+from .resolution import Exclusion, Resolution, Tunable, split_constraints
 from .source import GivenKeys, WrittenConfig, shown
-from .tunable import Tunable
 
 STORE: Final = KEYS["store"].default
 _ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
