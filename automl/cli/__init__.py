@@ -117,7 +117,6 @@ class Commands(click.Group):
 
 
 def _fail(ctx: click.Context, message: str, status: int) -> None:
-    """End the program with a message on standard error."""
     message = printable(message, keep="\n\t")
     click.echo(f"Error: {message}", err=True)
     ctx.exit(status)

@@ -30,6 +30,8 @@ from automl.ledger import Ledger
 from automl.report import confirmations
 from automl.report.console import console
 from automl.report.record import Record
+from automl.report.summary import print_answer
+from automl.report.terminal_view import SweepView, view
 from workers.command.output import COLOURS
 from workers.protocol import LOGS, log_name
 
@@ -41,13 +43,13 @@ from .common import (
     emit,
     json_option,
     newest_argument,
-    newest_sweep,
     opened,
     output_option,
     reads_store,
     say,
     setting,
     store_option,
+    sweep_argument,
     whole,
 )
 
@@ -72,8 +74,6 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     snapshot = ledger.snapshot(sweep, condensed=True)
     if as_json:
         return emit(status_object(snapshot))
-    from automl.report.terminal_view import SweepView
-
     draw(SweepView(snapshot, height=24), width=100)
     if snapshot.spec is None:
         return None
@@ -124,8 +124,6 @@ def watch(ledger: Ledger, sweep: str) -> None:
     Example:
       automl watch nmt
     """
-    from automl.report.terminal_view import view
-
     follower = ledger.follow(sweep)
     with view() as show:
         try:
@@ -209,8 +207,6 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
-    from automl.report.summary import print_answer
-
     print_answer(console(), record, more=True)
     return None
 
@@ -221,7 +217,6 @@ def _best_object(
     advice: Any,
     confirmation: confirmations.Confirmation | None,
 ) -> dict[str, Any]:
-    """The JSON object of `automl best`, with all its fields."""
     default = snapshot.trials[0]
     pareto = [one.summary() for one in snapshot.pareto] if len(snapshot.goals) > 1 else None
     return {
@@ -293,8 +288,8 @@ def _best_value(snapshot: Snapshot) -> str:
 
 
 @click.command()
-@newest_argument
-@click.argument("trial", required=False, type=whole(0))
+@sweep_argument
+@click.argument("trial", type=whole(0))
 @click.option(
     "--rank",
     type=whole(0),
@@ -306,7 +301,7 @@ def _best_value(snapshot: Snapshot) -> str:
     "--attempt", type=whole(1), help="Attempt of a trial that was retried.  [default: the last]"
 )
 @reads_store
-def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int | None) -> None:
+def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None) -> None:
     """Show what one rank of a trial has printed, and the traceback if it raised an exception.
 
     A trial that ran inline has printed to the terminal of its sweep.
@@ -317,17 +312,8 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
     Examples:
       automl logs nmt 7
       automl logs nmt 7 --rank 1
-      automl logs 7                 of the newest sweep
-      automl logs nmt               the newest trial
     """
-    if trial is None and sweep.isdecimal():
-        sweep, trial = newest_sweep(ledger), int(sweep)
     trials = ledger.trials(sweep)
-    if trial is None:
-        begun = [one for one in trials if one.attempts]
-        newest = max(begun, key=lambda one: (one.started or 0.0, one.number), default=None)
-        trial = newest.number if newest else 0
-        say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
     folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
@@ -412,16 +398,11 @@ def export(
         lost = f"trial {which.number}, which is recommended, has no checkpoint any more"
         say(f"{lost}: trial {best.number}, the best single run, is exported", err=True)
         which, files = best, export(ledger, sweep, best, target, artifacts)
-    show_export(which.number, target, files, as_json)
-
-
-def show_export(number: int, target: Path, files: dict[str, str], as_json: bool) -> None:
-    """Print the files of an exported trial."""
     if as_json:
-        return emit({"trial": number, "folder": str(target), "files": files})
+        return emit({"trial": which.number, "folder": str(target), "files": files})
     width = max(map(len, files))
     lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
-    return say("\n".join([f"trial {number} is in {target}:", *lines]))
+    return say("\n".join([f"trial {which.number} is in {target}:", *lines]))
 
 
 @click.command()

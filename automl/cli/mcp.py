@@ -45,14 +45,12 @@ PROGRAMS: Final = {  # of `ab`, which stand after `--`
 
 
 def _verb(tool: str) -> click.Command:
-    """The verb that a tool runs."""
     found = cli.get_command(click.Context(cli), "best" if tool == RECOMMENDED else tool)
     assert found is not None, "it is one of ours"
     return found
 
 
 def _parameters(verb: click.Command) -> dict[str, click.Parameter]:
-    """The arguments and options that a client may give."""
     return {one.name: one for one in verb.params if one.name and one.name not in OURS}
 
 

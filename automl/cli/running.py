@@ -12,7 +12,7 @@ import click
 
 from automl import sweeps
 from automl.config import load
-from automl.config.overrides import Changes, plain_changes, read_changes, with_changes
+from automl.config.overrides import plain_changes, read_changes
 from automl.control.signals import SafeEnd
 from automl.core import Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
@@ -179,7 +179,7 @@ _TAKEN: Final = (  # of a configuration that is read again
 @click.option(
     "--config",
     metavar="FILE",
-    help="Take the space from this configuration, which may have changed since.",
+    help="Read this configuration again, which may have changed since; KEY=VALUE changes it first.",
 )
 @trial_option("Continue only this paused trial of a sweep that runs elsewhere.")
 @store_option
@@ -199,16 +199,16 @@ _TAKEN: Final = (  # of a configuration that is read again
 def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
     """Continue an interrupted sweep with the rest of its budget, or with a larger one.
 
-    KEY=VALUE changes the sweep as `automl set` does; here the space may also get wider ranges,
-    other choices, new parameters with a default (space.NAME.FIELD=VALUE). Finished trials stay, and
-    what was learned is kept. Interrupted trials continue from their newest checkpoint. A sweep that
-    reached its budget needs a larger one to go on.
+    KEY=VALUE changes the sweep as `automl set` does. An edited configuration may also have wider
+    ranges, other choices, new parameters with a default. Finished trials stay, and what was learned
+    is kept. Interrupted trials continue from their newest checkpoint. A sweep that reached its
+    budget needs a larger one to go on.
 
     \b
     Examples:
       automl resume nmt
       automl resume nmt --trials 60 --budget 1h
-      automl resume nmt workers=4 space.learning_rate=[1e-4,0.3] 'space.optimizer=[adamw, lion]'
+      automl resume nmt workers=4 space.learning_rate=[1e-4,1e-3] space.precision=fp32
       automl resume nmt --trials 60 --config configs/nmt.yaml
       automl resume mine --objective train.py:objective
       automl resume mine -- python train.py --lr={lr}
@@ -250,17 +250,15 @@ def continue_sweep(
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))
-        of_space, changed = _apart(stored, overrides)
+        changed = read_changes({} if config else plain_changes(overrides))
         limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
         spec = stored
         if config is not None:
-            wanted = _read_again(config, of_space, stored, options)
+            wanted = _read_again(config, overrides, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
-            limits = changed.budget if config is None else limits
-        elif of_space:
-            spec = replace(spec, space=with_changes(spec.space, of_space))
+            limits = {} if config is None else limits
         spec = replace(spec, budget=checked_budget(replace(spec.budget, **limits)))
         spec = spec if changed.workers is None else spec.with_workers(changed.workers)
         if wanted is None:
@@ -313,26 +311,7 @@ def _read_again(
     return replace(loaded.spec, resumable=stored.resumable)
 
 
-def _apart(spec: SweepSpec, overrides: tuple[str, ...]) -> tuple[tuple[str, ...], Changes]:
-    """The words that change the space itself, and the other changes.
-
-    A single value of a parameter limits what is tried of it; the space stays.
-    """
-    found = plain_changes(overrides)
-    limits = {
-        key
-        for key, value in found.items()
-        if key.removeprefix("space.") in spec.space.parameters
-        and key.startswith("space.")
-        and not isinstance(value, list | dict)
-    }
-    others = {key: v for key, v in found.items() if key in limits or key[:6] != "space."}
-    words = tuple(text for text in overrides if text.partition("=")[0] not in others)
-    return words, read_changes(others)
-
-
 def _check_folder(spec: SweepSpec, typed: Typed) -> None:
-    """Raise UsageError if the sweep began in another folder than this one."""
     here = Path.cwd()
     if spec.folder and Path(spec.folder).resolve() != here.resolve():
         raise UsageError(

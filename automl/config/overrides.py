@@ -1,6 +1,6 @@
 """What people type as KEY=VALUE: `budget.trials=10`, `space.precision=[fp32,bf16]`.
 
-It changes a configuration, the space of a stored sweep, or what may change of a sweep.
+It changes a configuration, or what may change of a sweep.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from automl.core.resources import LIMITS, WorkerRange, read_workers
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
 from automl.suggesters.user_prior import KEYS
-from search_spaces import Choice, Float, Int, Space
+from search_spaces import Choice, Space
 from search_spaces.parameters import Parameter, Value
 from search_spaces.plugins import nearest
 from search_spaces.validation import plain, show
@@ -71,36 +71,6 @@ def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
             found[override.key] = _value(source, override, (override.key,))
     source.raise_any()
     return found
-
-
-def with_changes(space: Space, overrides: Sequence[str]) -> Space:
-    """The space after overrides of `space.NAME`, as a configuration has them.
-
-    A field that is not named stays. A list of two numbers is the range of a number. An entry of
-    another name is a new parameter.
-
-    Raises:
-        ConfigError: an override is malformed or names something else than a parameter.
-    """
-    # The names of the space with no fields, so that overrides find them.
-    source = WrittenConfig("the overrides", {"space": {name: {} for name in space.parameters}})
-    for text in overrides:
-        if not text.startswith("space."):
-            rule = "only the space can be changed here: space.NAME.FIELD=VALUE, space.NAME=[...]"
-            source.add((), rule, (f"override {text!r}", 0))
-    apply(source, overrides)
-    source.raise_any()
-    changed = dict(space.parameters)
-    for name, entry in source.data["space"].items():
-        base = space.parameters.get(name)
-        if base is not None and entry == {}:
-            continue
-        if isinstance(base, Float | Int) and isinstance(entry, list) and len(entry) == 2:
-            entry = dict(zip(("low", "high"), entry, strict=True))
-        if found := entries.read_entry(entry, base, source, name):
-            changed[name] = found[0]
-    source.raise_any()
-    return Space(*changed.values(), constraints=space.constraints)
 
 
 def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:

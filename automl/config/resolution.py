@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from automl.core.keys import read_keys
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Space
 from search_spaces.expressions import Expression, quoted
@@ -23,7 +24,7 @@ from workers.own_loop.knobs import resolved
 from workers.training.settings import trainer_options
 from workers.workload import Trainable, Workload
 
-from .entries import ENTRY_RULE, read_entry
+from .entries import ENTRY_RULE, KEYS, build
 from .source import WrittenConfig, shown
 
 MAX_TRIED = 4096
@@ -276,12 +277,16 @@ class Resolution:
             self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
         slow = [*self.tunable.unavailable(name)]
-        found = read_entry(entry, base, self.source, name, unavailable, slow)
-        if found is None:
+        given = {"choices": entry} if isinstance(entry, list) else entry
+        try:
+            read = read_keys(KEYS, given)
+            read = {key: v for key, v in read.items() if v is not None or key == "default"}
+            self.tuned[name] = build(name, read, base, unavailable, slow)
+        except UsageError as error:
+            self.source.refuse_all(("space", name), error)
             return
-        self.tuned[name], choices = found
         self.explicit.add(name)
-        wanted = choices or (base.choices if isinstance(base, Choice) else ())
+        wanted = read.get("choices") or (base.choices if isinstance(base, Choice) else ())
         self.dropped += [
             Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
         ]

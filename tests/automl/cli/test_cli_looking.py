@@ -216,8 +216,6 @@ def test_without_a_name_the_newest_sweep_is_shown(tmp_path: Path) -> None:
         assert f"sweep newer, the newest of {location}" in shown.stderr
     found = automl("best", "--store", location, "--json")
     assert (found.stderr, json.loads(found.stdout)["sweep"]) == ("", "newer")
-    assert "trial 0 of newer, the newest of 1" in automl("logs", "--store", location).stderr
-    assert "newer has 1 trials" in automl("logs", "3", "--store", location).stderr
 
 
 def test_without_a_name_or_a_sweep_the_message_says_what_to_do(tmp_path: Path) -> None:
