@@ -239,31 +239,25 @@ class Resolution:
             self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
-            if not self.source.is_broken(("space", name)):
-                self._entry(name, entry)
+            if self.source.is_broken(("space", name)):
+                continue
+            if entry == "auto":
+                self._auto(name)
+            elif isinstance(entry, dict | list):
+                self._build(name, entry)
+            else:
+                self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
         for name in self.fixed:
             if name in entries:
-                text = (
-                    f"{name} is also under space; take it out of one of them, "
-                    f"or write space.{name}=[VALUE]"
-                )
-                self.source.refuse(("fixed", name), text)
-
-    def _entry(self, name: str, entry: Any) -> None:
-        if entry == "auto":
-            self._auto(name)
-        elif isinstance(entry, dict | list):
-            self._build(name, entry)
-        else:
-            self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
+                rule = f"{name} is also under space; take it out of one of them, "
+                self.source.refuse(("fixed", name), f"{rule}or write space.{name}=[VALUE]")
 
     def _auto(self, name: str) -> None:
         group, gone = self.tunable.group(name), self.tunable.gone(name)
         if gone:
             self.dropped.append(Exclusion(name, None, gone))
         elif not group:
-            known = self.tunable.names()
-            self._refuse(name, f"unknown knob; {nearest(name, known)}")
+            self._refuse(name, f"unknown knob; {nearest(name, self.tunable.names())}")
         self._take(group)
         if name in group:
             self.explicit.add(name)
@@ -277,9 +271,8 @@ class Resolution:
             self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
         slow = [*self.tunable.unavailable(name)]
-        given = {"choices": entry} if isinstance(entry, list) else entry
         try:
-            read = read_keys(KEYS, given)
+            read = read_keys(KEYS, {"choices": entry} if isinstance(entry, list) else entry)
             read = {key: v for key, v in read.items() if v is not None or key == "default"}
             self.tuned[name] = build(name, read, base, unavailable, slow)
         except UsageError as error:
@@ -313,8 +306,8 @@ class Resolution:
             for value in values:
                 right = not (found and declared) or found.legal(value) or declared.legal(value)
                 if not right and value not in known:
-                    text = f"when gives {parent} a value that it never has, {shown(value)}"
-                    self._refuse(parameter.name, text)
+                    rule = f"when gives {parent} a value that it never has, {shown(value)}"
+                    self._refuse(parameter.name, rule)
 
     def _refuse(self, name: str, text: str) -> None:
         self.source.refuse(("space", name), text)
@@ -384,20 +377,18 @@ class Resolution:
             parameter = self.tuned[bound.names[0]] if bound and len(bound.names) == 1 else None
             if bound is None or not isinstance(parameter, Choice):
                 continue
-            kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
-            if kept and len(kept) < len(parameter.choices):
+            name, choices = parameter.name, parameter.choices
+            kept = [value for value in choices if bound.evaluate({name: value})]
+            if kept and len(kept) < len(choices):
                 default = parameter.default if parameter.default in kept else kept[0]
                 changed = {**parameter.to_dict(), "choices": kept, "default": default}
-                self.tuned[parameter.name] = parameter_from_dict(changed)
-                others = [name for name in constraint.names if name not in self.tuned]
-                given = " and ".join(f"{name} {shown(self._fixed_value(name))}" for name in others)
-                gone = [value for value in parameter.choices if value not in kept]
-                self.dropped += [
-                    Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
-                ]
+                self.tuned[name] = parameter_from_dict(changed)
+                others = [one for one in constraint.names if one not in self.tuned]
+                given = " and ".join(f"{one} {shown(self._fixed_value(one))}" for one in others)
+                reason = f"{given}, and {constraint}"
+                self.dropped += [Exclusion(name, v, reason) for v in choices if v not in kept]
 
     def _constraints(self) -> list[Expression]:
-        """The declared constraints; those of what is tuned only on request, if it is named."""
         named = {name for name in self.tunable.on_request if name in (*self.tuned, *self.fixed)}
         further = [c for c in self.tunable.further if named.intersection(c.names)]
         return [*self.tunable.constraints, *further]
@@ -414,7 +405,6 @@ class Resolution:
         return constraint.bind(values)
 
     def _declared_constraints(self) -> list[str]:
-        """The workload's constraints that something can break."""
         bound = filter(None, map(self._bound, self._constraints()))
         return [str(one) for one in bound if not _always_holds(one, self.tuned)]
 
