@@ -39,8 +39,7 @@ class ABVerb(ProgramVerb):
     help="That the programs report or print.  [default: A is run for at most 20 s, to see what it "
     "prints]",
 )
-@click.option("--minimize", is_flag=True, help="A small value is good.")
-@click.option("--maximize", is_flag=True, help="A large value is good.")
+@click.option("--maximize/--minimize", default=None, help="Whether a large value is good.")
 @click.option(
     "--alpha",
     type=float,
@@ -144,28 +143,26 @@ def ab(
 
 
 def _goal(
-    program: Program, *, metric: str | None, minimize: bool, maximize: bool, reports: str | None
+    program: Program, *, metric: str | None, maximize: bool | None, reports: str | None
 ) -> tuple[Any, dict[str, str]]:
     """The goal, and how the commands print its metric.
 
     Raises:
         UsageError: the metric, its direction or the expression is missing or wrong.
     """
-    if minimize and maximize:
-        raise UsageError("--minimize or --maximize: leave one out")
     found = printed_by(program) if metric is None else reported_metrics([metric])
-    if metric is None and (not found or (len(found) > 1 and not found[0].of_validation)):
-        names = ", ".join(one.name for one in found) or "none is known"
-        raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
-    if not (minimize or maximize or found):
-        raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
     patterns = {}
     if metric is None:
+        if not found or (len(found) > 1 and not found[0].of_validation):
+            names = ", ".join(one.name for one in found) or "none is known"
+            raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
         metric, patterns = found[0].name, {"step": found[0].step, found[0].name: found[0].pattern}
+    if maximize is None and not found:
+        raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
     if reports is not None:
         patterns[metric] = reports
     patterns = {name: text for name, text in patterns.items() if text}
     for name, text in patterns.items():
         compile_pattern(name, text)
-    up = maximize or (not minimize and found[0].maximize)
+    up = found[0].maximize if maximize is None else maximize
     return Goal.parse(f"{'maximize' if up else 'minimize'} {metric}"), patterns

@@ -106,17 +106,14 @@ def printed_by(program: Program) -> list[PrintedMetric]:
         environment = {f"AUTOML_{name}": value for name, value in {**places, **facts}.items()}
         printed = Path(folder, "printed")
         with printed.open("wb") as output:
-            try:
-                process = subprocess.Popen(
-                    program.arguments,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                raise UsageError(f"the command cannot be started: {error}") from error
+            process = subprocess.Popen(
+                program.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+                start_new_session=True,
+            )
         deadline = time.monotonic() + SECONDS
         goes_on, found = True, list[PrintedMetric]()
         try:

@@ -93,13 +93,15 @@ def words_of(verb: click.Command, arguments: Mapping[str, Any], store: str) -> l
         raise UsageError(f"arguments{wrong.json_path[1:]}: {wrong.message:.500}")
     flags, places = [f"--store={store}", "--json"], list[str]()
     for name, one in _parameters(verb).items():
-        value = given.get(name, False)
-        if value is False:
+        value = given.get(name)
+        if value is None:
             continue
-        if name == "metrics":
+        if isinstance(value, bool):
+            flags += (one.opts if value else one.secondary_opts)[:1]
+        elif name == "metrics":
             places += [f"{metric}={number}" for metric, number in value.items()]
         elif isinstance(one, click.Option):
-            flags.append(one.opts[0] if value is True else f"{one.opts[0]}={value}")
+            flags.append(f"{one.opts[0]}={value}")
         else:
             places.append(check_name(value) if name == "sweep" else str(value))
     programs = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
