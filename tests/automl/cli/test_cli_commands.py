@@ -87,10 +87,9 @@ def test_a_script_is_tuned_without_a_changed_line(folder: Path, dispatcher: str)
     assert "--x=0.9" in logs
 
 
-@pytest.mark.parametrize("stopper", ["{name: asha, grace: 1, factor: 3}", "curve"])
-def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path, stopper: str) -> None:
+def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path) -> None:
     done = sweep(
-        f"stopper={stopper}",
+        "stopper={name: asha, grace: 1, factor: 3}",
         "max_steps=9",
         "budget.trials=6",
         "workers=2",
@@ -106,9 +105,8 @@ def test_no_epoch_of_a_paused_command_is_trained_twice(folder: Path, stopper: st
     for trial in trials():
         own = [int(epoch) for number, epoch in epochs if int(number) == trial["number"]]
         assert own == list(range(1, len(own) + 1))
-    if stopper != "curve":  # which learns from seconds whether a pause is worth it
-        assert len(epochs) < 6 * 9
-        assert any(trial["attempts"] > 1 for trial in trials())
+    assert len(epochs) < 6 * 9
+    assert any(trial["attempts"] > 1 for trial in trials())
 
 
 def test_the_ledger_keeps_a_copy_that_is_never_run(folder: Path) -> None:
@@ -124,15 +122,6 @@ def test_the_ledger_keeps_a_copy_that_is_never_run(folder: Path) -> None:
     done = automl("resume", "mine", "--trials", "2", "--dispatcher", "inline", *TRAIN)
     assert done.exit_code == 0, done.output
     assert len(trials()) == 2
-
-
-def test_confirm_takes_the_command_too(folder: Path) -> None:
-    assert sweep("budget.trials=2", *TRAIN).exit_code == 0
-    options = ("--seeds", "2", "--top", "2")
-    assert automl("confirm", "mine", *options).exit_code == 2
-    done = automl("confirm", "mine", *options, "--dispatcher", "inline", *TRAIN)
-    assert done.exit_code == 0, done.output
-    assert len(trials("mine.confirm")) == 4
 
 
 def test_a_pattern_on_the_command_line(folder: Path) -> None:
