@@ -1,10 +1,8 @@
 """Bayesian hyperparameter optimisation: which trial is run next. Part of automl-sweep."""
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import _packages  # noqa: F401
 from .errors import AutomlError, TrialFailure, UsageError
 
 if TYPE_CHECKING:
@@ -59,8 +57,6 @@ def __getattr__(name: str) -> Any:
         from search_spaces.other_tools import unknown_attribute
 
         raise unknown_attribute(f"module {__name__!r}", name, __all__)
-    collects = gc.isenabled()
-    gc.disable()  # a collection finds nothing here, and takes long if torch has been imported
     try:
         value = getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
@@ -69,9 +65,6 @@ def __getattr__(name: str) -> Any:
         from .errors import needs
 
         raise ImportError(needs(name, "optuna"), name="optuna") from error
-    finally:
-        if collects:
-            gc.enable()
     globals()[name] = value
     return value
 

@@ -11,13 +11,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from automl.control.beginning import Growth, with_known_space
-from automl.control.journal import Journal
-from automl.control.outcomes import ended
-from automl.control.plugins import with_earlier
-from automl.core.arguments import check_name
 from search_spaces import Space
 from search_spaces.other_tools import hinted
 from search_spaces.validation import show
@@ -25,29 +20,22 @@ from workers.functions.suggesting import Asking, Suggesting
 from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.assignments import seed_of
-from .control.beginning import create, read_spec
-from .control.plugins import SuggesterLike
-from .core import (
-    Constraint,
-    Goal,
-    Snapshot,
-    SweepSpec,
-    Trial,
-    TrialState,
-    arguments,
-)
-from .core.arguments import WrongValue
+from .control.beginning import Growth, create, read_spec, with_known_space
+from .control.journal import Journal
+from .control.outcomes import ended
+from .control.plugins import SuggesterLike, with_earlier
+from .core import Constraint, Goal, Snapshot, SweepSpec, Trial, TrialState, arguments
+from .core.arguments import WrongValue, check_name
 from .core.ranking import best, pareto, valued
 from .errors import FAILURE_KINDS, SpaceExhausted, UsageError
 from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
+from .report.recommendation import Recommendation, recommended
+from .report.record import Record
 from .suggesters.domain import Domain
 from .suggesters.proposer import Proposer
 from .suggesters.user_prior import split_prior
-
-if TYPE_CHECKING:
-    from .report.recommendation import Recommendation
 
 
 class AskedTrial(Suggesting, Trial):
@@ -161,9 +149,6 @@ class Optimizer:
     @property
     def recommended(self) -> Recommendation | None:
         """The best of `automl confirm`, else of which a model expects most; see `Result`."""
-        from .report.recommendation import recommended
-        from .report.record import Record
-
         snapshot = Snapshot.of(self._writer.state, "running", 0.0)
         stored = Record.stored(self._store, snapshot) if self._store else Record.of(snapshot)
         return recommended(stored)
@@ -258,8 +243,6 @@ class Optimizer:
             raise UsageError(f"params map names to values, got {arguments.shown(params)}")
         if failure is not None:
             _check_failure(failure)
-        elif metrics is None:
-            raise UsageError("an added trial needs metrics or a failure, got neither")
         accepted = self._spec.space.accept(params, whole=True)
         numbers = self._named_metrics(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]
@@ -307,7 +290,6 @@ class Optimizer:
         return trial
 
     def _grow(self, spec: SweepSpec) -> None:
-        """Propose from a larger space."""
         self._spec = spec
         self._proposer.remake(partial(self._make, spec))
         self._proposer.restrict(Domain.of(spec))
@@ -366,7 +348,6 @@ class Optimizer:
         return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
-        """Metrics as a user gives them: by name, or the bare value of the only goal."""
         if metrics is None or isinstance(metrics, Mapping):
             return arguments.numbers({} if metrics is None else metrics)
         return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)

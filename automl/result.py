@@ -120,7 +120,6 @@ class Result:
         )
 
     def _names(self) -> list[str]:
-        """The parameters of the trials."""
         return [*dict.fromkeys(name for trial in self.trials for name in trial.params)]
 
     def _column(self, name: str) -> tuple[str, pd.Series]:
@@ -169,7 +168,6 @@ class Result:
         no_attribute(self, name)
 
     def _repr_html_(self) -> str:
-        """The page of the report, as notebooks show it."""
         found: str = import_module("automl.report.page").card(self.snapshot)
         return found
 
@@ -193,7 +191,6 @@ class Result:
         return ranking.valued(trials, known.goals, known.constraints, known.spec)
 
     def _record(self) -> Any:
-        """What the report is made of."""
         kind = import_module("automl.report.record").Record
         return kind.stored(self._store, self.snapshot) if self._store else kind.of(self.snapshot)
 

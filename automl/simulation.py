@@ -1,10 +1,9 @@
 """Runs the controller on a virtual clock: simulates hours of a cluster in seconds, repeatably."""
 
 import contextlib
-import gc
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from automl.core.reports import LearningCurve
 from search_spaces import Space
@@ -24,6 +23,7 @@ from .core import (
     arguments,
     read_budget,
 )
+from .core.garbage import frozen_objects
 from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated import Replay, SimulatedDispatcher
@@ -32,8 +32,6 @@ from .ledger import Ledger
 from .ledger.database import IN_MEMORY
 from .report import progress
 from .result import Result
-
-GC_THRESHOLDS: Final = (50_000, 20, 100)
 
 
 class Simulation(Result):
@@ -170,18 +168,7 @@ def simulate(
     ledger = Ledger.open(location, create=True)
     with contextlib.closing(ledger):
         spec = create(ledger, spec, rename=True, described=False)
-        with _collect_seldom():
+        with frozen_objects():
             snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory.points, decisions)
-
-
-@contextlib.contextmanager
-def _collect_seldom() -> Iterator[None]:
-    """Search for reference cycles less often: it would take a quarter of the time and find none."""
-    before = gc.get_threshold()
-    gc.set_threshold(*GC_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)

@@ -7,7 +7,7 @@ from .parameters import Choice, Float, Int, Parameter, Params, Value, parameter_
 from .space import Space
 from .validation import check, show
 
-_NEW_SWEEP = "begin a new sweep that learns from this one (--prior sweep:NAME)"
+_NEW_SWEEP = "begin a new sweep that learns from this one (prior=sweep:NAME)"
 
 
 def joined(before: Space, after: Space, tried: Iterable[Params] = ()) -> Space:

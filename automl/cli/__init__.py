@@ -8,7 +8,6 @@ from typing import Any, Final
 import click
 
 import automl
-from automl import _packages  # noqa: F401  # first: another package may have replaced automl
 from automl.core.text import printable
 from automl.errors import AutomlError, StoreFailure, UsageError
 from search_spaces.plugins import nearest
@@ -20,15 +19,15 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Every day": {
         "init": ("init", "Write a first configuration."),
         "sweep": ("sweep", "Run a sweep."),
-        "resume": ("resume", "Continue an interrupted sweep, or a paused trial."),
+        "resume": ("running", "Continue an interrupted sweep, or a paused trial."),
         "status": ("looking", "Show the progress of a sweep."),
         "watch": ("looking", "Watch a running sweep live."),
         "trials": ("looking", "List the trials of a sweep."),
         "best": ("looking", "Show the best configuration."),
-        "report": ("results", "Write the report of a sweep as an HTML file."),
+        "report": ("looking", "Write the report of a sweep as an HTML file."),
         "list": ("looking", "List the sweeps of a store."),
-        "studio": ("results", "See every sweep of a store in a browser."),
-        "export": ("results", "Write the best model, its configuration and a model card."),
+        "studio": ("looking", "See every sweep of a store in a browser."),
+        "export": ("looking", "Write the best model, its configuration and a model card."),
         "stop": ("steering", "Stop a running sweep, or one trial."),
     },
     "Look closer": {
@@ -46,17 +45,17 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         ),
     },
     "Train the best again, use it elsewhere": {
-        "confirm": ("confirm", "Train the best again: is their lead more than noise?"),
+        "confirm": ("running", "Train the best again: is their lead more than noise?"),
         "ab": ("ab", "Is B better than A? Two programs."),
     },
     "Run trials by programs of your own": {
-        "ask": ("agents", "Get a trial to run elsewhere."),
-        "tell": ("agents", "Report a step of a trial from `automl ask`, or its result."),
+        "ask": ("steering", "Get a trial to run elsewhere."),
+        "tell": ("steering", "Report a step of a trial from `automl ask`, or its result."),
         "mcp": ("mcp", "Serve a store to agents by the Model Context Protocol."),
     },
     "Before a sweep": {
         "speed": ("speed", "Find the fastest settings that cannot change the result."),
-        "space": ("space", "Show the search space on this hardware."),
+        "space": ("sweep", "Show the search space on this hardware."),
         "launch": ("launch", "Run a sweep as a job of Slurm."),
         "workloads": ("machine", "List the workloads, or fetch a data set."),
         "doctor": ("machine", "Show what this machine can run."),
@@ -67,14 +66,6 @@ HEADINGS: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 }
 VERBS: Final = {verb: row for verbs in HEADINGS.values() for verb, row in verbs.items()}
 COMMANDS: Final = tuple(VERBS)  # in the order of the help
-
-
-class Failure(click.ClickException):
-    """An error that ends the program with a message on standard error and an exit status."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(printable(message, keep="\n\t"))
-        self.exit_code = exit_code  # type: ignore[misc]  # click reads it from the instance
 
 
 class Commands(click.Group):
@@ -115,12 +106,20 @@ class Commands(click.Group):
                 ctx.exit(status)
         except AutomlError as error:
             usage = isinstance(error, UsageError) and not isinstance(error, StoreFailure)
-            raise Failure(str(error), USAGE if usage else FAILED) from error
-        except PermissionError as error:  # such as a store of another account
-            raise Failure(f"{error.filename or 'a file'}: {error.strerror}", USAGE) from error
+            _fail(ctx, str(error), USAGE if usage else FAILED)
+        except OSError as error:  # such as a store of another account
+            if error.filename is None:
+                raise
+            _fail(ctx, f"{error.filename}: {error.strerror}", USAGE)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
+
+
+def _fail(ctx: click.Context, message: str, status: int) -> None:
+    message = printable(message, keep="\n\t")
+    click.echo(f"Error: {message}", err=True)
+    ctx.exit(status)
 
 
 @click.group(
@@ -139,7 +138,7 @@ def cli() -> None:
       automl resume nmt                          continue after an interruption
 
     \b
-    Shell completion of verbs, options and names of sweeps:
+    Shell completion of verbs and options:
       eval "$(_AUTOML_COMPLETE=bash_source automl)"    bash; likewise zsh_source
       _AUTOML_COMPLETE=fish_source automl | source     fish
 

@@ -1,8 +1,5 @@
 """`automl ab`: is B better than A?"""
 
-from __future__ import annotations
-
-import re
 import secrets
 from contextlib import closing
 from functools import partial
@@ -10,10 +7,19 @@ from typing import Any, Final
 
 import click
 
+from automl import sweeps
+from automl.core import Goal
 from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
+from automl.workflows.paired_test import PairedTest
+from workers.command.command import EitherCommand
+from workers.command.patterns import compile_pattern
+from workers.command.printed_metrics import reported_metrics
 
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .common import dispatching, emit, json_option, say, store_option, whole
+from .init import printed_by
 from .program import Program, ProgramVerb, load_trained
 
 EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
@@ -22,26 +28,8 @@ EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
 class ABVerb(ProgramVerb):
     """A verb with two commands; the second one is its `other`."""
 
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """With the commands at the end."""
-        pieces = super().collect_usage_pieces(ctx)
-        return [*pieces[:-1], "[-- COMMAND_A [ARG]...]", "[-- COMMAND_B [ARG]...]"]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Everything behind the second `--` is the other command."""
-        places = [place for place, word in enumerate(args) if word == "--"]
-        if len(places) > 2:
-            raise click.UsageError(
-                f"-- stands before each of the two commands, got {len(places)} of them; "
-                "put a command that holds -- itself into a script",
-                ctx,
-            )
-        other = tuple(args[places[1] + 1 :]) if len(places) == 2 else None
-        if other == ():
-            raise click.UsageError("a command is needed after the second --", ctx)
-        left = super().parse_args(ctx, args if other is None else args[: places[1]])
-        ctx.params["other"] = Program(other) if other else None
-        return left
+    parts = ("program", "other")
+    usage = "[-- COMMAND_A [ARG]...] [-- COMMAND_B [ARG]...]"
 
 
 @click.command(cls=ABVerb)
@@ -51,8 +39,7 @@ class ABVerb(ProgramVerb):
     help="That the programs report or print.  [default: A is run for at most 20 s, to see what it "
     "prints]",
 )
-@click.option("--minimize", is_flag=True, help="A small value is good.")
-@click.option("--maximize", is_flag=True, help="A large value is good.")
+@click.option("--maximize/--minimize", default=None, help="Whether a large value is good.")
 @click.option(
     "--alpha",
     type=float,
@@ -117,17 +104,16 @@ def ab(
 
     Exit status: 0 if B is better, 10 if it is not, 3 if that is not known.
     """
-    from automl import sweeps
-    from automl.ledger import Ledger
-    from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
-    from automl.workflows.paired_test import PairedTest
-    from workers.command.command import EitherCommand
-
     test = PairedTest(alpha, effect)
     most = 2 * test.most_pairs if runs is None else runs
     if program is None or other is None:
         raise UsageError(
             "compare two commands, as in automl ab -- python a/train.py -- python b/train.py"
+        )
+    if "--" in other.arguments:
+        raise UsageError(
+            "-- stands before each of the two commands, got 3 of them; "
+            "put a command that holds -- itself into a script"
         )
     goal, patterns = _goal(program, **options)
     drawn = secrets.randbelow(2**31) if seed is None else seed
@@ -157,45 +143,26 @@ def ab(
 
 
 def _goal(
-    program: Program, *, metric: str | None, minimize: bool, maximize: bool, reports: str | None
+    program: Program, *, metric: str | None, maximize: bool | None, reports: str | None
 ) -> tuple[Any, dict[str, str]]:
     """The goal, and how the commands print its metric.
 
     Raises:
         UsageError: the metric, its direction or the expression is missing or wrong.
     """
-    from automl.core import Goal
-    from workers.command.patterns import compile_pattern
-    from workers.command.printed_metrics import VALUE, reported_metrics
-
-    if minimize and maximize:
-        raise UsageError("--minimize or --maximize: leave one out")
+    found = printed_by(program) if metric is None else reported_metrics([metric])
     patterns = {}
     if metric is None:
-        known = _printed(program)
-        metric = known.name
-        patterns = {"step": known.step, metric: known.pattern}
-    else:
-        known = next(iter(reported_metrics([metric])), None)
-    if not (minimize or maximize) and known is None:
+        if not found or (len(found) > 1 and not found[0].of_validation):
+            names = ", ".join(one.name for one in found) or "none is known"
+            raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
+        metric, patterns = found[0].name, {"step": found[0].step, found[0].name: found[0].pattern}
+    if maximize is None and not found:
         raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
-    down = minimize or (not maximize and known is not None and not known.maximize)
-    goal = Goal.parse(f"{'minimize' if down else 'maximize'} {metric}")
-    if reports is not None or metric not in patterns:
-        name = re.escape(metric)
-        patterns[metric] = reports or rf"(?:^|[^\w.@/-]){name}['\"]?(?:\s*[:=]\s*|\s+){VALUE}"
+    if reports is not None:
+        patterns[metric] = reports
     patterns = {name: text for name, text in patterns.items() if text}
     for name, text in patterns.items():
         compile_pattern(name, text)
-    return goal, patterns
-
-
-def _printed(program: Program) -> Any:
-    """The metric that counts of those that a command prints."""
-    from .init import printed_by
-
-    found = printed_by(program)
-    if not found or (len(found) > 1 and not found[0].of_validation):
-        names = ", ".join(one.name for one in found) or "none is known"
-        raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
-    return found[0]
+    up = found[0].maximize if maximize is None else maximize
+    return Goal.parse(f"{'maximize' if up else 'minimize'} {metric}"), patterns

@@ -1,12 +1,10 @@
 """What several verbs share: their options, opening of the store, and output."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import reduce, wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -14,11 +12,10 @@ from automl.core.arguments import json_data
 from automl.core.resources import LIMITS
 from automl.core.spec import DISPATCHERS, KEYS
 from automl.core.text import printable
-from automl.errors import StoreError, UsageError
-
-if TYPE_CHECKING:
-    from automl.config import Override
-    from automl.ledger import Ledger
+from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.ledger.database import refuse_password
+from automl.report.console import console, table
 
 Decorator = Callable[[Any], Any]
 STORE: Final = KEYS["store"].default
@@ -64,18 +61,8 @@ def read_by(parse: Callable[[Any], Any]) -> Callable[..., Any]:
 
 
 def _store(text: str) -> str:
-    from automl.ledger.database import refuse_password
-
     refuse_password(text)
     return text
-
-
-def _complete_sweep(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    try:
-        with opened(ctx.params.get("store") or STORE) as ledger:
-            return [info.name for info in ledger.sweeps() if info.name.startswith(incomplete)]
-    except StoreError:
-        return []
 
 
 def newest_sweep(ledger: Ledger) -> str:
@@ -102,10 +89,8 @@ store_option: Final = click.option(
     callback=read_by(_store),
     help="Folder or database URL of the sweeps.",
 )
-sweep_argument: Final = click.argument("sweep", shell_complete=_complete_sweep)
-newest_argument: Final = click.argument(  # of a verb that opens the store: else the newest
-    "sweep", required=False, shell_complete=_complete_sweep
-)
+sweep_argument: Final = click.argument("sweep")
+newest_argument: Final = click.argument("sweep", required=False)  # else the newest of the store
 overrides_argument: Final = click.argument("overrides", metavar="[KEY=VALUE]...", nargs=-1)
 config_arguments: Final = several(click.argument("config", metavar="CONFIG"), overrides_argument)
 objective_option: Final = click.option(
@@ -155,9 +140,9 @@ reads_store: Final = _opens(write=False)  # with --store; the function gets a le
 writes_store: Final = _opens(write=True)
 
 
-def given_settings(options: Mapping[str, Any]) -> list[Override]:
+def given_settings(options: Mapping[str, Any]) -> list[Any]:
     """The overrides of a configuration that the flags of settings stand for."""
-    from automl.config import Override
+    from automl.config import Override  # `status` needs none
 
     named = ((name, path) for name, (path, _) in FLAGS.items() if options.get(name) is not None)
     return [Override(path, options[name], f"--{name.replace('_', '-')}") for name, path in named]
@@ -176,8 +161,6 @@ def given_limits(trials: str | None, budget: str | None) -> dict[str, Any]:
 
 def opened(store: str, *, write: bool = False, create: bool = False) -> closing[Ledger]:
     """Open a store; leaving the context closes it."""
-    from automl.ledger import Ledger
-
     if create:
         Ledger.open(store, create=True).close()
     return closing(Ledger.open(store, readonly=not write))
@@ -195,8 +178,6 @@ def emit(data: Any) -> None:
 
 def draw(*things: Any, width: int = WIDE) -> None:
     """Print tables and texts for people."""
-    from automl.report.console import console
-
     out = console(width=width)
     for one in things:
         out.print(one)
@@ -204,6 +185,4 @@ def draw(*things: Any, width: int = WIDE) -> None:
 
 def draw_table(columns: list[str], rows: list[list[str]], right: Sequence[str] = ()) -> None:
     """Print a table; the columns that `right` names are flush right."""
-    from automl.report.console import table
-
     draw(table(columns, rows, right=right))

@@ -1,17 +1,15 @@
 """The verb that submits a sweep as a job of another system: `launch slurm`."""
 
-from __future__ import annotations
-
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from automl.errors import UsageError
+from automl.config import load
+from automl.launch.slurm import SlurmJob, SweepCommand
+from automl.ledger.database import refuse_password
 
 from .common import (
-    STORE,
     Decorator,
     config_arguments,
     emit,
@@ -22,10 +20,7 @@ from .common import (
     setting,
     whole,
 )
-from .program import Program, ProgramVerb
-
-if TYPE_CHECKING:
-    from automl.launch.slurm import SweepCommand
+from .program import ProgramVerb
 
 PASSED: Final = ("trials", "budget", "seed")  # settings that the job repeats
 # Options in the order of the first fields of a job.
@@ -38,24 +33,8 @@ _SLURM: Final = (
 class SlurmVerb(ProgramVerb):
     """A verb with options of sbatch behind the first `--`, and a command behind the second."""
 
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """With the options of sbatch and the command at the end."""
-        pieces = super().collect_usage_pieces(ctx)
-        return [*pieces[:-1], "[-- SBATCH_OPTION... [-- COMMAND [ARG]...]]"]
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the options of sbatch out."""
-        flags: list[str] = []
-        if "--" in args:
-            place = args.index("--")
-            flags, rest = args[place + 1 :], []
-            if "--" in flags:
-                second = flags.index("--")
-                flags, rest = flags[:second], flags[second:]
-            args = args[:place] + rest
-        left = super().parse_args(ctx, args)
-        ctx.params["flags"] = tuple(flags)
-        return left
+    parts = ("flags", "program")
+    usage = "[-- SBATCH_OPTION... [-- COMMAND [ARG]...]]"
 
 
 @click.group()
@@ -130,61 +109,28 @@ def slurm(dry_run: bool, as_json: bool, **options: Any) -> None:
       automl launch slurm mine.yaml --objective train.py:objective -- --constraint=h100 --mem=0
       automl launch slurm mine.yaml --time 4:00:00 -- --qos=low -- python train.py --lr={lr}
     """
-    from automl.launch.slurm import SlurmJob
-
-    sweep = _checked_sweep(options)
-    job = SlurmJob(sweep, Path.cwd(), *map(options.pop, _SLURM), **options)
-    if dry_run:
-        script = job.script()
-        return emit({"sweep": sweep.name, "script": script}) if as_json else say(script)
-    _tell_if_it_goes_on(sweep.name, sweep.store)
-    number = job.submit()
-    log = job.log.replace("%j", number)
-    if as_json:
-        return emit({"sweep": sweep.name, "store": sweep.store, "job": number, "log": log})
-    return say(f"job {number} runs the sweep {sweep.name}; its messages: {log}")
-
-
-def _checked_sweep(options: dict[str, Any]) -> SweepCommand:
-    """The command of the sweep, after the checks of `automl sweep --dry-run`.
-
-    Args:
-        options: of the verb; those of the sweep are taken out.
-
-    Raises:
-        UsageError: the configuration, an override, or the store is wrong.
-    """
-    from automl.config import load
-    from automl.launch.slurm import SweepCommand
-    from automl.ledger.database import refuse_password
-
     config, overrides, objective = map(options.pop, ("config", "overrides", "objective"))
-    program: Program | None = options.pop("program")
+    program, flags = map(options.pop, ("program", "flags"))
     names = ("name", "store", *PASSED)
     given = {name: text for name in names if (text := options.pop(name)) is not None}
-    loaded = load(
-        config,
-        [*overrides, *given_settings(given)],
-        objective=objective is not None,
-        command="" if program is None else str(program),
-    )
+    command = "" if program is None else str(program)
+    settings = [*overrides, *given_settings(given)]
+    loaded = load(config, settings, objective=objective is not None, command=command)
     refuse_password(loaded.store)
     for note in loaded.notes:
         say(note, err=True)
     passed = {name: text for name, text in given.items() if name in PASSED}
     passed |= {} if objective is None else {"objective": objective}
-    behind: tuple[str, ...] = ()
-    if program is not None:
-        behind = ("--", *program.arguments)
-    return SweepCommand(config, loaded.spec.name, loaded.store, overrides, passed, behind)
-
-
-def _tell_if_it_goes_on(name: str, store: str) -> None:
-    """Say that the job goes on with a sweep, if the store is here and has it."""
-    from automl.control.preflight import existing_sweeps
-
-    with suppress(UsageError):  # the job may reach a store that this machine does not
-        if name in existing_sweeps(store):
-            place = "" if store == STORE else f" of {store}"
-            goes_on = f"the job goes on with the sweep {name}{place}"
-            say(f"{goes_on}; for another one, give --name", err=True)
+    behind = () if program is None else ("--", *program.arguments)
+    name = loaded.spec.name
+    sweep = SweepCommand(config, name, loaded.store, overrides, passed, behind)
+    options["flags"] = () if flags is None else flags.arguments
+    job = SlurmJob(sweep, Path.cwd(), *map(options.pop, _SLURM), **options)
+    if dry_run:
+        script = job.script()
+        return emit({"sweep": name, "script": script}) if as_json else say(script)
+    number = job.submit()
+    log = job.log.replace("%j", number)
+    if as_json:
+        return emit({"sweep": name, "store": sweep.store, "job": number, "log": log})
+    return say(f"job {number} runs the sweep {name}; its messages: {log}")

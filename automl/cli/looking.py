@@ -1,13 +1,14 @@
-"""The verbs that look at sweeps. They load neither torch nor Ray."""
+"""The verbs that show sweeps. Those that print to the terminal load neither torch nor Ray."""
 
-from __future__ import annotations
-
+import os
 import re
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import click
+from rich.text import Text
 
 from automl.core import Noted, Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
@@ -25,28 +26,35 @@ from automl.core.text import (
     why_no_best,
 )
 from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from automl.report import confirmations
+from automl.report.console import console
+from automl.report.record import Record
+from automl.report.summary import print_answer
+from automl.report.terminal_view import SweepView, view
 from workers.command.output import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS
 from .common import (
+    STORE,
     draw,
     draw_table,
     emit,
     json_option,
     newest_argument,
-    newest_sweep,
+    opened,
+    output_option,
     reads_store,
     say,
+    setting,
+    store_option,
+    sweep_argument,
     whole,
 )
 
-if TYPE_CHECKING:
-    from automl.ledger import Ledger
-    from automl.report.confirmations import Confirmation
-    from automl.report.recommendation import Recommendation
-
 _COLOURS: Final = re.compile(COLOURS)
+WATCH_SECONDS: Final = 1.0  # between two looks at a running sweep
 BEST_SECONDS: Final = 0.3  # of a list, for the best values
 
 
@@ -66,8 +74,6 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     snapshot = ledger.snapshot(sweep)
     if as_json:
         return emit(status_object(snapshot))
-    from automl.report.terminal_view import SweepView
-
     draw(SweepView(snapshot, height=24), width=100)
     if snapshot.spec is None:
         return None
@@ -110,24 +116,14 @@ def status_object(snapshot: Snapshot) -> dict[str, object]:
 
 @click.command()
 @newest_argument
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.1),
-    default=1.0,
-    show_default=True,
-    metavar="FLOAT",
-    help="Seconds between updates.",
-)
 @reads_store
-def watch(ledger: Ledger, sweep: str, interval: float) -> None:
+def watch(ledger: Ledger, sweep: str) -> None:
     """Watch a running sweep from another terminal. Ctrl-C ends the view, not the sweep.
 
     \b
     Example:
       automl watch nmt
     """
-    from automl.report.terminal_view import view
-
     follower = ledger.follow(sweep)
     with view() as show:
         try:
@@ -136,7 +132,7 @@ def watch(ledger: Ledger, sweep: str, interval: float) -> None:
                 show(snapshot := follower.snapshot())
                 if snapshot.state != "running":
                     return
-                time.sleep(interval)
+                time.sleep(WATCH_SECONDS)
         except KeyboardInterrupt:
             return
 
@@ -170,8 +166,6 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     columns = ["trial", "state", *goals, "time", "memory", "configuration"]
     draw_table(columns, rows, ["trial", *goals, "time", "memory"])
     if best is not None:
-        from rich.text import Text
-
         draw(Text(f"* the best by {snapshot.goals[0]}", style="dim"))
     return None
 
@@ -197,11 +191,8 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
       automl best nmt
       automl best nmt --json | jq .params
     """
-    from automl.report.confirmations import read
-    from automl.report.record import Record
-
     snapshot = ledger.snapshot(sweep)
-    confirmation = read(ledger, snapshot)
+    confirmation = confirmations.read(ledger, snapshot)
     if snapshot.best is None:
         message = f"{sweep}: {why_no_best(snapshot)}"
         if snapshot.state == "running":
@@ -216,9 +207,6 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
         assert advice is not None, "there is a successful trial"
         emit(_best_object(snapshot, snapshot.best, advice, confirmation))
         return None
-    from automl.report.console import console
-    from automl.report.summary import print_answer
-
     print_answer(console(), record, more=True)
     return None
 
@@ -226,10 +214,9 @@ def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
 def _best_object(
     snapshot: Snapshot,
     trial: Trial,
-    advice: Recommendation,
-    confirmation: Confirmation | None,
+    advice: Any,
+    confirmation: confirmations.Confirmation | None,
 ) -> dict[str, Any]:
-    """The JSON object of `automl best`, with all its fields."""
     default = snapshot.trials[0]
     pareto = [one.summary() for one in snapshot.pareto] if len(snapshot.goals) > 1 else None
     return {
@@ -301,8 +288,8 @@ def _best_value(snapshot: Snapshot) -> str:
 
 
 @click.command()
-@newest_argument
-@click.argument("trial", required=False, type=whole(0))
+@sweep_argument
+@click.argument("trial", type=whole(0))
 @click.option(
     "--rank",
     type=whole(0),
@@ -314,7 +301,7 @@ def _best_value(snapshot: Snapshot) -> str:
     "--attempt", type=whole(1), help="Attempt of a trial that was retried.  [default: the last]"
 )
 @reads_store
-def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int | None) -> None:
+def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None) -> None:
     """Show what one rank of a trial has printed, and the traceback if it raised an exception.
 
     A trial that ran inline has printed to the terminal of its sweep.
@@ -325,17 +312,8 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
     Examples:
       automl logs nmt 7
       automl logs nmt 7 --rank 1
-      automl logs 7                 of the newest sweep
-      automl logs nmt               the newest trial
     """
-    if trial is None and sweep.isdecimal():
-        sweep, trial = newest_sweep(ledger), int(sweep)
     trials = ledger.trials(sweep)
-    if trial is None:
-        begun = [one for one in trials if one.attempts]
-        newest = max(begun, key=lambda one: (one.started or 0.0, one.number), default=None)
-        trial = newest.number if newest else 0
-        say(f"trial {trial} of {sweep}, the newest of {len(begun)}", err=True)
     folder = ledger.files(sweep) / "trials" / str(trial) / LOGS
     if trial >= len(trials):
         raise UsageError(
@@ -356,3 +334,97 @@ def logs(ledger: Ledger, sweep: str, trial: int | None, rank: int, attempt: int 
             hint = f"there are {names}" if names else "it may have run inline or on another machine"
             raise UsageError(f"trial {trial} has no log at {folder.path / name}; {hint}") from error
     click.echo(printable(traceback, keep="\n\t"), nl=False)
+
+
+NICE: Final = 5  # controllers and trials on this machine go first
+
+
+@click.command()
+@newest_argument
+@output_option("SWEEP.html")
+@reads_store
+def report(ledger: Ledger, sweep: str, output: str | None) -> None:
+    """Write the report of a sweep as one HTML file that works offline, also while it runs.
+
+    \b
+    Examples:
+      automl report nmt
+      automl report nmt -o /tmp/nmt.html
+    """
+    from automl.report.page import save
+
+    path = Path(output or f"{sweep}.html")
+    save(Record.read(ledger, sweep), path)
+    say(f"wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+
+
+@click.command()
+@newest_argument
+@output_option("SWEEP-model", "DIR", "A new folder.")
+@click.option("--trial", type=int, metavar="N", help="Number of a trial.  [default: the best one]")
+@setting("artifacts")
+@reads_store
+@json_option
+def export(
+    ledger: Ledger,
+    sweep: str,
+    output: str | None,
+    trial: int | None,
+    artifacts: str | None,
+    as_json: bool,
+) -> None:
+    """Write the model of the best trial: weights, configuration and a model card.
+
+    The weights of a function or a program are the files that it has written into the folders of the
+    trial, and what `trial.save` has saved.
+
+    \b
+    Examples:
+      automl export nmt
+      automl export nmt --trial 7 -o models/seven
+      automl export nmt --artifacts s3://bucket/sweeps      fetch it from there, keep a copy there
+    """
+    from automl.workflows.export import chosen, export
+    from workers.export import NoCheckpoint
+
+    target = Path(output or f"{sweep}-model")
+    which = chosen(ledger, sweep, trial)
+    try:
+        files = export(ledger, sweep, which, target, artifacts)
+    except NoCheckpoint:
+        best = ledger.snapshot(sweep).best
+        if trial is not None or best is None or best.number == which.number:
+            raise
+        lost = f"trial {which.number}, which is recommended, has no checkpoint any more"
+        say(f"{lost}: trial {best.number}, the best single run, is exported", err=True)
+        which, files = best, export(ledger, sweep, best, target, artifacts)
+    if as_json:
+        return emit({"trial": which.number, "folder": str(target), "files": files})
+    width = max(map(len, files))
+    lines = [f"  {name:<{width}}  {description}" for name, description in files.items()]
+    return say("\n".join([f"trial {which.number} is in {target}:", *lines]))
+
+
+@click.command()
+@store_option
+@click.option("--port", type=whole(0, 65535), default=0, help="Port to listen on.  [default: any]")
+def studio(store: str, port: int) -> None:
+    """Serve every sweep of a store as a web application. Ctrl-C ends it, not the sweeps.
+
+    It prints one address, which holds the token of this studio. Only this machine can reach it.
+    From another one: ssh -L PORT:127.0.0.1:PORT HOST.
+
+    \b
+    Examples:
+      automl studio
+      automl studio --store postgresql://host/runs --port 8800
+    """
+    from automl.studio.server import StudioServer
+
+    with opened(store, create=store == STORE) as ledger:  # one may open it before the first sweep
+        server = StudioServer(ledger, port, "" if store == STORE else store)
+        say(server.address())
+        say("Ctrl-C ends the studio, not the sweeps", err=True)
+        if hasattr(os, "nice"):
+            os.nice(NICE)
+        server.run()

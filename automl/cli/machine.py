@@ -1,12 +1,14 @@
 """The verbs about this machine and what is installed on it: doctor, workloads, data sets."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click
 
 from automl.errors import UsageError
+from automl.workflows.doctor import examine
+from workers.data.fetch import DATASETS
+from workers.data.fetch import fetch as fetch_files
+from workers.workloads import WORKLOADS
 
 from .common import draw, draw_table, emit, json_option, say, store_option
 
@@ -21,8 +23,6 @@ def doctor(store: str, as_json: bool) -> None:
     Example:
       automl doctor
     """
-    from automl.workflows.doctor import examine
-
     findings = examine(store)
     return emit(findings.to_dict()) if as_json else draw(findings.render())
 
@@ -41,9 +41,6 @@ def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
       automl workloads
       automl workloads --fetch imdb data/imdb
     """
-    from workers.data.fetch import DATASETS
-    from workers.workloads import WORKLOADS
-
     if fetch is not None:
         return _fetch(fetch, folder or Path("data") / fetch, as_json)
     if folder is not None:
@@ -60,8 +57,6 @@ def workloads(fetch: str | None, folder: Path | None, as_json: bool) -> None:
 
 def _fetch(name: str, target: Path, as_json: bool) -> None:
     """Fetch a data set."""
-    from workers.data.fetch import fetch
-
     announced = [-1]
 
     def progress(file: str, done: int, total: int) -> None:
@@ -71,7 +66,7 @@ def _fetch(name: str, target: Path, as_json: bool) -> None:
             of_total = f" of {total / 1e6:.1f}" if total else ""
             say(f"{file}: {done / 1e6:.1f} MB{of_total}", err=True)
 
-    files = fetch(name, target, progress)
+    files = fetch_files(name, target, progress)
     if as_json:
         return emit({"name": name, "dir": str(target), "files": [str(path) for path in files]})
     return say(f"{name} is in {target}: {', '.join(path.name for path in files)}")

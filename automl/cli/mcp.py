@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from automl.core.arguments import check_name
+from automl.core.arguments import check_name, json_data
 from automl.errors import AutomlError, UsageError
 from search_spaces.plugins import nearest
 
@@ -26,101 +24,47 @@ from .common import store_option
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
-    from mcp_types import CallToolResult, Tool
 
-MAX_AT_ONCE: Final = 8  # processes of verbs
-END_SECONDS: Final = 30.0  # for a verb to end once the client has gone
 INSTRUCTIONS: Final = (
     "Sweeps of trainings: list and read them, ask for trials and tell results. If you edit code, "
     "keep a change only if `ab` answers 'better': one better run proves nothing."
 )
+RECOMMENDED: Final = "recommended"  # a tool that returns this part of what `best` prints
+NEEDS: Final = {  # by tool, the flags that allow it
+    **dict.fromkeys(("list", "status", "trials", "best", RECOMMENDED), ""),
+    **dict.fromkeys(("ask", "tell"), "--allow-write"),
+    "ab": "--allow-write --allow-run",
+}
 OURS: Final = ("store", "as_json", "dispatcher", "ray_address")  # the server says them
-_COMMAND: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 _KINDS: Final = {"integer": "integer", "float": "number", "boolean": "boolean"}  # by click's names
+_COMMAND: Final = {"type": "array", "items": {"type": "string"}, "minItems": 1}
 PROGRAMS: Final = {  # of `ab`, which stand after `--`
     "command_a": {**_COMMAND, "description": "A: a program and its arguments."},
     "command_b": {**_COMMAND, "description": "B."},
 }
 
 
-@dataclass(frozen=True)
-class McpTool:
-    """A tool of the server.
+def _verb(tool: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), "best" if tool == RECOMMENDED else tool)
+    assert found is not None, "it is one of ours"
+    return found
 
-    Args:
-        verb: that it runs.
-        needs: what the client must be allowed.
-        part: of the answer that is returned; "" for all.
-    """
 
-    verb: str
-    needs: Literal["", "write", "run"] = ""
-    part: str = ""
+def _parameters(verb: click.Command) -> dict[str, click.Parameter]:
+    return {one.name: one for one in verb.params if one.name and one.name not in OURS}
 
-    @cached_property
-    def command(self) -> click.Command:
-        """The verb."""
-        found = cli.get_command(click.Context(cli), self.verb)
-        assert found is not None, "it is one of ours"
-        return found
 
-    @cached_property
-    def parameters(self) -> dict[str, click.Parameter]:
-        """The arguments and options that a client may give."""
-        return {one.name: one for one in self.command.params if one.name and one.name not in OURS}
-
-    @cached_property
-    def schema(self) -> dict[str, Any]:
-        """JSON schema of what it takes. A result names the attempt that it belongs to."""
-        known = {name: _schema(one) for name, one in self.parameters.items()}
-        required = [name for name, one in self.parameters.items() if one.required]
-        programs = PROGRAMS if self.verb == "ab" else {}
-        return {
-            "type": "object",
-            "properties": {**known, **programs},
-            "required": [*required, *programs, *(["attempt"] if "attempt" in known else [])],
-            "additionalProperties": False,
-        }
-
-    def described(self, name: str) -> Tool:
-        """The tool as a client sees it."""
-        import mcp_types as types
-
-        words = f"{self.command.short_help}\n\n{self.command.help}".replace("\b\n", "")
-        return types.Tool(
-            name=name,
-            description="Of `best`, only what is recommended." if self.part else words,
-            input_schema=self.schema,
-            annotations=types.ToolAnnotations(read_only_hint=not self.needs),
-        )
-
-    def words(self, given: Mapping[str, Any], store: str) -> list[str]:
-        """The verb as words of a command line.
-
-        Raises:
-            UsageError: an argument is unknown, missing, or of a wrong type.
-        """
-        from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import best_match
-
-        given = {name: value for name, value in given.items() if value is not None}
-        if wrong := best_match(Draft202012Validator(self.schema).iter_errors(given)):
-            raise UsageError(f"arguments{wrong.json_path[1:]}: {wrong.message:.500}")
-        flags, places = [f"--store={store}", "--json"], list[str]()
-        for name, one in self.parameters.items():
-            value = given.get(name, False)
-            if value is False:
-                continue
-            if name == "metrics":
-                places += [f"{metric}={number}" for metric, number in value.items()]
-            elif isinstance(one, click.Option):
-                flags.append(one.opts[0] if value is True else f"{one.opts[0]}={value}")
-            else:
-                places.append(check_name(value) if name == "sweep" else str(value))
-        commands = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
-        if places:
-            places.insert(0, "--")  # a name of a metric is no option
-        return [self.verb, *flags, *places, *commands]
+def schema_of(verb: click.Command) -> dict[str, Any]:
+    """JSON schema of what a verb takes. A result names the attempt that it belongs to."""
+    known = _parameters(verb)
+    required = [name for name, one in known.items() if one.required or name == "attempt"]
+    programs = PROGRAMS if verb.name == "ab" else {}
+    return {
+        "type": "object",
+        "properties": {**{name: _schema(one) for name, one in known.items()}, **programs},
+        "required": [*required, *programs],
+        "additionalProperties": False,
+    }
 
 
 def _schema(one: click.Parameter) -> dict[str, Any]:
@@ -135,115 +79,96 @@ def _schema(one: click.Parameter) -> dict[str, Any]:
     return found
 
 
-TOOLS: Final = {
-    **{verb: McpTool(verb) for verb in ("list", "status", "trials", "best")},
-    "recommended": McpTool("best", part="recommended"),
-    **{verb: McpTool(verb, "write") for verb in ("ask", "tell")},
-    "ab": McpTool("ab", "run"),
-}
+def words_of(verb: click.Command, arguments: Mapping[str, Any], store: str) -> list[str]:
+    """A verb with arguments as words of a command line.
 
-
-class McpTools:
-    """The tools that a client may use. Used from one event loop.
-
-    Args:
-        store: folder or database URL.
-        allow_write: whether it may change sweeps.
-        allow_run: whether it may run programs too.
+    Raises:
+        UsageError: an argument is unknown, missing, or of a wrong type.
     """
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
 
-    def __init__(self, store: str, *, allow_write: bool, allow_run: bool) -> None:
-        self._store = store
-        self._allowed = {"": True, "write": allow_write, "run": allow_write and allow_run}
-        self._room = asyncio.Semaphore(MAX_AT_ONCE)
-
-    def described(self) -> list[Tool]:
-        """The tools that are allowed."""
-        allowed = self._allowed
-        return [one.described(name) for name, one in TOOLS.items() if allowed[one.needs]]
-
-    async def call(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """The answer of a tool, as plain data.
-
-        Raises:
-            AutomlError: there is no such tool, it is not allowed, its arguments are wrong, or it
-                has failed.
-        """
-        tool = TOOLS.get(name)
-        if tool is None:
-            raise UsageError(f"there is no tool {name[:100]!r}: {nearest(name[:100], list(TOOLS))}")
-        if not self._allowed[tool.needs]:
-            flags = "--allow-write" + (" --allow-run" if tool.needs == "run" else "")
-            raise UsageError(f"{name} is not allowed here: it needs automl mcp {flags}")
-        found = await self._run(tool.words(arguments, self._store))
-        return found[tool.part] if tool.part else found
-
-    async def _run(self, words: list[str]) -> Any:
-        """What a verb prints as JSON; what it says beside it is `said` of an object.
-
-        Raises:
-            AutomlError: it has printed none; the message is what it has said.
-        """
-        async with self._room:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-m", "automl", *words),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                    start_new_session=True,  # Ctrl-C is the server's
-                )
-            except (OSError, ValueError) as error:  # too long, or a null character
-                raise UsageError(f"the words of a command cannot be passed on: {error}") from error
-            try:
-                out, err = await process.communicate()
-            finally:
-                await asyncio.shield(_ended(process))
-        said = err.decode(errors="replace").strip()
-        if not out:
-            raise AutomlError(said.removeprefix("Error: ") or f"it ended with {process.returncode}")
-        found = json.loads(out)
-        lines = said.splitlines()
-        return {**found, "said": lines[-1]} if isinstance(found, dict) and lines else found
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if wrong := best_match(Draft202012Validator(schema_of(verb)).iter_errors(given)):
+        raise UsageError(f"arguments{wrong.json_path[1:]}: {wrong.message:.500}")
+    flags, places = [f"--store={store}", "--json"], list[str]()
+    for name, one in _parameters(verb).items():
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            flags += (one.opts if value else one.secondary_opts)[:1]
+        elif name == "metrics":
+            places += [f"{metric}={number}" for metric, number in value.items()]
+        elif isinstance(one, click.Option):
+            flags.append(f"{one.opts[0]}={value}")
+        else:
+            places.append(check_name(value) if name == "sweep" else str(value))
+    programs = [word for name in PROGRAMS if name in given for word in ("--", *given[name])]
+    ends = ["--"] if places else []  # a name of a metric is no option
+    return [str(verb.name), *flags, *ends, *places, *programs]
 
 
-async def _ended(process: asyncio.subprocess.Process) -> None:
-    """End a verb that still runs: a sweep then stops its trials and stays resumable."""
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.terminate()
-        try:
-            await asyncio.wait_for(process.wait(), END_SECONDS)
-        except TimeoutError:
-            process.kill()
+async def run(words: list[str]) -> Any:
+    """What a verb prints as JSON; what it says beside it is `said` of an object.
+
+    Raises:
+        AutomlError: it has printed none; the message is what it has said.
+    """
+    import anyio
+
+    command = [sys.executable, "-m", "automl", *words]
+    try:  # it ends if the client goes; Ctrl-C is the server's
+        done = await anyio.run_process(
+            command, stdin=subprocess.DEVNULL, check=False, start_new_session=True
+        )
+    except (OSError, ValueError) as error:  # too long, or a null character
+        raise UsageError(f"the words of a command cannot be passed on: {error}") from error
+    said = done.stderr.decode(errors="replace").strip()
+    if not done.stdout:
+        raise AutomlError(said.removeprefix("Error: ") or f"it ended with {done.returncode}")
+    found, lines = json.loads(done.stdout), said.splitlines()
+    return {**found, "said": lines[-1]} if isinstance(found, dict) and lines else found
 
 
-def server_of(tools: McpTools) -> Server[Any]:
-    """The server of these tools."""
+def server_of(store: str, allowed: str) -> Server[Any]:
+    """The server of a store; `allowed`: the flags that were given."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    from automl.core.arguments import json_data
+    known = {name: _verb(name) for name, needs in NEEDS.items() if needs in allowed}
+
+    def described(name: str, verb: click.Command) -> types.Tool:
+        words = f"{verb.short_help}\n\n{verb.help}".replace("\b\n", "")
+        return types.Tool(
+            name=name,
+            description="Of `best`, only what is recommended." if name == RECOMMENDED else words,
+            input_schema=schema_of(verb),
+            annotations=types.ToolAnnotations(read_only_hint=not NEEDS[name]),
+        )
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=tools.described())
+        return types.ListToolsResult(tools=[described(*one) for one in known.items()])
 
-    async def call_tool(context: Any, params: types.CallToolRequestParams) -> CallToolResult:
+    async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        name = params.name
         try:
-            found = json_data(await tools.call(params.name, params.arguments or {}))
+            if name not in NEEDS:
+                hint = nearest(name[:100], list(NEEDS))
+                raise UsageError(f"there is no tool {name[:100]!r}: {hint}")
+            if name not in known:
+                raise UsageError(f"{name} is not allowed here: it needs automl mcp {NEEDS[name]}")
+            found = await run(words_of(known[name], params.arguments or {}, store))
         except AutomlError as error:
-            said = types.TextContent(text=str(error))
-            return types.CallToolResult(content=[said], is_error=True)
+            text = types.TextContent(text=str(error))
+            return types.CallToolResult(content=[text], is_error=True)
+        found = json_data(found[RECOMMENDED] if name == RECOMMENDED else found)
         text = types.TextContent(text=json.dumps(found, ensure_ascii=False))
         whole = found if isinstance(found, dict) else {"result": found}
         return types.CallToolResult(content=[text], structured_content=whole)
 
     return Server(
-        "automl",
-        instructions=INSTRUCTIONS,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        "automl", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
 
 
@@ -277,8 +202,10 @@ def mcp(store: str, allow_write: bool, allow_run: bool) -> None:
     except ImportError as error:
         raise UsageError("automl mcp needs the MCP SDK: pip install 'automl-sweep[mcp]'") from error
 
+    allowed = "--allow-write" * allow_write + " --allow-run" * (allow_write and allow_run)
+
     async def serve() -> None:
-        server = server_of(McpTools(store, allow_write=allow_write, allow_run=allow_run))
+        server = server_of(store, allowed)
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
 

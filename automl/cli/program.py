@@ -1,25 +1,25 @@
-"""A command after `--` on the command line: `automl sweep CONFIG -- PROGRAM ARG ...`."""
-
-from __future__ import annotations
+"""What trials run: a function named as FILE:NAME, or a command after `--`."""
 
 import hmac
 import json
 import os
+import runpy
 import secrets
 import shlex
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
-from .objective import load_objective
-
-if TYPE_CHECKING:
-    from automl.core import SweepSpec
-
+from automl.core import SweepSpec
+from automl.core.text import shell_line
+from automl.errors import UsageError
+from search_spaces.plugins import nearest
 
 KEY_BYTES: Final = 32
 
@@ -36,8 +36,6 @@ class Program:
 
     def __str__(self) -> str:
         """What to type again."""
-        from automl.core.text import shell_line
-
         return f"-- {shell_line(self.arguments)}"
 
 
@@ -101,22 +99,30 @@ def checked(spec: SweepSpec) -> SweepSpec:
 class ProgramVerb(click.Command):
     """A verb whose arguments may end in `-- PROGRAM ARG ...`; it gets a `program`, or None."""
 
+    parts: tuple[str, ...] = ("program",)  # what stands behind each `--`
+    usage = "[-- COMMAND [ARG]...]"
+
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """With the command at the end."""
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND [ARG]...]"]
+        return [*super().collect_usage_pieces(ctx), self.usage]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Everything behind the first `--` is the command."""
-        own, program = args, None
-        if "--" in args:
-            place = args.index("--")
-            own, program = args[:place], tuple(args[place + 1 :])
-        rest = super().parse_args(ctx, own)
-        if program is not None and not program:
-            raise click.UsageError("a command is needed after --, such as -- python train.py", ctx)
-        if program is not None and ctx.params.get("objective"):
+        """Everything behind the last `--` that counts is the command."""
+        groups: list[list[str]] = [[]]
+        for word in args:
+            if word == "--" and len(groups) <= len(self.parts):
+                groups.append([])
+            else:
+                groups[-1].append(word)
+        rest = super().parse_args(ctx, groups[0])
+        for name, words in zip_longest(self.parts, groups[1:]):
+            if words == []:
+                which = "the second " if name != self.parts[0] else ""
+                example = "a command is needed after {}--, such as -- python train.py"
+                raise click.UsageError(example.format(which), ctx)
+            ctx.params[name] = None if words is None else Program(tuple(words))
+        if ctx.params["program"] and ctx.params.get("objective"):
             raise click.UsageError("--objective or a command after --: leave one out", ctx)
-        ctx.params["program"] = None if program is None else Program(program)
         return rest
 
 
@@ -150,3 +156,46 @@ def load_trained(
     command.check(parameters)
     command.check_program()
     return command
+
+
+def load_objective(target: str | None) -> Callable[[Any], Any] | None:
+    """The function that `FILE:NAME` names; None for None.
+
+    Raises:
+        UsageError: there is no such file or name, the file cannot be imported, or the name is no
+            function.
+    """
+    if target is None:
+        return None
+    file, colon, name = target.rpartition(":")
+    path = Path(file)
+    if not colon or not file or not name.isidentifier():
+        raise UsageError(f"--objective is FILE:NAME, such as train.py:objective, got {target!r}")
+    if path.suffix != ".py" or not path.is_file():
+        raise UsageError(f"--objective: there is no Python file {file!r}")
+    known = {key: value for key, value in _load(path).items() if callable(value)}
+    if name not in known:
+        hint = nearest(name, [key for key in known if not key.startswith("_")])
+        raise UsageError(f"--objective: {file} defines no function {name!r}: {hint}")
+    function: Callable[[Any], Any] = known[name]
+    return function
+
+
+def _load(path: Path) -> dict[str, Any]:
+    """The names that a file defines.
+
+    Its folder becomes importable, as if Python ran the file. The module does not stay in
+    `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
+    """
+    from automl.control.preflight import importing
+
+    path = path.absolute()
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    try:
+        with importing(path):
+            return runpy.run_path(str(path), run_name=path.stem)
+    except Exception as error:
+        raise UsageError(
+            f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error

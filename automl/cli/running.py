@@ -1,25 +1,56 @@
-"""Runs a sweep in this process, with the live view, and returns its exit status."""
+"""Runs a sweep in this process: `resume`, `confirm`, and what `sweep` shares with them."""
 
-from __future__ import annotations
-
+import os
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from contextlib import chdir, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
 
+import click
+
+from automl import sweeps
+from automl.config import load
+from automl.config.overrides import plain_changes, read_changes
 from automl.control.signals import SafeEnd
-from automl.core.text import Typed, told_how_to_resume
-from automl.errors import UsageError
+from automl.core import Snapshot, SweepSpec, TrialState
+from automl.core.resources import checked_budget
+from automl.core.text import Typed, number, present_folder, told_how_to_resume, why_early
+from automl.errors import AutomlError, UsageError
+from automl.ledger import Ledger
+from automl.ledger.hold import STALE_SECONDS
+from automl.report import confirmations
+from automl.report.console import console
+from automl.report.summary import print_summary
+from automl.report.terminal_view import view
+from automl.workflows import steering
+from automl.workflows.confirm import chosen, derived, missing, next_runs, prepare
+from automl.workflows.export import moved_to
+from search_spaces.change import changes
+from search_spaces.validation import show
+from workers.artifacts.location import read_location
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
-from .common import emit, opened, say
+from .common import (
+    dispatching,
+    draw,
+    draw_table,
+    emit,
+    given_limits,
+    json_option,
+    objective_option,
+    opened,
+    overrides_argument,
+    say,
+    setting,
+    store_option,
+    sweep_argument,
+    trial_option,
+    whole,
+)
 from .looking import status_object
-
-if TYPE_CHECKING:
-    from automl.core import Snapshot, SweepSpec
-    from automl.ledger import Ledger
-
-    from .program import Program
+from .program import Program, ProgramVerb, checked, load_trained, named, signed
 
 LOOK_SECONDS: Final = 2.0  # between two looks at who holds a sweep
 
@@ -60,18 +91,11 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
     Such a controller counts as dead `STALE_SECONDS` after its last sign of life. If it lives,
     whoever wants the sweep is refused after this.
     """
-    from automl.ledger.hold import STALE_SECONDS
-
     deadline = time.monotonic() + STALE_SECONDS + LOOK_SECONDS
     with opened(store) as ledger:
-        announced = False
-        while ledger.snapshot(sweep).state == "running" and time.monotonic() < deadline:
-            if not announced:
-                say(
-                    f"{sweep} seems to run; this command waits until its controller is gone",
-                    err=True,
-                )
-                announced = True
+        if ledger.snapshot(sweep).state == "running":
+            say(f"{sweep} seems to run; this command waits until its controller is gone", err=True)
+        while time.monotonic() < deadline and ledger.snapshot(sweep).state == "running":
             time.sleep(LOOK_SECONDS)
 
 
@@ -105,12 +129,6 @@ def run_sweep(
         as_json: print the status as JSON, without the live view.
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
-    from automl import sweeps
-    from automl.report import confirmations
-    from automl.report.console import console
-    from automl.report.summary import print_summary
-    from automl.report.terminal_view import view
-
     again = typed.line(spec)
     shown = nullcontext(_unseen) if as_json else view()
     with SafeEnd(), told_how_to_resume(again), shown as show:
@@ -141,3 +159,315 @@ def _exit_status(snapshot: Snapshot) -> int:
     if snapshot.state != "finished":
         return FAILED
     return 0 if snapshot.best else NO_SUCCESS
+
+
+_FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
+_TAKEN: Final = (  # of a configuration that is read again
+    *("goals", "constraints", "budget", "suggester", "suggester_options", "stopper"),
+    *("stopper_options", "workers", "min_workers", "resources", "seed", "max_retries", "max_steps"),
+    *("resumable", "ranks", "timeout", "prior", "trackers", "reports", "cwd", "stop_grace"),
+    *("learns", "replicates", "space"),
+)
+
+
+@click.command(cls=ProgramVerb)
+@sweep_argument
+@overrides_argument
+@click.option(
+    "--config",
+    metavar="FILE",
+    help="Read this configuration again, which may have changed since; KEY=VALUE changes it first.",
+)
+@trial_option("Continue only this paused trial of a sweep that runs elsewhere.")
+@store_option
+@setting("trials")
+@setting("budget")
+@json_option
+@objective_option
+@setting("artifacts")
+@click.option(
+    "--cwd",
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False),
+    help="Run the function or command in this folder; without it, only in the folder where the "
+    "sweep began.",
+)
+@dispatching("as before")
+def resume(sweep: str, store: str, trial: int | None, **options: Any) -> int:
+    """Continue an interrupted sweep with the rest of its budget, or with a larger one.
+
+    KEY=VALUE changes the sweep as `automl set` does. An edited configuration may also have wider
+    ranges, other choices, new parameters with a default. Finished trials stay, and what was learned
+    is kept. Interrupted trials continue from their newest checkpoint. A sweep that reached its
+    budget needs a larger one to go on.
+
+    \b
+    Examples:
+      automl resume nmt
+      automl resume nmt --trials 60 --budget 1h
+      automl resume nmt workers=4 space.learning_rate=[1e-4,1e-3] space.precision=fp32
+      automl resume nmt --trials 60 --config configs/nmt.yaml
+      automl resume mine --objective train.py:objective
+      automl resume mine -- python train.py --lr={lr}
+      automl resume nmt --artifacts s3://bucket/sweeps
+      automl resume nmt --trial 12
+    """
+    if trial is None:
+        return continue_sweep(sweep, store, **options)
+    with opened(store, write=True) as ledger:
+        say(steering.resume_trial(ledger, sweep, trial))
+    return 0
+
+
+def continue_sweep(
+    sweep: str,
+    store: str,
+    *,
+    trials: str | None,
+    budget: str | None,
+    objective: str | None,
+    program: Program | None,
+    config: str | None = None,
+    overrides: tuple[str, ...] = (),
+    artifacts: str | None = None,
+    cwd: str | None = None,
+    moved: bool = False,
+    wanted: SweepSpec | None = None,
+    **options: Any,
+) -> int:
+    """Run the rest of a sweep, and return the exit status; the arguments are those of the verb.
+
+    Args:
+        moved: it may go on in another folder than the one where it began, without `cwd`.
+        wanted: what a configuration says of it now.
+    """
+    given = {"--trials": trials, "--budget": budget, "--config": config, "--cwd": cwd}
+    words = [word for name, value in given.items() if value for word in (name, value)]
+    typed = Typed(store, objective, options["ray_address"], (*words, *overrides))
+    absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
+    with opened(absolute, write=True) as ledger:
+        stored = checked(ledger.spec(sweep))
+        changed = read_changes({} if config else plain_changes(overrides))
+        limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
+        spec = stored
+        if config is not None:
+            wanted = _read_again(config, overrides, stored, options)
+        if wanted is not None:
+            added = sum(trial.source == "added" for trial in ledger.trials(sweep))
+            spec = _edited(stored, wanted, added)
+            limits = {} if config is None else limits
+        spec = replace(spec, budget=checked_budget(replace(spec.budget, **limits)))
+        spec = spec if changed.workers is None else spec.with_workers(changed.workers)
+        if wanted is None:
+            spec = spec.with_location("")
+        spec = spec.with_location(read_location(artifacts)) if artifacts else spec
+        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
+        objective, program, is_typed = named(wanted or stored, objective, program)
+        typed = replace(typed, objective=objective)
+        same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
+        same = same and not changed.space
+        if same and (why := why_finished(ledger.snapshot(sweep))):
+            more = str(max(2 * len(ledger.trials(sweep)), 10))
+            say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
+            return 0
+        num, most = len(ledger.trials(sweep)), spec.budget.trials
+        if trials and most is not None and most <= num:
+            begun = f"{sweep} has {num} trials, and --trials {trials} counts them too"
+            say(f"{begun}: no new one begins; to run more, give --trials {2 * num}", err=True)
+        runs = objective is not None or program is not None
+        with chdir(cwd) if cwd is not None else nullcontext():
+            if options["dispatcher"] != "agents":  # they know what to train
+                check_runnable(spec, typed, program, "resume")
+                spec = replace(spec, command="" if program is None else str(program))
+                if stored.command not in ("", spec.command):
+                    line = f"the sweep ran {stored.command}, and runs {spec.command} now: "
+                    say(f"{line}the results of both are compared", err=True)
+                if runs and cwd is None and not moved:
+                    _check_folder(spec, typed)
+            function = load_trained(spec, objective, program)
+            spec = replace(spec, folder=present_folder(), dispatcher=options["dispatcher"])
+            spec = signed(spec, objective, typed=is_typed)
+            if changed.space:
+                steering.change(ledger, sweep, {f"space.{n}": v for n, v in changed.space.items()})
+            return run_sweep(spec, ledger, typed, function, resume=True, **options)
+
+
+def _read_again(
+    config: str, words: tuple[str, ...], stored: SweepSpec, options: dict[str, Any]
+) -> SweepSpec:
+    """What a configuration says of a sweep now; its dispatcher goes into `options`.
+
+    What follows from the function, if the configuration does not say it, stays.
+    """
+    loaded = load(config, words, objective=None)
+    typed = options["dispatcher"] or options["ray_address"]
+    if not typed and loaded.dispatcher != "auto":
+        options |= {"dispatcher": loaded.dispatcher, "ray_address": loaded.ray_address}
+    if "resumable" in loaded.named:
+        return loaded.spec
+    return replace(loaded.spec, resumable=stored.resumable)
+
+
+def _check_folder(spec: SweepSpec, typed: Typed) -> None:
+    here = Path.cwd()
+    if spec.folder and Path(spec.folder).resolve() != here.resolve():
+        raise UsageError(
+            f"sweep {spec.name} began in the folder {spec.folder}, and this is {here}: the same "
+            f"words may run another program here. Go there, or run it here: "
+            f"{typed.line(spec, '--cwd', '.')}"
+        )
+
+
+def why_finished(snapshot: Snapshot) -> str:
+    """Why nothing is left to do in a sweep, and what to change; "" if it can go on.
+
+    A sweep that ended because every trial failed can: the objective may be mended.
+    """
+    succeeded = snapshot.in_state(TrialState.COMPLETED, TrialState.STOPPED)
+    early = why_early(snapshot)
+    if snapshot.state != "finished" or (early and not succeeded):
+        return ""
+    if early:
+        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
+    return "; to continue, raise --trials or --budget"
+
+
+def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
+    """The spec of a sweep with what its configuration says now; says what has changed.
+
+    Args:
+        added: number of imported trials, which are beside the budget of a configuration.
+
+    Raises:
+        UsageError: something has changed that the earlier trials have.
+    """
+    if added and wanted.budget.trials is not None:
+        more = wanted.budget.trials + added
+        wanted = replace(wanted, budget=replace(wanted.budget, trials=more))
+    before, after = stored.to_dict(), wanted.to_dict()
+    for name in _FIXED:
+        if getattr(stored, name) != getattr(wanted, name):
+            raise UsageError(
+                f"{name} of the sweep {stored.name} was {show(before.get(name))}, and the "
+                f"configuration says {show(after.get(name))}: earlier trials have it, so begin "
+                "another sweep (--name), or write the old value"
+            )
+    for name in _TAKEN:
+        if name not in ("space", "goals") and getattr(stored, name) != getattr(wanted, name):
+            said = f"{show(before.get(name))} became {show(after.get(name))}"
+            say(f"changed by the configuration: {name}: {said}", err=True)
+    if changed := changes(stored.space, wanted.space):
+        say(f"changed by the configuration: {'; '.join(changed)}", err=True)
+    taken = {name: getattr(wanted, name) for name in _TAKEN}
+    return replace(stored, **taken, artifacts=wanted.artifacts)
+
+
+@click.command(cls=ProgramVerb)
+@sweep_argument
+@store_option
+@click.option(
+    "--seeds", type=whole(2), default=3, show_default=True, help="Runs of each configuration."
+)
+@click.option(
+    "--top", type=whole(2), default=3, show_default=True, help="Number of configurations."
+)
+@click.option(
+    "--probability",
+    type=float,
+    metavar="P",
+    help="Add runs until the best is known with this probability.",
+)
+@click.option(
+    "--runs",
+    "most",
+    type=whole(2),
+    default=60,
+    show_default=True,
+    help="Most runs in all, with --probability.",
+)
+@json_option
+@objective_option
+@setting("artifacts")
+@dispatching("as before")
+def confirm(
+    sweep: str,
+    store: str,
+    seeds: int,
+    top: int,
+    probability: float | None,
+    most: int,
+    objective: str | None,
+    program: Program | None,
+    artifacts: str | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
+    """Train the best configurations again with other seeds, to see whether the lead is noise.
+
+    They are the recommended one, the next ones and the best single trial. With --probability runs
+    are added, where they tell most, until the best is known with it.
+
+    The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
+    run it again, only missing runs are trained.
+
+    \b
+    Examples:
+      automl confirm nmt
+      automl confirm nmt --seeds 5 --top 2
+      automl confirm nmt --probability 0.9 --runs 30
+      automl confirm mine -- python train.py --lr={lr}
+    """
+    if probability is not None and not 0 < probability < 1:
+        raise UsageError(f"--probability must be more than 0 and less than 1, got {probability:g}")
+    with opened(store, write=True) as ledger:
+        spec, snapshot = checked(ledger.spec(sweep)), ledger.snapshot(sweep)
+        configurations = chosen(snapshot, spec.known_space, top)
+        if not configurations:
+            raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
+        runs = missing(ledger, sweep, configurations, seeds)
+        if runs or probability is not None:
+            typed = Typed(store, objective, options["ray_address"])
+            objective, program, _ = named(spec, objective, program)
+            typed = replace(typed, objective=objective)
+            check_runnable(spec, typed, program, "confirm")
+            function = load_trained(spec, objective, program)
+            options |= {"summary": False, "resume": True, "as_json": as_json}
+            options["dispatcher"] = dispatcher_of(spec, options["dispatcher"], agents=False)
+        confirmation, counted = None, -1
+        while True:
+            if runs:
+                again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
+                again = prepare(ledger, again, [trial.params for trial in runs])
+                if status := run_sweep(again, ledger, typed, function, **options):
+                    return status
+            confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
+            if confirmation is None or probability is None:
+                break
+            goes_on = counted < confirmation.num_runs < most  # not if a run has no value
+            if confirmation.probability >= probability or not goes_on:
+                break
+            counted = confirmation.num_runs
+            runs = next_runs(confirmation, configurations)
+    if confirmation is None:
+        raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
+    if as_json:
+        emit({"sweep": sweep, **confirmation.to_dict()})
+    else:
+        _print(confirmation)
+    return 0
+
+
+def _print(confirmation: confirmations.Confirmation) -> None:
+    rows = [
+        [
+            str(runs.trial),
+            number(runs.mean),
+            number(runs.deviation),
+            str(runs.failed),
+            "  ".join(map(number, runs.values)),
+        ]
+        for runs in confirmation.repeats
+    ]
+    columns = ["trial", "mean", "deviation", "failed", "runs"]
+    draw_table(columns, rows, columns[:4])
+    draw(f"\n{confirmation}")

@@ -1,16 +1,24 @@
-"""The verbs that change a sweep or a trial, also while it runs, or delete it."""
+"""The verbs that change a sweep or a trial, also while it runs, also by agents, or delete it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any, Final
 
 import click
 
+from automl.config.overrides import plain_changes, read_setting
+from automl.core import parse_duration
 from automl.core.text import Typed
+from automl.errors import FAILURE_KINDS, UsageError
+from automl.ledger import Ledger
+from automl.workflows import agents, steering
+from automl.workflows.export import location_to_delete
 
+from . import NO_SUCCESS, SHOULD_STOP
 from .common import (
+    emit,
+    json_option,
     newest_argument,
     opened,
+    read_by,
     say,
     setting,
     store_option,
@@ -20,8 +28,127 @@ from .common import (
     writes_store,
 )
 
-if TYPE_CHECKING:
-    from automl.ledger import Ledger
+_AGENT: Final = click.option(
+    "--agent", metavar="NAME", default="", help="Who runs the trial.  [default: user and host]"
+)
+
+
+def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
+    """The metrics that `METRIC=VALUE` words name, or a single number.
+
+    Raises UsageError if a word is malformed.
+    """
+    try:
+        if len(words) == 1 and "=" not in words[0]:
+            return float(words[0])
+        pairs = [text.split("=", 1) for text in words]
+        found = {name: float(value) for name, value in pairs}
+    except ValueError as error:
+        given = " ".join(words)
+        rule = "a metric is METRIC=NUMBER, such as loss=0.12"
+        raise UsageError(f"{rule}, got {given!r}") from error
+    if "" in found or len(found) < len(words):
+        raise UsageError(f"each metric has a name and is given once, got {' '.join(words)!r}")
+    return found
+
+
+@click.command()
+@sweep_argument
+@click.option(
+    "--lease",
+    metavar="TIME",
+    callback=read_by(parse_duration),
+    help="Give the trial back after this time without a report, such as 90s or 2h.  "
+    "[default: the sweep's timeout, else 60s]",
+)
+@_AGENT
+@writes_store
+@json_option
+def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bool) -> int | None:
+    """Get a trial of a sweep and run it in a program of your own, in any language, anywhere.
+
+    A running sweep answers within a second; without one, this command suggests the trial itself.
+    Report steps and the end of the trial with `automl tell`. If nothing comes before the lease is
+    over, the trial is tried again.
+
+    \b
+    Examples:
+      automl sweep mine.yaml --create
+      automl ask mine --json
+      automl ask mine --lease 2h --json | jq .params
+
+    Exit status: 3 if the sweep has no more trials to give.
+    """
+    answer = agents.ask(ledger, sweep, lease=lease, agent=agent)
+    if as_json:
+        emit(answer)
+    if answer["trial"] is None:
+        say(f"{sweep} gives no more trials: {answer['reason']}", err=True)
+        return NO_SUCCESS
+    if not as_json:
+        params = "  ".join(f"{name}={value}" for name, value in answer["params"].items())
+        say(f"trial {answer['trial']}, attempt {answer['attempt']}: {params}")
+        seconds = f"{answer['lease_seconds']:g} s"
+        say(f"report or tell within {seconds}, or ask with a longer --lease", err=True)
+    return None
+
+
+@click.command()
+@sweep_argument
+@click.argument("trial", type=whole(0))
+@click.argument("metrics", metavar="[METRIC=VALUE]...", nargs=-1, callback=read_by(_metrics))
+@click.option("--step", type=int, metavar="S", help="Report the metrics at this step.")
+@click.option(
+    "--failed",
+    type=click.Choice(tuple(FAILURE_KINDS)),
+    metavar="KIND",
+    help="The trial failed. If it was preempted, it is tried again; the suggester learns from the "
+    "others.",
+)
+@click.option("--message", metavar="TEXT", default="", help="Describes the failure to a person.")
+@click.option(
+    "--attempt",
+    type=whole(1),
+    metavar="A",
+    help="Attempt that `automl ask` has printed; refused if another one runs.",
+)
+@_AGENT
+@writes_store
+@json_option
+def tell(
+    ledger: Ledger, sweep: str, trial: int, metrics: Any, as_json: bool, **given: Any
+) -> int | None:
+    """End a trial that `automl ask` has given: by its metrics, or by a failure.
+
+    With --step, the trial goes on: the metrics are a report, which renews its lease. The metrics of
+    a result are added to the reported ones. You may send the same result twice. A different one, or
+    one after the lease, is refused.
+
+    \b
+    Examples:
+      automl tell mine 3 --step 100 loss=0.5 || automl tell mine 3
+      automl tell mine 3 --attempt 1 loss=0.12 seconds=81.5
+      automl tell mine 3 --failed out_of_memory --message "asked for 12 GB"
+
+    Exit status: 10 if a trial that has reported should stop; then save a checkpoint if you can, and
+    tell.
+    """
+    if given["step"] is not None and metrics == {}:
+        raise UsageError("a report needs a metric, such as loss=0.12")
+    answer = agents.tell(ledger, sweep, trial, metrics, **given)
+    if as_json:
+        emit(answer)
+    if "stop" in answer:
+        if answer["stop"]:
+            say(f"trial {answer['trial']} should stop: {answer['reason']}", err=True)
+            return SHOULD_STOP
+        return None
+    if not as_json:
+        failure = f" ({answer['failure']})" if answer["failure"] else ""
+        message = f": {answer['message']}" if answer["message"] else ""
+        again = "; it was told before" if answer["same"] else ""
+        say(f"trial {answer['trial']} is {answer['state']}{failure}{message}{again}")
+    return None
 
 
 @click.command()
@@ -38,8 +165,6 @@ def stop(ledger: Ledger, sweep: str, trial: int | None) -> None:
       automl stop nmt
       automl stop nmt --trial 12
     """
-    from automl.workflows import steering
-
     say(steering.stop(ledger, sweep, trial))
 
 
@@ -56,8 +181,6 @@ def pause(ledger: Ledger, sweep: str, trial: int) -> None:
     Example:
       automl pause nmt 12
     """
-    from automl.workflows import steering
-
     say(steering.pause(ledger, sweep, trial))
 
 
@@ -76,9 +199,6 @@ def enqueue(sweep: str, settings: tuple[str, ...], trial: int | None, store: str
       automl enqueue nmt learning_rate=3e-3 width=96
       automl enqueue nmt --trial 12
     """
-    from automl.config.limits import read_setting
-    from automl.workflows import steering
-
     with opened(store, write=True) as ledger:
         spec = ledger.spec(sweep)
         given = dict(read_setting(text, spec.space) for text in settings)
@@ -111,9 +231,6 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
       automl set nmt space.precision=fp32 space.learning_rate=[1e-4,1e-3]
       automl set nmt space.attention_layout=[packed,separate] space.width=auto
     """
-    from automl.config.overrides import plain_changes
-    from automl.workflows import steering
-
     with opened(store, write=True) as ledger:
         say(steering.change(ledger, sweep, plain_changes(settings)))
         spec, state = ledger.spec(sweep), ledger.snapshot(sweep).state
@@ -136,8 +253,6 @@ def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None
       automl delete nmt-2
       automl delete nmt-2 --artifacts s3://bucket/sweeps
     """
-    from automl.workflows.export import location_to_delete
-
     elsewhere = location_to_delete(ledger.spec(sweep), artifacts)
     if not yes:
         question = f"delete {sweep} with {len(ledger.trials(sweep))} trials and their files?"

@@ -1,19 +1,38 @@
-"""`automl sweep CONFIG`: run a sweep."""
-
-from __future__ import annotations
+"""`automl sweep CONFIG`: run a sweep; `automl space CONFIG`: show what it would tune."""
 
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from automl.config import Config, Override, load
+from automl.control.preflight import (
+    check_artifacts,
+    check_store,
+    existing_sweeps,
+    goes_on,
+    lines_about_knobs,
+    usual_stopper,
+)
+from automl.core import SweepSpec
+from automl.core.arguments import duration
 from automl.core.resources import without_unit
-from automl.core.text import Typed, present_folder, shell_line
+from automl.core.text import Typed, number, present_folder, shell_line
+from automl.dispatch._make import choose_dispatcher
 from automl.errors import UsageError
+from automl.ledger import Ledger
+from automl.ledger.database import refuse_password
+from automl.report.console import console, table
+from automl.suggesters.user_prior import UserPrior
+from automl.workflows.beginning import Beginning, begin
+from search_spaces import Choice, Float, Int
+from search_spaces.hardware import Hardware
+from search_spaces.parameters import Parameter
 
 from .common import (
+    config_arguments,
     dispatching,
     emit,
     given_settings,
@@ -25,12 +44,7 @@ from .common import (
     several,
 )
 from .program import Program, ProgramVerb, load_trained, named, signed
-from .running import run_sweep, wait_for_lost_controller
-
-if TYPE_CHECKING:
-    from automl.config import Config
-    from automl.core import SweepSpec
-    from search_spaces.hardware import Hardware
+from .running import continue_sweep, run_sweep, wait_for_lost_controller
 
 RUN_OPTIONS = ("dispatcher", "ray_address", "as_json")
 SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts")
@@ -47,14 +61,6 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
 )
 @several(*map(setting, SETTINGS), setting("replicates"))
 @click.option(
-    "--prior",
-    "sources",
-    metavar="SOURCE",
-    multiple=True,
-    help="Import trials from FILE.csv, optuna:URL#STUDY or sweep:NAME, or learn from an earlier "
-    "sweep, like:NAME; may be repeated.",
-)
-@click.option(
     "--dry-run", is_flag=True, help="Check everything, show what would run, create nothing."
 )
 @click.option(
@@ -66,7 +72,6 @@ SETTINGS = ("goals", "trials", "budget", "workers", "seed", "store", "artifacts"
 def sweep(
     config: str | None,
     overrides: tuple[str, ...],
-    sources: tuple[str, ...],
     program: Program | None,
     **options: Any,
 ) -> int | None:
@@ -83,25 +88,19 @@ def sweep(
       automl sweep configs/nmt.yaml space.precision=[fp32,bf16] --name precision --budget 10m
       automl sweep mine.yaml --objective train.py:objective
       automl sweep --objective train.py:objective --goals "minimize loss" --trials 50
-      automl sweep mine.yaml --objective train.py:objective --prior old.csv
+      automl sweep mine.yaml --objective train.py:objective prior=old.csv
       automl sweep mine.yaml -- python train.py --lr={lr} --batch-size={batch_size}
       automl sweep mine.yaml reports.loss='val_loss (\\S+)' -- ./train {params}
       automl sweep configs/nmt.yaml prior.learning_rate=2e-3 prior.precision=bf16
-      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data --prior like:nmt
+      automl sweep configs/nmt.yaml data.name=multi30k data.dir=data prior=like:nmt
       automl sweep mine.yaml --create            for agents, see automl ask --help
     """
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, program, options)
-    from automl.suggesters.user_prior import split_prior
-
-    _, learns, imported = split_prior(list(sources))
-    loaded = replace(loaded, spec=replace(loaded.spec, learns=(*loaded.spec.learns, *learns)))
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
     typed = _typed(loaded, options)
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
-    from automl.control.preflight import goes_on, lines_about_knobs, usual_stopper
-
     spec = loaded.spec
     if "stopper" not in loaded.named:
         spec = replace(spec, stopper=usual_stopper(objective, spec.goals))
@@ -117,15 +116,11 @@ def sweep(
         checked = _checked(loaded.spec, program, options["objective"])
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
         return None
-    from automl.ledger import Ledger
-    from automl.workflows.beginning import Beginning, begin
-
-    earlier = Beginning((*loaded.prior, *imported))
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),
-            earlier,
+            Beginning(loaded.prior),
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
         )
@@ -150,8 +145,6 @@ def sweep(
 
 
 def _exists(loaded: Config) -> bool:
-    from automl.control.preflight import existing_sweeps
-
     return loaded.spec.name in existing_sweeps(loaded.store)
 
 
@@ -160,8 +153,6 @@ def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) 
 
     What the configuration says now holds from here on, and is told; what cannot change is refused.
     """
-    from .resume import continue_sweep
-
     name = loaded.spec.name
     wait_for_lost_controller(loaded.store, name)
     given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
@@ -188,11 +179,6 @@ def _load(
     options: dict[str, Any],
 ) -> Config:
     """The configuration, after all checks that need nothing to be created."""
-    from automl.config import Override, load
-    from automl.control.preflight import check_artifacts, check_store
-    from automl.dispatch._make import choose_dispatcher
-    from automl.ledger.database import refuse_password
-
     if config is None and options["objective"] is None:
         raise UsageError("name a configuration, or a function: --objective FILE:NAME --goals GOAL")
     stem = Path(options["objective"].rpartition(":")[0] or "sweep").stem if config is None else ""
@@ -238,11 +224,6 @@ def _checked(spec: SweepSpec, program: Program | None, objective: str | None) ->
 
 
 def _show(config: Config, checked: str) -> None:
-    from automl.core.arguments import duration
-    from automl.suggesters.user_prior import UserPrior
-
-    from .space import show_space
-
     spec = config.spec
     times = ("time", "worker_time")
     limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
@@ -259,3 +240,65 @@ def _show(config: Config, checked: str) -> None:
     for name, prior in UserPrior(spec.space, spec.prior).by_name.items():
         say(f"prior: {name} {prior}")
     say(f"{checked}; nothing was created")
+
+
+@click.command()
+@config_arguments
+@json_option
+def space(config: str, overrides: tuple[str, ...], as_json: bool) -> None:
+    """Show the search space of a configuration, and what this hardware leaves out and why.
+
+    \b
+    Examples:
+      automl space configs/nmt.yaml
+      automl space configs/nmt.yaml space=auto
+    """
+    loaded = load(config, overrides, objective=None)
+    if as_json:
+        found = {
+            "workload": loaded.spec.workload,
+            **loaded.spec.space.to_dict(),
+            "default": loaded.spec.space.default(),
+            "size": loaded.spec.space.size,
+            "fixed": dict(loaded.spec.fixed),
+            "dropped": [vars(item) for item in loaded.dropped],
+        }
+        emit(found)
+    else:
+        show_space(loaded)
+
+
+def show_space(config: Config) -> None:
+    """Print the space as tables."""
+    space, out = config.spec.space, console()
+    rows = []
+    for p in space.parameters.values():
+        when = " and ".join(f"{k} is {' or '.join(map(number, v))}" for k, v in p.when.items())
+        default = number(p.default) if p.has_default else "-"
+        affects = ", ".join(sorted(p.affects)) if len(p.affects) < 3 else "everything"
+        rows.append([p.name, default, affects, _domain(p) + (f"  when {when}" if when else "")])
+    out.print(table(["parameter", "default", "affects", "values"], rows))
+    for constraint in space.constraints:
+        out.print(f"constraint: {constraint}", markup=False)
+    size = "infinitely many" if space.size is None else f"{space.size:,}"
+    out.print(f"{len(space.parameters)} parameters, {size} configurations", style="dim")
+    if config.spec.fixed:
+        fixed = "  ".join(f"{name}={number(value)}" for name, value in config.spec.fixed.items())
+        out.print(f"\nnot tuned: {fixed}", markup=False)
+    if config.dropped:
+        out.print("\nleft out on this hardware:")
+        gone = [
+            [d.parameter, "-" if d.value is None else str(d.value), d.reason]
+            for d in config.dropped
+        ]
+        out.print(table(["parameter", "value", "reason"], gone))
+
+
+def _domain(parameter: Parameter) -> str:
+    if isinstance(parameter, Choice):
+        return ", ".join(number(choice) for choice in parameter.choices)
+    assert isinstance(parameter, Float | Int)
+    kind = "whole numbers " if isinstance(parameter, Int) else ""
+    scale = " on a log scale" if parameter.log else ""
+    steps = f" in steps of {number(parameter.step)}" if "step" in parameter.domain() else ""
+    return f"{kind}{number(parameter.low)} to {number(parameter.high)}{steps}{scale}"

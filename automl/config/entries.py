@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from automl.core.arguments import WrongValue
-from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of, read_keys
+from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
-from .source import WrittenConfig, shown
+from .source import shown
 
 ENTRY_RULE: Final = "a list of choices or {low, high, log, type, when, affects, default}"
 
@@ -76,38 +76,6 @@ KEYS: Final = {
 
 _OF_NUMBERS: Final = ("low", "high", "log", "step")
 _OF_CHOICES: Final = ("choices", "ordered")
-
-
-def read_entry(
-    given: Any,
-    base: Parameter | None,
-    source: WrittenConfig,
-    name: str,
-    unavailable: Mapping[Value, str] | None = None,
-    slow: Sequence[Value] | None = None,
-) -> tuple[Parameter, Sequence[Value] | None] | None:
-    """The parameter that an entry describes, and its choices; None, with errors, if it is wrong.
-
-    Args:
-        given: the plain value of the entry: a list of choices, or a mapping.
-        base, unavailable, slow: see `build`; if `slow` is None, an entry may name any word.
-        source: the configuration, which receives errors.
-        name: of the parameter.
-    """
-    where = ("space", name)
-    given = {"choices": given} if isinstance(given, list) else given
-    if not isinstance(given, dict):
-        source.refuse(where, f"{ENTRY_RULE} is needed, got {shown(given)}")
-        return None
-    try:
-        entry = read_keys(KEYS, given)
-        entry = {key: v for key, v in entry.items() if v is not None or key == "default"}
-        choices = entry.get("choices")
-        known = (choices or ()) if slow is None else slow
-        return build(name, entry, base, unavailable or {}, known), choices
-    except UsageError as error:
-        source.refuse_all(where, error)
-    return None
 
 
 def build(

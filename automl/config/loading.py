@@ -25,15 +25,20 @@ from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plain import ambiguous
 from search_spaces.plugins import nearest
+from workers.command.arguments import unnamed
+from workers.command.csv_file import CSV_FILE
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .overrides import Override, apply
-from .resolution import Exclusion, Resolution, split_constraints
+from .resolution import Exclusion, Resolution, Tunable, split_constraints
 from .source import GivenKeys, WrittenConfig, shown
-from .tunable import Tunable
 
 STORE: Final = KEYS["store"].default
+_OF_COMMANDS: Final = {
+    "reports": "only a command has reports; add it to the line: -- python train.py --lr={lr}",
+    "cwd": "only a command runs in the folder of its trial; a function has trial.folder",
+}
 _ELSEWHERE: Final = ("store", "prior", "dispatcher", "ray_address", "command")  # not of the spec
 
 
@@ -115,18 +120,13 @@ class _Checker:
         document: GivenKeys,
         hardware: Hardware | None,
         command: str,
-        nodes: Callable[[str, str], Hardware] | None = None,
+        nodes: Callable[[str, str], Hardware] | None,
     ) -> None:
         self.source, self.document = source, document
         self._checked, self._refuse = source.checked, source.refuse
-        self._given = hardware
-        self._nodes: Callable[[str], Hardware] | None = None
-        if nodes is not None and document["workload"] is not None:
-            where = document["dispatcher"], document["ray_address"]
-            kind, address = self._checked(("dispatcher",), choose_dispatcher, *where) or ("", None)
-            self._nodes = partial(nodes, address) if kind == "ray" and address else None
+        self._given, self._nodes, self._command = hardware, nodes, command
+        self._slot = document.get("resources") or {}
         self._asks = False  # the objective says the space as it runs
-        self._command = command
 
     def hardware(self) -> Hardware:
         """The hardware as a trial in one slot sees it; the first call imports torch."""
@@ -137,14 +137,12 @@ class _Checker:
     @cached_property
     def _hardware(self) -> Hardware | None:
         """What is given, or what the nodes of a cluster have; None for this machine."""
-        if self._given is None and self._nodes is not None:
-            return self._nodes(self._slot.get("accelerator", ""))
+        if self._given is None and self._nodes and self.document["workload"] is not None:
+            where = self.document["dispatcher"], self.document["ray_address"]
+            kind, address = self._checked(("dispatcher",), choose_dispatcher, *where) or ("", None)
+            if kind == "ray" and address:
+                return self._nodes(address, self._slot.get("accelerator", ""))
         return self._given
-
-    @property
-    def _slot(self) -> dict[str, Any]:
-        """What the configuration says of the resources of a slot."""
-        return self.document.get("resources") or {}
 
     @cached_property
     def resources(self) -> tuple[Resources, str]:
@@ -192,10 +190,8 @@ class _Checker:
         spec = SweepSpec(**settings).with_workers(document["workers"])
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
-        spec, line = self._checked(("space",), follow_strategy, spec, local_slots(spec)) or (
-            spec,
-            "",
-        )
+        followed = self._checked(("space",), follow_strategy, spec, local_slots(spec))
+        spec, line = followed or (spec, "")
         self._checked(("ranks",), max_ranks, spec)
         notes = [text for text in (note, line) if text]
         if workload is None:
@@ -234,13 +230,10 @@ class _Checker:
                 section = "data" if isinstance(error, DataError) else "fixed"
                 self._refuse((section,), str(error))
         if space is not None and suggester is not None:
-            gone = {
-                (item.parameter, None if item.value is None else str(item.value))
-                for item in resolution.dropped
-            }
+            left_out = resolution.dropped
+            gone = {(i.parameter, None if i.value is None else str(i.value)) for i in left_out}
             wanted = without_unavailable(split_prior(document["prior"])[0], gone)
-            beliefs = self._checked(("prior",), check_prior, wanted, space, suggester)
-            content["prior"] = beliefs
+            content["prior"] = self._checked(("prior",), check_prior, wanted, space, suggester)
         return content, tuple(resolution.dropped)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
@@ -259,26 +252,24 @@ class _Checker:
         if name is not None and not objective:
             found = self._checked(("workload",), WORKLOADS.require, name)
             return WORKLOADS.get(found) if found else None
-        text = ""
         if name is not None:
             own = "objective:" if self.document["objective"] else "--objective"
             given = "a command" if self._command else own
-            text = f"with {given} a configuration has no workload; leave one of them out"
+            rule = f"with {given} a configuration has no workload; leave one of them out"
+            self._refuse(("workload",), rule)
         elif objective is False and "workload" not in self.source.data:
-            text = (
+            self._refuse(
+                ("workload",),
                 f"a workload ({', '.join(WORKLOADS.names())}) is needed, "
                 "or a function of your own named with --objective FILE:NAME, "
-                "or a command after --: -- python train.py --lr={lr}"
+                "or a command after --: -- python train.py --lr={lr}",
             )
-        if text:
-            self._refuse(("workload",), text)
         return None
 
     def _name(self, path: Path) -> str:
         name: str = self.document["name"] or path.stem
         if not NAME.fullmatch(name) and "name" not in self.source.data:
-            text = f"a name is needed, the file's own is none: {shown(name)}"
-            self._refuse(("name",), text)
+            self._refuse(("name",), f"a name is needed, the file's own is none: {shown(name)}")
         return name
 
     def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
@@ -286,27 +277,22 @@ class _Checker:
         if goals is None:
             goals = workload.goals if workload else ()
         if not goals and not self.source.is_broken(("goals",)):
-            text = "at least one goal is needed, such as 'minimize loss'"
-            self._refuse(("goals",), text)
+            self._refuse(("goals",), "at least one goal is needed, such as 'minimize loss'")
         parsed = self._checked(("goals",), parse_goals, goals) or () if goals else ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
     def _check_reports(self, command: bool) -> None:
         """Check how a command reports its metrics; `command`: whether one is tuned, or may be."""
-        reports = self.document["reports"]
-        if reports and not command:
-            text = "only a command has reports; add it to the line: -- python train.py --lr={lr}"
-            self._refuse(("reports",), text)
+        if not command:
+            for name, rule in _OF_COMMANDS.items():
+                if self.document[name] != KEYS[name].default and self.document[name]:
+                    self._refuse((name,), rule)
             return
-        if self.document["cwd"] != KEYS["cwd"].default and not command:
-            text = "only a command runs in the folder of its trial; a function has trial.folder"
-            self._refuse(("cwd",), text)
-        for name, pattern in reports.items():
-            from workers.command.csv_file import CSV_FILE
-            from workers.command.patterns import compile_pattern
-
+        for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
+                from workers.command.patterns import compile_pattern
+
                 self._checked(("reports", name), partial(compile_pattern, name, pattern))
 
 
@@ -335,8 +321,6 @@ def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
 
 def _unnamed(spec: SweepSpec) -> list[str]:
     """A line about parameters that a command does not get as arguments; none if it gets all."""
-    from workers.command.arguments import unnamed
-
     names = [name for name in unnamed(spec.command, spec.space.parameters) if name != spec.ranks]
     if not names:
         return []

@@ -1,6 +1,6 @@
-"""Overrides on the command line: `budget.trials=10`, `space.precision=[fp32,bf16]`.
+"""What people type as KEY=VALUE: `budget.trials=10`, `space.precision=[fp32,bf16]`.
 
-They change a configuration, or the space of a stored sweep.
+It changes a configuration, or what may change of a sweep.
 """
 
 from __future__ import annotations
@@ -9,8 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from automl.core.resources import LIMITS, WorkerRange, read_workers
+from automl.errors import UsageError
+from automl.suggesters.domain import Limit
 from automl.suggesters.user_prior import KEYS
-from search_spaces import Float, Int, Space
+from search_spaces import Choice, Space
+from search_spaces.parameters import Parameter, Value
+from search_spaces.plugins import nearest
+from search_spaces.validation import plain, show
 
 from . import entries
 from .source import MAX_BYTES, MAX_DEPTH, Place, WrittenConfig, plain_scalar, shown
@@ -65,36 +71,6 @@ def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
             found[override.key] = _value(source, override, (override.key,))
     source.raise_any()
     return found
-
-
-def with_changes(space: Space, overrides: Sequence[str]) -> Space:
-    """The space after overrides of `space.NAME`, as a configuration has them.
-
-    A field that is not named stays. A list of two numbers is the range of a number. An entry of
-    another name is a new parameter.
-
-    Raises:
-        ConfigError: an override is malformed or names something else than a parameter.
-    """
-    # The names of the space with no fields, so that overrides find them.
-    source = WrittenConfig("the overrides", {"space": {name: {} for name in space.parameters}})
-    for text in overrides:
-        if not text.startswith("space."):
-            rule = "only the space can be changed here: space.NAME.FIELD=VALUE, space.NAME=[...]"
-            source.add((), rule, (f"override {text!r}", 0))
-    apply(source, overrides)
-    source.raise_any()
-    changed = dict(space.parameters)
-    for name, entry in source.data["space"].items():
-        base = space.parameters.get(name)
-        if base is not None and entry == {}:
-            continue
-        if isinstance(base, Float | Int) and isinstance(entry, list) and len(entry) == 2:
-            entry = dict(zip(("low", "high"), entry, strict=True))
-        if found := entries.read_entry(entry, base, source, name):
-            changed[name] = found[0]
-    source.raise_any()
-    return Space(*changed.values(), constraints=space.constraints)
 
 
 def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:
@@ -161,3 +137,80 @@ def _value(source: WrittenConfig, override: Override, path: Place) -> Any:
     except ValueError as error:
         source.add(path, str(error), line)
         return None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What is set of a sweep.
+
+    Args:
+        budget: by limit; None removes it.
+        workers: None if they stay.
+        space: by parameter, not checked yet: a value, a list, or "auto".
+    """
+
+    budget: Mapping[str, Any]
+    workers: WorkerRange | None
+    space: Mapping[str, Any]
+
+
+def read_changes(given: Mapping[str, Any]) -> Changes:
+    """The changes that values by key describe: `budget.NAME`, `workers`, `space.NAME`.
+
+    Raises:
+        UsageError: a key or the value of one is wrong.
+    """
+    budget: dict[str, Any] = {}
+    space: dict[str, Any] = {}
+    workers: WorkerRange | None = None
+    for key, value in given.items():
+        section, _, name = key.partition(".")
+        if key == "workers":
+            workers = read_workers(value)
+        elif section == "budget" and name in LIMITS:
+            budget[name] = None if value is None else LIMITS[name].read(key, value)
+        elif section == "space" and name:
+            space[name] = value
+        else:
+            known = ["workers", *(f"budget.{one}" for one in LIMITS), "space.NAME"]
+            raise UsageError(f"{key!r} cannot be set: {nearest(key, known)}")
+    return Changes(budget, workers, space)
+
+
+def read_setting(text: str, space: Space) -> tuple[str, Value]:
+    """The parameter and its value that `KEY=VALUE` names.
+
+    Raises:
+        UsageError: the text is malformed, the parameter is unknown, or it cannot have the value.
+    """
+    name, equals, raw = text.partition("=")
+    if not equals or not raw:
+        raise UsageError(f"a setting is KEY=VALUE, got {text!r}")
+    return name, known_parameter(space, name).accept(raw, text=True)
+
+
+def limit_of(space: Space, name: str, value: Any) -> Limit:
+    """The limit that a value, a range `(low, high)`, or a list of choices says in Python.
+
+    Raises:
+        UsageError: the parameter is unknown, or it cannot have a value.
+    """
+    parameter = known_parameter(space, name)
+    value = plain(value)
+    several = isinstance(value, tuple) and not parameter.legal(value)
+    values = list(value) if several else [value]
+    values = [parameter.accept(one) for one in values]
+    if isinstance(parameter, Choice):
+        return Limit(tuple(values))
+    if len(values) > 2 or values[0] > values[-1]:
+        raise UsageError(f"the range of {name} is [LOW, HIGH], got {show(value)}")
+    return Limit(low=values[0], high=values[-1])
+
+
+def known_parameter(space: Space, name: str) -> Parameter:
+    """The parameter of a name; raises UsageError if the sweep does not tune it."""
+    if name not in space.parameters:
+        raise UsageError(
+            f"the sweep does not tune {name!r}: {nearest(name, list(space.parameters))}"
+        )
+    return space.parameters[name]

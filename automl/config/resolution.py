@@ -1,24 +1,161 @@
 """Resolves the space of a sweep from the configuration, the workload and the hardware."""
 
+from __future__ import annotations
+
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from automl.core.keys import read_keys
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Space
 from search_spaces.expressions import Expression, quoted
+from search_spaces.hardware import Hardware
+from search_spaces.knobs import KNOBS
+from search_spaces.knobs.base import ON_REQUEST
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
+from workers.own_loop.knobs import resolved
+from workers.training.settings import trainer_options
+from workers.workload import Trainable, Workload
 
-from .entries import ENTRY_RULE, read_entry
+from .entries import ENTRY_RULE, KEYS, build
 from .source import WrittenConfig, shown
-from .tunable import Tunable
 
 MAX_TRIED = 4096
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """The parameters and options that `space:` and `fixed:` can name on this hardware.
+
+    Args:
+        detected: gives the hardware of this machine. Detecting it takes seconds, so it is asked
+            for only if something depends on it.
+        workload: its name; None for an objective of the user.
+        parameters: declared by the workload.
+        constraints: of the workload's space.
+        defaults: options of the workload that are not tuned by default.
+        left_out: by parameter, the values that this hardware cannot run, or that are tried only if
+            they are named, with the reason.
+        on_request: parameters that are tuned only if the configuration names them.
+        further: constraints that hold if one of these is named.
+    """
+
+    detected: Callable[[], Hardware]
+    workload: str | None = None
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    constraints: tuple[Expression, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, Mapping[Value, str]] = field(default_factory=dict)
+    on_request: Mapping[str, Parameter] = field(default_factory=dict)
+    further: tuple[Expression, ...] = ()
+
+    @classmethod
+    def of(cls, workload: type[Workload] | None, detected: Callable[[], Hardware]) -> Tunable:
+        """What a workload declares; the knobs alone for None."""
+        if workload is None:
+            return cls(detected)
+        hardware = detected()
+        space = workload.space(hardware)
+        more = workload.on_request(hardware)
+        left_out: dict[str, dict[Value, str]] = {}
+        for dropped in (*more.dropped, *workload.dropped(hardware)):
+            left_out.setdefault(dropped.parameter, {})[dropped.value] = dropped.reason
+        common = trainer_options() if issubclass(workload, Trainable) else {}
+        defaults = {**common, **workload.defaults}
+        return cls(
+            detected,
+            workload.name,
+            space.parameters,
+            space.constraints,
+            defaults,
+            left_out,
+            {parameter.name: parameter for parameter in more.parameters},
+            tuple(map(Expression, more.constraints)),
+        )
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name, if it is declared."""
+        return self.parameters.get(name) or self.on_request.get(name)
+
+    def group(self, name: str) -> dict[str, Parameter]:
+        """The parameter of that name, or those of the knob of that name; empty if it is unknown."""
+        if (parameter := self.parameter(name)) is not None:
+            return {name: parameter}
+        if self.workload is None:
+            with suppress(UsageError):
+                return resolved([name], {}, self.detected)
+            return {}
+        if name not in KNOBS.names():
+            return {}
+        knob = {
+            found.name: found for found in KNOBS.get(name)().resolve(self.detected()).parameters
+        }
+        tuned = {key: self.parameters[key] for key in knob if key in self.parameters}
+        return tuned or {key: self.on_request[key] for key in knob if key in self.on_request}
+
+    def names(self) -> list[str]:
+        """Every name that can be tuned."""
+        return [*self.parameters, *self.on_request] if self.workload else KNOBS.names()
+
+    def unavailable(self, name: str, *, explicit: bool = False) -> dict[Value, str]:
+        """The values of a parameter that this hardware cannot run, with the reason.
+
+        Args:
+            explicit: the user wrote the values down. Then slow ones are allowed, and those that
+                are tried only if they are named.
+        """
+        if self.workload is not None or name not in KNOBS.names():
+            found = dict(self.left_out.get(name, {}))
+        else:
+            dropped = KNOBS.get(name)().resolve(self.detected()).dropped
+            found = {item.value: item.reason for item in dropped if item.parameter == name}
+        if not found:
+            return {}
+        slow = self.detected().slow
+        return {
+            value: reason
+            for value, reason in found.items()
+            if not (explicit and reason in (slow.get(str(value)), ON_REQUEST))
+        }
+
+    def gone(self, name: str) -> str | None:
+        """Why this hardware cannot run a parameter of the workload at all; None otherwise."""
+        if self.parameter(name) is not None or name not in self.left_out:
+            return None
+        return "; ".join(f"{value}: {reason}" for value, reason in self.left_out[name].items())
+
+    def refuse_fixed(self, name: str, value: Any) -> str | None:
+        """Why a value under `fixed:` is wrong, or None. A number may be outside the tuned range."""
+        if self.workload is None:
+            wanted = f"space.{name}: [{shown(value)}]"
+            return f"only a workload has fixed options; write {wanted}, or give it to the program"
+        named = (*self.parameters, *self.on_request, *self.defaults, *self.left_out)
+        known = list(dict.fromkeys(named))
+        if name not in known:
+            return f"unknown option of workload {self.workload}; {nearest(name, known)}"
+        unavailable = self.unavailable(name, explicit=True)
+        if isinstance(value, bool | int | float | str) and value in unavailable:
+            return f"this hardware cannot run {name} {shown(value)}: {unavailable[value]}"
+        parameter = self.parameter(name)
+        if isinstance(parameter, Choice) and any(
+            isinstance(item, str | bool) for item in parameter.choices
+        ):
+            others = [item for item in self.left_out.get(name, {}) if item not in unavailable]
+            words = [str(item) for item in (*parameter.choices, *others)]
+            if not parameter.legal(value) and value not in others:
+                return f"must be one of {', '.join(words)}, got {shown(value)}"
+        elif parameter is not None and (
+            isinstance(value, bool) or not isinstance(value, int | float)
+        ):
+            return f"must be a number, got {shown(value)}"
+        return None
 
 
 @dataclass(frozen=True)
@@ -102,31 +239,25 @@ class Resolution:
             self._take(self.tunable.parameters)
             return
         for name, entry in entries.items():
-            if not self.source.is_broken(("space", name)):
-                self._entry(name, entry)
+            if self.source.is_broken(("space", name)):
+                continue
+            if entry == "auto":
+                self._auto(name)
+            elif isinstance(entry, dict | list):
+                self._build(name, entry)
+            else:
+                self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
         for name in self.fixed:
             if name in entries:
-                text = (
-                    f"{name} is also under space; take it out of one of them, "
-                    f"or write space.{name}=[VALUE]"
-                )
-                self.source.refuse(("fixed", name), text)
-
-    def _entry(self, name: str, entry: Any) -> None:
-        if entry == "auto":
-            self._auto(name)
-        elif isinstance(entry, dict | list):
-            self._build(name, entry)
-        else:
-            self._refuse(name, f"auto, {ENTRY_RULE} is needed, got {shown(entry)}")
+                rule = f"{name} is also under space; take it out of one of them, "
+                self.source.refuse(("fixed", name), f"{rule}or write space.{name}=[VALUE]")
 
     def _auto(self, name: str) -> None:
         group, gone = self.tunable.group(name), self.tunable.gone(name)
         if gone:
             self.dropped.append(Exclusion(name, None, gone))
         elif not group:
-            known = self.tunable.names()
-            self._refuse(name, f"unknown knob; {nearest(name, known)}")
+            self._refuse(name, f"unknown knob; {nearest(name, self.tunable.names())}")
         self._take(group)
         if name in group:
             self.explicit.add(name)
@@ -140,12 +271,15 @@ class Resolution:
             self._refuse(name, f"{text}; {nearest(name, self.tunable.names())}")
             return
         slow = [*self.tunable.unavailable(name)]
-        found = read_entry(entry, base, self.source, name, unavailable, slow)
-        if found is None:
+        try:
+            read = read_keys(KEYS, {"choices": entry} if isinstance(entry, list) else entry)
+            read = {key: v for key, v in read.items() if v is not None or key == "default"}
+            self.tuned[name] = build(name, read, base, unavailable, slow)
+        except UsageError as error:
+            self.source.refuse_all(("space", name), error)
             return
-        self.tuned[name], choices = found
         self.explicit.add(name)
-        wanted = choices or (base.choices if isinstance(base, Choice) else ())
+        wanted = read.get("choices") or (base.choices if isinstance(base, Choice) else ())
         self.dropped += [
             Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
         ]
@@ -172,8 +306,8 @@ class Resolution:
             for value in values:
                 right = not (found and declared) or found.legal(value) or declared.legal(value)
                 if not right and value not in known:
-                    text = f"when gives {parent} a value that it never has, {shown(value)}"
-                    self._refuse(parameter.name, text)
+                    rule = f"when gives {parent} a value that it never has, {shown(value)}"
+                    self._refuse(parameter.name, rule)
 
     def _refuse(self, name: str, text: str) -> None:
         self.source.refuse(("space", name), text)
@@ -243,20 +377,18 @@ class Resolution:
             parameter = self.tuned[bound.names[0]] if bound and len(bound.names) == 1 else None
             if bound is None or not isinstance(parameter, Choice):
                 continue
-            kept = [value for value in parameter.choices if bound.evaluate({parameter.name: value})]
-            if kept and len(kept) < len(parameter.choices):
+            name, choices = parameter.name, parameter.choices
+            kept = [value for value in choices if bound.evaluate({name: value})]
+            if kept and len(kept) < len(choices):
                 default = parameter.default if parameter.default in kept else kept[0]
                 changed = {**parameter.to_dict(), "choices": kept, "default": default}
-                self.tuned[parameter.name] = parameter_from_dict(changed)
-                others = [name for name in constraint.names if name not in self.tuned]
-                given = " and ".join(f"{name} {shown(self._fixed_value(name))}" for name in others)
-                gone = [value for value in parameter.choices if value not in kept]
-                self.dropped += [
-                    Exclusion(parameter.name, value, f"{given}, and {constraint}") for value in gone
-                ]
+                self.tuned[name] = parameter_from_dict(changed)
+                others = [one for one in constraint.names if one not in self.tuned]
+                given = " and ".join(f"{one} {shown(self._fixed_value(one))}" for one in others)
+                reason = f"{given}, and {constraint}"
+                self.dropped += [Exclusion(name, v, reason) for v in choices if v not in kept]
 
     def _constraints(self) -> list[Expression]:
-        """The declared constraints; those of what is tuned only on request, if it is named."""
         named = {name for name in self.tunable.on_request if name in (*self.tuned, *self.fixed)}
         further = [c for c in self.tunable.further if named.intersection(c.names)]
         return [*self.tunable.constraints, *further]
@@ -273,7 +405,6 @@ class Resolution:
         return constraint.bind(values)
 
     def _declared_constraints(self) -> list[str]:
-        """The workload's constraints that something can break."""
         bound = filter(None, map(self._bound, self._constraints()))
         return [str(one) for one in bound if not _always_holds(one, self.tuned)]
 

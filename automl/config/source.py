@@ -255,14 +255,12 @@ class WrittenConfig:
         raise ConfigError(intro + "\n  ".join(lines))
 
     def _existing(self, path: Place) -> Place:
-        """The longest part of a path that was written."""
         while path and path not in self.lines:
             path = path[:-1]
         return path
 
 
 def _dotted(path: Place) -> str:
-    """`space.width.low` or `goals[1]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 

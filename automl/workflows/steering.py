@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from automl.config.limits import known_parameter, limit_of, read_changes
+from automl.config.overrides import known_parameter, limit_of, read_changes
 from automl.control.journal import writing
 from automl.control.wiring import attend
 from automl.core import Command, SweepSpec, Trial, arguments

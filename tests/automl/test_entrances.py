@@ -13,7 +13,7 @@ import pytest
 import automl
 from automl import Choice, Float, Int, Space
 from automl.config import load
-from automl.config.wandb_sweep import read_wandb
+from automl.config.template import read_wandb
 from automl.core import Trial
 from automl.errors import AutomlError, ConfigError
 from automl.ledger import Ledger

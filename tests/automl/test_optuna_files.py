@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import automl
-from automl.cli.objective import load_objective
+from automl.cli.program import load_objective
 from automl.core import TrialState
 from automl.sweeps import Objective
 

@@ -19,8 +19,8 @@ import automl
 from automl import Choice, Float, Int, Space
 from automl.cli import cli
 from automl.config import load
-from automl.config.command_template import for_command
-from automl.config.limits import read_setting
+from automl.config.overrides import read_setting
+from automl.config.template import for_command
 from automl.core import SweepSpec, Trial, parse_goals
 from automl.ledger import Ledger
 from automl.ledger.database import IN_MEMORY

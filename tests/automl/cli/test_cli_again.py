@@ -162,7 +162,8 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert first in report
     assert f"# Trial {new['trial']} of the sweep toy; save as" in report
     assert "Trained again, trial" in report
-    more = run("resume", "toy", "lucky", "--trials", "4", "space.x=[0.0, 1.0, 2.0, 3.0, 4.0]")
+    wider = ("--config", "toy.yaml", "space.x=[0.0, 1.0, 2.0, 3.0, 4.0]")
+    more = run("resume", "toy", "lucky", "--trials", "4", *wider)
     assert first in " ".join(more.stdout.split()), more.output
 
 
@@ -170,7 +171,8 @@ def test_confirmed_runs_stay_if_the_space_changes(folder: Path) -> None:
     swept("clear")
     seeds = ("--seeds", "2", "--top", "2")
     assert run("confirm", "toy", "clear", *seeds).exit_code == 0
-    changed = ("space.x=[0.0, 1.0, 2.0, 5.0]", "space.y={low: 0, high: 1, default: 1}")
+    entries = ("space.x=[0.0, 1.0, 2.0, 5.0]", "space.y={low: 0, high: 1, default: 1}")
+    changed = ("--config", "toy.yaml", *entries)
     done = run("resume", "toy", "clear", *changed, "--trials", "5")
     assert done.exit_code == 0, done.output
     again = run("confirm", "toy", "clear", "--json", "--top", "2")

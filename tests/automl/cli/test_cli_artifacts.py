@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from cli_sweeps import Start, automl
 
-from automl import load
 from workers.artifacts.copies import Copies
 
 ROOT = Path(__file__).parents[3]
@@ -25,21 +24,6 @@ space: {learning_rate: {low: 1e-4, high: 1e-2, log: true, default: 3e-3}}
 budget: {trials: 1}
 suggester: sobol
 workers: 1
-"""
-TRAINING = """\
-import time
-from toy import Toy
-
-OPTIONS = {"max_updates": 20, "evaluate_updates": 3, "checkpoint_updates": 5, "dropout": 0.1}
-
-def objective(trial):
-    send = trial.send
-    def waits(report):
-        send(report)
-        while trial.assignment.attempt == 1 and report.step >= 12 and trial.assignment.artifacts:
-            time.sleep(1.0)  # until it is killed
-    trial.send = waits
-    return Toy({**trial.params, **OPTIONS}, {}, {}, seed=trial.seed).run(trial)
 """
 FUNCTION = """\
 import time
@@ -69,8 +53,7 @@ def until(condition: Callable[[], Any], seconds: float = 120.0) -> None:
 def place(s3: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The location of a test; the working directory has the configuration and the programs."""
     (tmp_path / "kept.yaml").write_text(CONFIG)
-    for name, text in (("training", TRAINING), ("function", FUNCTION)):
-        (tmp_path / f"{name}.py").write_text(text)
+    (tmp_path / "function.py").write_text(FUNCTION)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "workers"))
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "workers")])
@@ -106,34 +89,6 @@ def killed_and_moved(process: Start, place: str, wanted: str, *arguments: str) -
 
 def children_of(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-
-
-def test_a_killed_training_goes_on_from_s3_in_another_store_with_equal_losses(
-    place: str, process: Start
-) -> None:
-    options = ("--dispatcher", "inline", "--store", "whole")
-    whole = automl("sweep", "kept.yaml", "--objective", "training.py", *options)
-    assert whole.exit_code == 0, whole.output
-    moved = killed_and_moved(process, place, "checkpoints/00000010/", "--objective", "training.py")
-    resumed = automl(
-        "resume", "kept", "--objective", "training.py", "--dispatcher", "inline",
-        "--store", str(moved), "--artifacts", place,
-    )  # fmt: skip
-    assert resumed.exit_code == 0, resumed.output
-    expected, found = (load("kept", store).trials[0] for store in ("whole", moved))
-    assert found.attempts == 2
-    losses = [
-        {r.step: (r.metrics["loss"], r.metrics["train_loss"]) for r in trial.reports}
-        for trial in (expected, found)
-    ]
-    assert losses[0] == losses[1]
-    assert [r.step for r in found.reports if r.attempt == 2] == [12, 15, 18, 20]
-    kept = files_at(place)
-    assert next(iter(kept.values()))[-3:] == [
-        f"checkpoints/00000020/{name}"
-        for name in ("manifest.json", "model.safetensors", "optimizer.safetensors")
-    ]
-    assert [p.name for p in (moved / "sweeps/kept/trials/0").iterdir()] == [".artifacts.lock"]
 
 
 def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(

@@ -122,13 +122,10 @@ def test_a_file_that_cannot_be_imported_is_refused(folder: Path) -> None:
     refused(sweep(), "mine.py cannot be imported: ModuleNotFoundError", folder)
 
 
-@pytest.mark.parametrize(
-    "arguments", [["absent.yaml"], ["."], ["toy.yaml", "seed=.inf"], ["toy.yaml", "--seed", "-1"]]
-)
 def test_the_program_itself_ends_with_status_2_and_no_traceback(
-    folder: Path, process: Start, arguments: list[str]
+    folder: Path, process: Start
 ) -> None:
-    running = process("sweep", *arguments, "--objective", "mine.py:objective")
+    running = process("sweep", "toy.yaml", "seed=.inf", "--objective", "mine.py:objective")
     out, err = running.communicate()
     assert (running.returncode, out) == (2, "")
     assert err.startswith("Error: ")
@@ -136,13 +133,9 @@ def test_the_program_itself_ends_with_status_2_and_no_traceback(
     assert sorted(path.name for path in folder.iterdir()) == ["mine.py", "toy.yaml"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [CONFIG + "sead: 1", CONFIG.replace("high: 1.0", "high: -1.0")],
-)
-def test_a_malformed_configuration_is_refused_without_torch(folder: Path, text: str) -> None:
-    (folder / "toy.yaml").write_text(text)
-    arguments = ["sweep", "toy.yaml"] + ["--objective", "mine.py:objective"] * ("space" in text)
+def test_a_malformed_configuration_is_refused_without_torch(folder: Path) -> None:
+    (folder / "toy.yaml").write_text(CONFIG.replace("high: 1.0", "high: -1.0"))
+    arguments = ["sweep", "toy.yaml", "--objective", "mine.py:objective"]
     program = f"import sys; sys.argv = ['automl', *{arguments}]\nfrom automl.cli import main\n"
     program += "try: main()\nexcept SystemExit as end: print(end.code, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

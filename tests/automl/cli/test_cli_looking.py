@@ -160,22 +160,6 @@ def test_every_verb_has_help_and_a_misspelt_one_a_hint() -> None:
     assert automl("trials").exit_code == 2
 
 
-def test_the_shell_completes_verbs_and_sweeps(runs: str) -> None:
-    for words, number, expected in (
-        ("automl sta", 1, "status"),
-        (f"automl best --store {runs} t", 4, "toy"),
-    ):
-        asked = {
-            "_AUTOML_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(number),
-        }
-        command = [sys.executable, "-m", "automl"]
-        environment = {**os.environ, **asked, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        assert done.stdout.split() == [f"plain,{expected}"], done.stderr
-
-
 def test_looking_imports_neither_torch_nor_ray(runs: str) -> None:
     heavy = ("torch", "ray", "optuna", "ax", "botorch", "pandas", "pydantic")
     code = (
@@ -232,8 +216,6 @@ def test_without_a_name_the_newest_sweep_is_shown(tmp_path: Path) -> None:
         assert f"sweep newer, the newest of {location}" in shown.stderr
     found = automl("best", "--store", location, "--json")
     assert (found.stderr, json.loads(found.stdout)["sweep"]) == ("", "newer")
-    assert "trial 0 of newer, the newest of 1" in automl("logs", "--store", location).stderr
-    assert "newer has 1 trials" in automl("logs", "3", "--store", location).stderr
 
 
 def test_without_a_name_or_a_sweep_the_message_says_what_to_do(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_from_init_to_the_best_by_what_it_logs_on_stderr(folder: Path) -> None:
     typed = [*MODEL, "--lr", "20", "--batch-size", "8", "--epochs", "2"]
     done = automl("init", "-o", "made.yaml", "--", *typed)
     assert done.exit_code == 0, done.output
-    assert "the goal is to minimize valid_loss (--goal for another:" in done.stderr
+    assert "the goal is to minimize valid_loss: adapt" in done.stderr
     line = done.stdout.rpartition("run: ")[2].split()[1:]
     done = automl(*line[:2], "--trials", "2", "--dispatcher", "inline", *line[2:])
     assert done.exit_code == 0, done.output

@@ -91,12 +91,7 @@ def test_an_interrupted_sweep_ends_with_130_and_resumes(folder: Path, process: S
     assert [trial for trial in after if trial["number"] in {t["number"] for t in done}] == done
 
 
-@pytest.mark.timeout(
-    600
-)  # Ray takes ten seconds to start, and minutes on a machine that does much else
-def test_a_function_runs_on_ray_with_what_stands_beside_its_file(
-    folder: Path, process: Start
-) -> None:
+def test_a_function_runs_with_what_stands_beside_its_file(folder: Path, process: Start) -> None:
     (folder / "sub").mkdir()
     (folder / "sub" / "helper.py").write_text("def square(x):\n    return x * x\n")
     text = (

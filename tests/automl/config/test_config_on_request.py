@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from test_config_resolution import resolve
 
-from automl.config.tunable import Tunable
+from automl.config.resolution import Tunable
 from automl.errors import ConfigError
 from search_spaces.hardware import Gpu, Hardware
 from workers.workloads import WORKLOADS

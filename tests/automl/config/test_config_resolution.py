@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from automl.config.overrides import apply
-from automl.config.resolution import Resolution, split_constraints
+from automl.config.resolution import Resolution, Tunable, split_constraints
 from automl.config.source import WrittenConfig
-from automl.config.tunable import Tunable
 from automl.errors import ConfigError
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.expressions import Expression

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from automl.config.limits import limit_of, read_changes, read_setting
-from automl.config.overrides import plain_changes
+from automl.config.overrides import limit_of, plain_changes, read_changes, read_setting
 from automl.errors import UsageError
 from automl.suggesters.domain import Limit
 from search_spaces import Choice, Float, Int, Space

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from automl.config import load
-from automl.config.wandb_sweep import WandbSweep, read_wandb
+from automl.config.template import WandbSweep, read_wandb
 from automl.errors import AutomlError, ConfigError
 
 SWEEP = """

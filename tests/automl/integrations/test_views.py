@@ -98,9 +98,8 @@ def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_pa
     ledger.close()
 
 
-@pytest.mark.parametrize("given", [["--prior", "old.csv"], ["prior=old.csv"]])
 def test_a_sweep_begins_with_imported_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
@@ -112,7 +111,7 @@ def test_a_sweep_begins_with_imported_trials(
     )
     (tmp_path / "old.csv").write_text("x,loss\n0.5,0.25\n-0.4,0.16\n")
     run = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
-    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, *given])
+    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, "prior=old.csv"])
     assert done.exit_code == 0, done.output
     ledger = Ledger.open(".automl")
     assert [trial.source for trial in ledger.trials("toy")] == ["added", "added", "bayes", "bayes"]
@@ -132,7 +131,7 @@ def test_a_sweep_begins_with_imported_trials(
         "did you mean" in refused.output or "does not tune 'y'" in refused.output,
     ) == (2, True)
     refused = CliRunner().invoke(
-        cli, ["sweep", "toy.yaml", *run, "--prior", "absent.csv", "--name", "second"]
+        cli, ["sweep", "toy.yaml", *run, "prior=absent.csv", "--name", "second"]
     )
     assert refused.exit_code == 2
     assert [info.name for info in ledger.sweeps()] == ["toy"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
-from automl.config.tunable import Tunable
+from automl.config.resolution import Tunable
 from search_spaces import Space
 from search_spaces.hardware import detect
 from search_spaces.knobs import float8

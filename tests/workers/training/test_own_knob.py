@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from automl.config.tunable import Tunable
+from automl.config.resolution import Tunable
 from search_spaces.hardware import detect
 from workers.workloads import WORKLOADS
 
