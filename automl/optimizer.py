@@ -308,8 +308,7 @@ class Optimizer:
     def _grow(self, spec: SweepSpec) -> None:
         """Propose from a larger space."""
         self._spec = spec
-        self._proposer.remake(partial(self._make, spec))
-        self._proposer.restrict(Domain.of(spec))
+        self._proposer.restrict(Domain.of(spec), partial(self._make, spec))
 
     @contextmanager
     def _held(self) -> Iterator[None]:

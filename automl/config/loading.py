@@ -19,7 +19,7 @@ from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.suggesters.user_prior import check_prior, split_prior, without_unavailable
+from automl.suggesters.user_prior import check_prior, split_prior
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
@@ -234,13 +234,8 @@ class _Checker:
                 section = "data" if isinstance(error, DataError) else "fixed"
                 self._refuse((section,), str(error))
         if space is not None and suggester is not None:
-            gone = {
-                (item.parameter, None if item.value is None else str(item.value))
-                for item in resolution.dropped
-            }
-            wanted = without_unavailable(split_prior(document["prior"])[0], gone)
-            beliefs = self._checked(("prior",), check_prior, wanted, space, suggester)
-            content["prior"] = beliefs
+            wanted = split_prior(document["prior"])[0]
+            content["prior"] = self._checked(("prior",), check_prior, wanted, space, suggester)
         return content, tuple(resolution.dropped)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
-    Activity,
     Answered,
     Begun,
     Closed,
@@ -251,7 +250,6 @@ class Journal(SweepWriter):
         self._effects: list[Callable[[], None]] = []
         self._events: list[SweepEvent] = []  # since the sweep was shown last
         self._committed = self._shown = -math.inf
-        self._num_commits, self._commit_seconds = 0, 0.0
         self._oldest = math.inf  # when the oldest event that is not committed came
 
     @property
@@ -328,12 +326,7 @@ class Journal(SweepWriter):
             self.state,
             self._shown_state,
             self.now,
-            activity=Activity(
-                suggestions.num_made,
-                len(suggestions.ready),
-                self._num_commits,
-                self._commit_seconds,
-            ),
+            num_ready=len(suggestions.ready),
             **self._status(len(suggestions.seconds)),
         )
 
@@ -344,8 +337,6 @@ class Journal(SweepWriter):
         self._committed = time.monotonic()
         self._recorder.commit(self.now, status=self._status(NUM_STORED_SECONDS))
         self._oldest = math.inf
-        self._num_commits += 1
-        self._commit_seconds += time.monotonic() - self._committed
 
     def _show(self, changed: bool) -> None:
         if changed or time.monotonic() - self._shown > SHOW_SECONDS:

@@ -142,7 +142,7 @@ def _wired(
         journal.note("fallback", message)
 
     def respecify(changed: SweepSpec) -> None:
-        suggestions.remake(partial(plugins.make_suggester, changed))
+        suggestions.restrict(make=partial(plugins.make_suggester, changed))
 
     def grown(changed: SweepSpec) -> None:
         respecify(changed)

@@ -19,13 +19,12 @@ from .events import (
 from .goals import Constraint, Goal, parse_constraints, parse_goals
 from .reports import ReportLog, ReportPoint
 from .resources import Budget, Resources, read_budget
-from .snapshot import Activity, Snapshot
+from .snapshot import Snapshot
 from .spec import SweepSpec
 from .state import SweepState
 from .trial import Trial, TrialIndex, TrialState
 
 __all__ = [
-    "Activity",
     "Answered",
     "Begun",
     "Budget",

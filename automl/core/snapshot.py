@@ -19,21 +19,6 @@ from .trial import AGENT, Trial, TrialState
 
 
 @dataclass(frozen=True)
-class Activity:
-    """What the controller has done since it took the sweep.
-
-    Args:
-        num_suggestions: that were made; num_ready: of them, those that wait for a slot.
-        num_commits: to the ledger; commit_seconds: that they took together.
-    """
-
-    num_suggestions: int = 0
-    num_ready: int = 0
-    num_commits: int = 0
-    commit_seconds: float = 0.0
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """The present state of a sweep.
 
@@ -49,7 +34,7 @@ class Snapshot:
             None if it is not known.
         error: standard error of the recommendation, likewise.
         suggestion_seconds: how long each of the latest suggestions took.
-        activity: of the controller, in its own process; elsewhere nothing is known of it.
+        num_ready: suggestions that wait for a slot, as the controller's own process knows.
         brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
         dashboard: address of the Ray dashboard, "" if there is none.
         reason: why it does not run any more; "" while it runs, and if that is not known.
@@ -73,7 +58,7 @@ class Snapshot:
     gain: float | None = None
     error: float | None = None
     suggestion_seconds: Sequence[float] = ()
-    activity: Activity = Activity()
+    num_ready: int = 0
     brief: bool = False
     dashboard: str = ""
     share: float | None = None

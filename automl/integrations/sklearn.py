@@ -128,11 +128,7 @@ def _plain_space(space: Any) -> tuple[Any, Objects]:
         objects[name] = {}
         for place, one in enumerate(entry):
             text = one if isinstance(one, str) else f"{one!r}"[:MAX_TEXT]
-            unused = text not in objects[name]
-            # Of named parts (`estimators`, `steps`) scikit-learn takes no tuple.
-            is_steps = isinstance(one, tuple) and all(isinstance(part, tuple) for part in one)
-            value = list(one) if is_steps and not _is_plain(one) else one
-            objects[name][text if unused else f"{text} ({place})"] = value
+            objects[name][f"{text} ({place})" if text in objects[name] else text] = one
         plain[name] = list(objects[name])
     return plain, objects
 

@@ -24,26 +24,21 @@ class ProgramTrial:
 
     @property
     def params(self) -> dict[str, Any]:
-        """See `automl.client.params`."""
         return client.params()
 
     @property
     def world_size(self) -> int:
-        """The number of ranks."""
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
     def checkpoint_dir(self) -> Path:
-        """See `automl.client.checkpoint_dir`."""
         return client.checkpoint_dir()
 
     @property
     def resumed(self) -> bool:
-        """See `automl.client.resumed`."""
         return client.resumed()
 
     def report(self, step: int, **metrics: Any) -> bool:
-        """See `automl.client.report`."""
         return client.report(step, **metrics)
 
     def accept_stop(self, request: StopRequest | None) -> None:

@@ -7,7 +7,7 @@ Users give it as `prior`, together with sources of finished trials.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -221,25 +221,6 @@ def check_prior(
             f"the suggester {choice.name!r} ignores prior: leave it out, or use 'bayes'"
         )
     return UserPrior(space, given).to_dict()
-
-
-def without_unavailable(
-    given: Mapping[str, Any], unavailable: Container[tuple[str, str | None]]
-) -> dict[str, Any]:
-    """The prior without the values that this hardware cannot run.
-
-    Args:
-        unavailable: names and values, as text, that are not tried; None for a whole parameter.
-    """
-    found: dict[str, Any] = {}
-    for name, prior in given.items():
-        left = prior
-        if not isinstance(prior, Mapping):
-            values = prior if isinstance(prior, list) else [prior]
-            left = [value for value in values if (name, str(value)) not in unavailable]
-        if left and (name, None) not in unavailable:
-            found[name] = left
-    return found
 
 
 def best_of(sweep: EarlierSweep, metric: str) -> list[Params]:

@@ -52,7 +52,7 @@ class RayMetrics:
         self._set("slots", slots)
         self._set("utilisation", snapshot.busy_slots / slots if slots else 0.0)
         self._set("sweep_seconds", snapshot.seconds)
-        self._set("suggestion_queue", snapshot.activity.num_ready)
+        self._set("suggestion_queue", snapshot.num_ready)
         peaks = [trial.peak_memory_bytes or 0 for trial in snapshot.trials]
         self._set("peak_memory_bytes", max(peaks, default=0))
 

@@ -315,7 +315,7 @@ class CurveForecast:
         return np.concatenate([everywhere, near, self.sampler.snap(faces.astype(np.float64))])
 
     def _params(self, curve: Curve) -> Params:
-        return self.sampler.domain.fitted(curve.params)  # type: ignore[arg-type]
+        return self.sampler.domain.fitted(curve.trial.params)
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         fresh = islice(self.curves.all.values(), self._num_taken, None)

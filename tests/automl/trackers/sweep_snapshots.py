@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from automl.core import (
-    Activity,
     Begun,
     Ended,
     Goal,
@@ -53,13 +52,12 @@ def snapshot(*trials: Trial, **given: object) -> Snapshot:
 
 FIRST = snapshot(
     *(Trial(number, {}, TrialState.RUNNING, attempts=1) for number in range(2)),
-    activity=Activity(2, 0, 1, 0.25),
     events=[Begun(0, 1), Begun(1, 1)],
     suggestion_seconds=(0.05, 0.05),
 )
 LATER = snapshot(
     *(DONE, FAILED, RUNNING),
-    activity=Activity(5, 2, 4, 1.0),
+    num_ready=2,
     suggestion_seconds=(0.05, 0.05, 0.5, 0.5, 20.0),
     seconds=9.0,
     events=[
