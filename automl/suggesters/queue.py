@@ -159,7 +159,11 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self._thread.submit(self._proposer.warm)
         latest = list(self.seconds)[-NUM_TIMED:]
         quick = bool(latest) and sum(latest) / len(latest) < trial_seconds
-        if quick and not self.exhausted and self._version(history) != self._seen:
+        if (
+            quick
+            and not self.exhausted
+            and (len(history.known), len(history.pending)) != self._seen
+        ):
             self._begin(history, 1, last_part)
 
     def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
@@ -178,17 +182,13 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         sys.setswitchinterval(self._switch_interval)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    @staticmethod
-    def _version(history: TrialIndex) -> tuple[int, int]:
-        return len(history.known), len(history.pending)
-
     def _begin(self, history: TrialIndex, count: int, last_part: bool) -> None:
         """Begin a proposal unless one is being made."""
         if self._answer is not None:
             return
         self.state = "suggesting"
-        self._seen = self._version(history)
         known, pending = list(history.known), history.pending
+        self._seen = len(known), len(pending)
         propose = self._proposer.propose
         self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
 

@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from search_spaces import Space
+from search_spaces.parameters import parameter_from_dict
 from workers.protocol import Params
 
 from . import steering
 from .beginning import Beginning, begin
-
-if TYPE_CHECKING:
-    from search_spaces import Space
-
 
 AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried in time
 SPEED: Final = "items_per_second"
@@ -113,29 +111,32 @@ def prepare(
     held = {name: value for name, value in first.items() if name not in names}
     choices = [size for name in names if (size := spec.space.parameters[name].size)]
     count = AGAIN * prod(choices) if len(choices) == len(names) else None
-    probes = replace(
-        spec,
-        name="speed",
-        space=_with_defaults(spec.space, first),
-        goals=(Goal(SPEED, maximize=True, at_end=True),),
-        constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
-        fixed=_fixed(spec, updates or UPDATES),
-        budget=Budget(trials=count, time=seconds),
-        replicates="auto",  # the fastest of many single probes is a lucky one
-        suggester="bayes",
-        suggester_options={},
-        stopper="none",
-        stopper_options={},
-        max_steps=None,
-        resumable=False,
-        prior={},
-        trackers=(),
-        learns=(),
-        earlier={},
-        artifacts="",
-        explored=None,
+    probes = begin(
+        ledger,
+        replace(
+            spec,
+            name="speed",
+            space=_with_defaults(spec.space, first),
+            goals=(Goal(SPEED, maximize=True, at_end=True),),
+            constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
+            fixed=_fixed(spec, updates or UPDATES),
+            budget=Budget(trials=count, time=seconds),
+            replicates="auto",  # the fastest of many single probes is a lucky one
+            suggester="bayes",
+            suggester_options={},
+            stopper="none",
+            stopper_options={},
+            max_steps=None,
+            resumable=False,
+            prior={},
+            trackers=(),
+            learns=(),
+            earlier={},
+            artifacts="",
+            explored=None,
+        ),
+        Beginning(),
     )
-    probes = begin(ledger, probes, Beginning())
     if held:
         steering.change(ledger, probes.name, {f"space.{name}": v for name, v in held.items()})
     return probes
@@ -143,9 +144,6 @@ def prepare(
 
 def _with_defaults(space: Space, params: Params) -> Space:
     """The space with these values as defaults: trial 0 has them."""
-    from search_spaces import Space
-    from search_spaces.parameters import parameter_from_dict
-
     given = [
         parameter_from_dict({**p.to_dict(), "default": params[p.name]}) if p.name in params else p
         for p in space.parameters.values()

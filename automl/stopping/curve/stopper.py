@@ -200,8 +200,8 @@ class CurveStopper(Stopper):
         return float(at ** (1 - SLICE) * max(horizon, at) ** SLICE)
 
     def _finish(self, candidates: Sequence[Curve], end: float) -> NextSlice | None:
-        leader = self.forecast.leader
-        if leader is None or leader not in candidates:
+        leader = self.forecast.order[0]
+        if leader not in candidates:
             return None
         return NextSlice(leader.number, end, "curve: the best so far is trained to its end")
 

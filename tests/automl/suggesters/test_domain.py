@@ -105,12 +105,6 @@ def test_forced_exploration_keeps_within_limits() -> None:
     assert limited("bayes", space, limits).suggest(known, [])[0]["kind"] in "cd"
 
 
-def test_a_small_space_is_exhausted_within_its_limits() -> None:
-    space = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"]))
-    found = limited("bayes", space, {"a": Limit(choices=(2,))}).suggest([], [], 5)
-    assert sorted(str(params["b"]) for params in found) == ["x", "y"]
-
-
 def objective(trial: Any) -> dict[str, float]:
     trial.report(step=1, loss=trial.params["lr"])
     return {"loss": trial.params["lr"]}

@@ -105,18 +105,3 @@ def candidates(space: Space) -> Iterator[np.ndarray]:
         yield sampler.everywhere(rng, 200)
         yield sampler.near(rng, best, 100, (0.003, 0.3))
         yield sampler.crossed(rng, best, 50)
-
-
-# How many are asked for at the start and after trials: Ax takes seconds for each of the latter.
-COUNTS = {"tpe": (0, 1000), "bayes": (0, 30), "optuna-gp": (20, 10), "ax": (26, 4)}
-
-
-@pytest.mark.parametrize("name", list(COUNTS))
-def test_suggestions_at_the_start_and_after_failures(name: str) -> None:
-    space, known = translation(8), finished(translation(8), 12)
-    at_start, after = COUNTS[name]
-    found = make(name, space).suggest([], [], at_start) if at_start else []
-    for seed in range(max(1, after // 50)):
-        found += make(name, space, seed).suggest(known, [], min(50, after))
-    assert len(found) == at_start + after
-    all_legal(found, space, 8)
