@@ -9,19 +9,18 @@ from search_spaces import Choice, Space
 from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs import KNOBS, Option
-from search_spaces.knobs.determinism import DETERMINISTIC
-from search_spaces.knobs.kernels import ATTENTION_BACKEND
-from search_spaces.knobs.memory_budget import ACTIVATION_MEMORY_BUDGET
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import (
     ACCUMULATION,
     ACTIVATION_CHECKPOINTING,
+    ATTENTION_BACKEND,
     BUCKET_MEGABYTES,
     CHECKPOINT_EVERY,
     COMPACT_MEMORY,
     COMPILE,
     COMPILE_SCOPE,
     CPU_OFFLOAD,
+    DETERMINISTIC,
     MATMUL_PRECISION,
     MEMORY_FORMAT,
     PRECISION,
@@ -44,7 +43,6 @@ PREPARED: Final = (
     MATMUL_PRECISION,
     COMPILE,
     COMPILE_SCOPE,
-    ACTIVATION_MEMORY_BUDGET,
     ACTIVATION_CHECKPOINTING,
     CHECKPOINT_EVERY,
     ACCUMULATION,
