@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 
 import automl
 from automl.control.wiring import conduct
-from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
@@ -119,20 +117,6 @@ def test_every_stopper_saves_steps_and_keeps_good_trials(stopper: str) -> None:
     assert steps(part) < 0.8 * steps(whole)
 
 
-@pytest.mark.parametrize("stopper", STOPPERS.names())
-def test_every_stopper_takes_trials_of_several_ranks(stopper: str, tmp_path: Path) -> None:
-    space = Space(
-        *SPACE.parameters.values(), Choice("ranks", [1, 2]), Choice("parallelism", ["ddp"])
-    )
-    options: Any = {"workload": "translation", "stopper": stopper}
-    snapshot, _ = conducted(tmp_path, "gangs", space, trials=20, workers=3, **options)
-    assert snapshot.state == "finished"
-    assert {trial.params["ranks"] for trial in snapshot.trials} == {1, 2}
-    assert all(
-        trial.state in (TrialState.COMPLETED, TrialState.STOPPED) for trial in snapshot.trials
-    )
-
-
 @pytest.mark.parametrize("stopper", STOPPING)
 def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Path) -> None:
     spec = SweepSpec(
@@ -181,19 +165,6 @@ def test_asha_promotes_a_third_from_each_level() -> None:
         for trial in result.trials
         if len(trial.reports) == STEPS
     )
-
-
-def test_a_paused_trial_is_resumed_with_its_reason_in_the_ledger(tmp_path: Path) -> None:
-    _, ledger = conducted(tmp_path, "reasons", trials=20, workers=4, stopper="asha")
-    moved = [
-        e
-        for e in ledger.events("reasons")
-        if isinstance(e, Moved) and e.state is TrialState.WAITING
-    ]
-    assert moved
-    assert all("asha" in event.reason for event in moved)
-    noted = [e for e in ledger.events("reasons") if isinstance(e, Noted)]
-    assert all(math.isfinite(note.at) for note in noted)
 
 
 def test_smaller_trials_use_the_slots_that_a_larger_one_waits_for(tmp_path: Path) -> None:
