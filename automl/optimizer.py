@@ -291,8 +291,7 @@ class Optimizer:
 
     def _grow(self, spec: SweepSpec) -> None:
         self._spec = spec
-        self._proposer.remake(partial(self._make, spec))
-        self._proposer.restrict(Domain.of(spec))
+        self._proposer.restrict(Domain.of(spec), partial(self._make, spec))
 
     @contextmanager
     def _held(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
-from automl.suggesters.user_prior import check_prior, split_prior, without_unavailable
+from automl.suggesters.user_prior import check_prior, split_prior
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
@@ -230,9 +230,7 @@ class _Checker:
                 section = "data" if isinstance(error, DataError) else "fixed"
                 self._refuse((section,), str(error))
         if space is not None and suggester is not None:
-            left_out = resolution.dropped
-            gone = {(i.parameter, None if i.value is None else str(i.value)) for i in left_out}
-            wanted = without_unavailable(split_prior(document["prior"])[0], gone)
+            wanted = split_prior(document["prior"])[0]
             content["prior"] = self._checked(("prior",), check_prior, wanted, space, suggester)
         return content, tuple(resolution.dropped)
 

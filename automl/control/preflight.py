@@ -25,7 +25,7 @@ from .plugins import Plugins
 
 # What a function names if it goes on from what an earlier attempt has saved.
 _GOES_ON = (
-    *("restore", "resumed", "KerasCallback", "LightGBMCallback", "LightningCallback"),
+    *("restore", "resumed", "LightGBMCallback", "LightningCallback"),
     *("TransformersCallback", "XGBoostCallback"),
 )
 _importing: ContextVar[Path | None] = ContextVar("importing", default=None)

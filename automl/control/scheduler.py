@@ -167,7 +167,7 @@ class Scheduler:
 
     def respecify(self, spec: SweepSpec) -> None:
         """Propose for another specification, such as one with more parameters; the limits stay."""
-        self._suggestions.remake(partial(self._make_suggester, spec))
+        self._suggestions.restrict(make=partial(self._make_suggester, spec))
         self._domain = Domain.of(spec)
         self._restrict()
 

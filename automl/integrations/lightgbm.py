@@ -17,7 +17,6 @@ class LightGBMCallback(BoostingCallback):
 
     Args:
         trial: of the objective.
-        every: rounds between two reports; the last round is reported too.
         save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
             a pause.
 

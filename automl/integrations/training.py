@@ -24,26 +24,21 @@ class ProgramTrial:
 
     @property
     def params(self) -> dict[str, Any]:
-        """See `automl.client.params`."""
         return client.params()
 
     @property
     def world_size(self) -> int:
-        """The number of ranks."""
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
     def checkpoint_dir(self) -> Path:
-        """See `automl.client.checkpoint_dir`."""
         return client.checkpoint_dir()
 
     @property
     def resumed(self) -> bool:
-        """See `automl.client.resumed`."""
         return client.resumed()
 
     def report(self, step: int, **metrics: Any) -> bool:
-        """See `automl.client.report`."""
         return client.report(step, **metrics)
 
     def accept_stop(self, request: StopRequest | None) -> None:
@@ -68,15 +63,13 @@ class BoostingCallback:
 
     Args:
         trial: of the objective.
-        every: rounds between two reports.
         save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
             a pause.
     """
 
-    def __init__(self, trial: Any, *, every: int = 1, save_every: int | None = None) -> None:
+    def __init__(self, trial: Any, *, save_every: int | None = None) -> None:
         super().__init__()
         self._trial = trial
-        self._every = every
         self._save_every = save_every
 
     @property
@@ -95,8 +88,6 @@ class BoostingCallback:
         saves = self._save_every is not None and step % self._save_every == 0
         if saves:
             self._checkpoint(model, step)
-        if step % self._every and not last:
-            return True
         goes_on = report(self._trial, step, metrics, last=last)
         if not goes_on and not saves and not is_over(self._trial):
             self._checkpoint(model, step)

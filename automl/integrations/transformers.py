@@ -36,7 +36,6 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
 
     Args:
         trial: of the objective.
-        compute_objective: of the metrics of an evaluation; it is reported as `objective` too.
         steps: what a step is: "samples", "epochs" (rounded) or "updates" of the optimizer.
 
     Raises:
@@ -46,14 +45,12 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(
         self,
         trial: Any,
-        compute_objective: Callable[[dict[str, float]], float] | None = None,
         *,
         steps: str = "samples",
     ) -> None:
         if steps not in UNITS:
             raise UsageError(f"steps is one of {', '.join(map(repr, UNITS))}, got {steps!r:.100}")
         self._trial = trial
-        self._compute_objective = compute_objective
         self._step_of = UNITS[steps]
 
     def on_evaluate(
@@ -70,8 +67,6 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
             self._report(args, state, control, logs)
 
     def _report(self, args: Any, state: Any, control: Any, metrics: Mapping[str, float]) -> None:
-        if self._compute_objective:
-            metrics = {**metrics, "objective": self._compute_objective(dict(metrics))}
         last = control.should_training_stop or state.global_step >= state.max_steps
         goes_on = report(self._trial, self._step_of(args, state), metrics, last=last)
         if not _all_go_on(goes_on, args.device):

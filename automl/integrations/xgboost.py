@@ -17,7 +17,6 @@ class XGBoostCallback(BoostingCallback, TrainingCallback):  # type: ignore[misc]
 
     Args:
         trial: of the objective.
-        every: rounds between two reports.
         save_every: rounds between two copies of the model in `trial.checkpoint_dir`; None: only at
             a pause.
 

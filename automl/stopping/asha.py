@@ -94,7 +94,6 @@ class AshaStopper(Stopper):
         self._attempt: dict[int, int] = {}  # of the newest report of each trial
 
     def observe(self, trial: Trial) -> None:
-        """Add the trial to the rungs that it newly reached."""
         self.warmup.observe(trial)
         number, bracket = trial.number, self.bracket(trial.number)
         if self._first is None:

@@ -40,12 +40,10 @@ class MedianStopper(Stopper):
         self._warmup = WarmUp(self.goals, end=self.check_positive("grace", grace))
 
     def observe(self, trial: Trial) -> None:
-        """Keep the learning curves of the trial."""
         self._warmup.observe(trial)
         self._curves[trial.number] = TrialCurves(trial, self.goals, self.constraints)
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Stop below the median."""
         curve = self._curves[trial.number]
         mine, at = curve.losses(curve.count - 1), curve.at(curve.count - 1)
         if curve.count < MIN_REPORTS or mine is None or at < self._warmup.end:

@@ -13,5 +13,4 @@ class NoStopper(Stopper):
     name = "none"
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-        """Continue."""
         return CONTINUE

@@ -1,6 +1,7 @@
 """Legal configurations that were not tried before."""
 
 from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -81,21 +82,20 @@ def _sample(space: Space, rng: np.random.Generator, count: int) -> Sequence[Para
 
 
 def repair(
-    space: Space, wanted: Params, rng: np.random.Generator, seen: Collection[Hashable]
+    space: Space, wanted: Params | None, rng: np.random.Generator, seen: Collection[Hashable]
 ) -> Params | None:
     """A legal, new configuration near `wanted`; None if the space has no new one.
 
     Args:
-        wanted: its values are legal, but it may break constraints.
+        wanted: its values are legal, but it may break constraints; None for a random one.
         seen: keys of known configurations.
     """
-    try:
-        near = space.repair(wanted, rng)
-    except SpaceError:
-        return next(iter(new_points(space, rng, seen, 1)), None)
-    if space.key(near) not in seen:
-        return near
-    for params in space.neighbours(near, rng, _BATCH):
-        if space.key(params) not in seen:
-            return params
+    if wanted is not None:
+        with suppress(SpaceError):
+            near = space.repair(wanted, rng)
+            if space.key(near) not in seen:
+                return near
+            for params in space.neighbours(near, rng, _BATCH):
+                if space.key(params) not in seen:
+                    return params
     return next(iter(new_points(space, rng, seen, 1)), None)

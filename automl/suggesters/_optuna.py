@@ -3,15 +3,16 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from automl.core import Constraint, Goal, Trial
-from search_spaces import Choice, Float, Int, Parameter, Space
+from automl.core import Trial
+from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params, Value
 
-from ._new_points import new_points, repair
+from ._new_points import repair
 from ._peers import PeerObservation, observations, silenced
 from .base import Suggester
 
@@ -19,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class OptunaSuggester(Suggester):
-    """A study with a fresh sampler for each suggestion.
+    """A study with a fresh sampler for each suggestion; none proposes what was tried before.
 
     Spaces are defined by run: the sampler draws only active parameters, parents first. If a
     proposal breaks a constraint of the space or was tried before, the sampler is asked again, up to
@@ -30,18 +31,9 @@ class OptunaSuggester(Suggester):
     package = "optuna"
     max_asks: ClassVar[int] = 16
 
-    def __init__(
-        self,
-        space: Space,
-        goals: Sequence[Goal],
-        constraints: Sequence[Constraint] = (),
-        *,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(space, goals, constraints, seed=seed)
-        self._study: Any = None
-        self._known: list[Hashable] = []
-        self._distributions = {name: _distribution(p) for name, p in space.parameters.items()}
+    @cached_property
+    def _distributions(self) -> dict[str, Any]:
+        return {name: _distribution(p) for name, p in self.space.parameters.items()}
 
     @abstractmethod
     def _sampler(self, seed: int) -> Any:
@@ -50,40 +42,28 @@ class OptunaSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
+        import optuna
+
         found: list[Params] = []
         seen = self.trial_keys(history, pending)
+        observed = observations(history, self.goals, self.constraints)
         with silenced("optuna", logging.ERROR):
-            self._update(history)
-            running = [self._add_running(trial.params) for trial in pending]
+            study = optuna.create_study(directions=["minimize"] * len(self.goals))
+            for trial, item in zip(history, observed, strict=True):
+                study.add_trial(self._frozen(trial.params, item))
+            for trial in pending:
+                study.add_trial(self._frozen(trial.params, None))
             for i in range(count):
                 seed = np.random.SeedSequence(
                     [self.seed, len(history) + len(pending) + i]
                 ).generate_state(1)[0]
-                params = self._ask(int(seed) % 2**31, seen)
+                params = self._ask(study, int(seed) % 2**31, seen)
                 if params is None:
                     break
                 found.append(params)
                 seen.add(self.space.key(params))
-                running.append(self._add_running(params))
-            for number in running:  # Optuna ignores failed trials: only the history is left
-                self._fail(number)
+                study.add_trial(self._frozen(params, None))
         return found
-
-    def _update(self, history: Sequence[Trial]) -> None:
-        """Append the new trials to the study; begin a new study if earlier ones have changed."""
-        import optuna
-
-        observed = observations(history, self.goals, self.constraints)
-        known: list[Hashable] = [
-            (self.space.key(t.params), item) for t, item in zip(history, observed, strict=True)
-        ]
-        if self._study is None or known[: len(self._known)] != self._known:
-            self._study = optuna.create_study(directions=["minimize"] * len(self.goals))
-            self._known = []
-        for trial, item in list(zip(history, observed, strict=True))[len(self._known) :]:
-            self._study.add_trial(self._frozen(trial.params, item))
-        self._known = known
 
     def _frozen(self, params: Params, observed: PeerObservation | None) -> Any:
         from optuna.trial import TrialState, create_trial
@@ -101,36 +81,26 @@ class OptunaSuggester(Suggester):
             options["constraints"] = {str(i): v for i, v in enumerate(observed.violations)}
         return create_trial(values=list(observed.losses), **options)
 
-    def _add_running(self, params: Params) -> int:
-        self._study.add_trial(self._frozen(params, None))
-        return len(self._study.get_trials(deepcopy=False)) - 1
-
-    def _fail(self, number: int) -> None:
+    def _ask(self, study: Any, seed: int, seen: set[Hashable]) -> Params | None:
+        """One proposal, legal and new; None if the space has no more."""
         from optuna.trial import TrialState
 
-        self._study.tell(number, state=TrialState.FAIL)
-
-    def _ask(self, seed: int, seen: set[Hashable]) -> Params | None:
-        """One proposal, legal and new; None if the space has no more."""
-        self._study.sampler = self._sampler(seed)
-        params: Params = {}
+        study.sampler = self._sampler(seed)
+        params: Params | None = None
         try:
             for _ in range(self.max_asks):
-                trial = self._study.ask()
+                trial = study.ask()
                 try:
                     params = self._define(trial)
                 finally:
-                    self._fail(trial.number)
+                    study.tell(trial, state=TrialState.FAIL)
                 if self.space.satisfied(params) and self.space.key(params) not in seen:
                     return params
         except (ValueError, ArithmeticError, RuntimeError) as error:
             _LOG.warning(
                 "%s could not suggest, a random configuration is used: %s", self.name, error
             )
-        rng = np.random.default_rng(seed)
-        if params:
-            return repair(self.space, params, rng, seen)
-        return next(iter(new_points(self.space, rng, seen, 1)), None)
+        return repair(self.space, params, np.random.default_rng(seed), seen)
 
     def _define(self, trial: Any) -> dict[str, Value]:
         params: dict[str, Value] = {}

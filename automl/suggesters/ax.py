@@ -1,7 +1,7 @@
 """Ax's default strategy (Olson et al., "Ax: a platform for adaptive experimentation", 2025)."""
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ from automl.core import Trial
 from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params, Value
 
-from ._new_points import new_points, repair
+from ._new_points import repair
 from ._peers import PeerObservation, observations, seeded_globally, silenced
 from .base import Suggester
 from .sobol import SobolSuggester
@@ -36,22 +36,24 @@ class AxSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
-        seen = self.trial_keys(history, pending)
         observed = observations(history, self.goals, self.constraints)
-        seed = int(
-            np.random.SeedSequence([self.seed, len(history) + len(pending)]).generate_state(1)[0]
-            % 2**31
-        )
-        if (
-            len(history) + len(pending) < INITIAL
-            or sum(not item.failed for item in observed) < MIN_SUCCESSES
-        ):
+        num_known = len(history) + len(pending)
+        if num_known < INITIAL or sum(not item.failed for item in observed) < MIN_SUCCESSES:
             return self._initial(history, pending, count)
+        seed = int(np.random.SeedSequence([self.seed, num_known]).generate_state(1)[0] % 2**31)
         with silenced("ax", logging.CRITICAL), seeded_globally(seed):
             _disable_compilation()
             proposals = self._generate(history, observed, pending, count, seed)
-        return self._finish(proposals, seen, count, np.random.default_rng(seed))
+        found: list[Params] = []
+        seen, rng = self.trial_keys(history, pending), np.random.default_rng(seed)
+        for i in range(count):
+            wanted = proposals[i] if i < len(proposals) else None
+            params = repair(self.space, wanted, rng, seen)
+            if params is None:
+                break
+            found.append(params)
+            seen.add(self.space.key(params))
+        return found
 
     def _initial(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int
@@ -63,11 +65,7 @@ class AxSuggester(Suggester):
             found = [] if first is None else [first]
         known = [Trial(-1, params) for params in found]
         sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
-        return (
-            found + sobol.suggest(history, [*pending, *known], count - len(found))
-            if count > len(found)
-            else found
-        )
+        return found + sobol.suggest(history, [*pending, *known], count - len(found))
 
     def _generate(
         self,
@@ -78,22 +76,25 @@ class AxSuggester(Suggester):
         seed: int,
     ) -> list[Params]:
         """Ax's proposals without inactive parameters; none if it gives up."""
-        parameters = [_config(p) for p in self.space.parameters.values() if not _fixed(p)]
-        if not parameters:
+        tuned = [p for p in self.space.parameters.values() if p.size != 1]
+        if not tuned:
             return []
         try:
-            client = self._client(parameters, seed)
+            client = self._client([_config(p) for p in tuned], seed)
             for trial, item in zip(history, observed, strict=True):
-                index = client.attach_trial(self._to_ax(trial.params))
+                index = client.attach_trial(_to_ax(tuned, trial.params))
                 client.complete_trial(index, raw_data=_data(item))
             for trial in pending:
-                client.attach_trial(self._to_ax(trial.params))
-            return [
-                self._from_ax(found) for found in client.get_next_trials(max_trials=count).values()
-            ]
+                client.attach_trial(_to_ax(tuned, trial.params))
+            found = client.get_next_trials(max_trials=count).values()
         except Exception as error:  # of Ax, BoTorch, GPyTorch or linear_operator
             _LOG.warning("ax could not suggest, a random configuration is used: %s", error)
             return []
+        middles = {name: p.middle() for name, p in self.space.parameters.items()}
+        return [
+            self.space.strip(middles | {p.name: _value_from_ax(p, values[p.name]) for p in tuned})
+            for values in found
+        ]
 
     def _client(self, parameters: list[Any], seed: int) -> Any:
         from ax import Client
@@ -108,38 +109,9 @@ class AxSuggester(Suggester):
         )
         return client
 
-    def _to_ax(self, params: Params) -> dict[str, Any]:
-        return {
-            name: _value_to_ax(parameter, params.get(name, parameter.middle()))
-            for name, parameter in self.space.parameters.items()
-            if not _fixed(parameter)
-        }
 
-    def _from_ax(self, found: dict[str, Any]) -> Params:
-        params = {
-            name: parameter.middle()
-            if _fixed(parameter)
-            else _value_from_ax(parameter, found[name])
-            for name, parameter in self.space.parameters.items()
-        }
-        return self.space.strip(params)
-
-    def _finish(
-        self, proposals: list[Params], seen: set[Hashable], count: int, rng: np.random.Generator
-    ) -> list[Params]:
-        found: list[Params] = []
-        for i in range(count):
-            params = repair(self.space, proposals[i], rng, seen) if i < len(proposals) else None
-            params = params or next(iter(new_points(self.space, rng, seen, 1)), None)
-            if params is None:
-                break
-            found.append(params)
-            seen.add(self.space.key(params))
-        return found
-
-
-def _fixed(parameter: Parameter) -> bool:
-    return parameter.size == 1
+def _to_ax(tuned: Sequence[Parameter], params: Params) -> dict[str, Any]:
+    return {p.name: _value_to_ax(p, params.get(p.name, p.middle())) for p in tuned}
 
 
 def _config(parameter: Parameter) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Budget, Constraint, Goal, Trial
-from automl.core.ranking import best_mean
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -183,10 +182,3 @@ class Suggester(ABC):
             there are several goals.
         """
         return None
-
-    def leader(self, history: Sequence[Trial]) -> Trial | None:
-        """The first trial of the configuration that is expected to be best; None without values.
-
-        By default it is the one with the best mean of its runs.
-        """
-        return best_mean(history, self.goals[0], self.constraints)

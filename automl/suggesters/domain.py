@@ -182,13 +182,10 @@ def updated_limits(
             release them.
         before: the limits that held until then.
     """
-    found = dict(before or {})
+    found: dict[str, Limit | None] = {**(before or {})}
     for change in changes:
-        for name, data in change.items():
-            found.pop(name, None)
-            if data is not None:
-                found[name] = Limit.from_dict(data)
-    return found
+        found |= {n: None if data is None else Limit.from_dict(data) for n, data in change.items()}
+    return {name: limit for name, limit in found.items() if limit is not None}
 
 
 def _narrowed(space: Space, limits: Limits) -> Space:
@@ -215,27 +212,20 @@ def _limited(
 ) -> Parameter:
     """The parameter with the values that are left; its default is moved to the nearest of them."""
     data = {**parameter.to_dict(), **({"when": dict(when)} if when else {})}
-    if limit is not None:
-        data |= _both(parameter, limit)
-    if parameter.has_default and limit is not None:
-        default = data.pop("default")
-        if limit.choices:
-            data["default"] = default if among(default, limit.choices) else limit.choices[0]
-        else:
-            data["default"] = parameter_from_dict(data).nearest(default)  # type: ignore[attr-defined]
-    return parameter_from_dict(data)
-
-
-def _both(parameter: Parameter, limit: Limit) -> dict[str, Any]:
-    """The values that both the parameter and the limit allow."""
+    if limit is None:
+        return parameter_from_dict(data)
+    default = data.pop("default", None)
     if isinstance(parameter, Choice):
-        return {"choices": [value for value in limit.choices if parameter.legal(value)]}
-    assert isinstance(parameter, Float | Int)
-    low, high = parameter.low, parameter.high
-    return {
-        "low": low if limit.low is None else max(low, limit.low),
-        "high": high if limit.high is None else min(high, limit.high),
-    }
+        data["choices"] = [value for value in limit.choices if parameter.legal(value)]
+        nearest = default if among(default, limit.choices) else limit.choices[0]
+    else:
+        assert isinstance(parameter, Float | Int)
+        data["low"] = parameter.low if limit.low is None else max(parameter.low, limit.low)
+        data["high"] = parameter.high if limit.high is None else min(parameter.high, limit.high)
+        nearest = parameter_from_dict(data).nearest(default) if default is not None else None  # type: ignore[attr-defined]
+    if parameter.has_default:
+        data["default"] = nearest
+    return parameter_from_dict(data)
 
 
 def _short(value: Any) -> str:

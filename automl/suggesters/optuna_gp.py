@@ -19,7 +19,6 @@ class OptunaGpSuggester(OptunaSuggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; the global random generators are restored."""
         with seeded_globally(self.seed + len(history)):
             return super().suggest(history, pending, count)
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.keys import PluginChoice, choose
-from automl.core.ranking import deterministic, differ, due, may_repeat, original
+from automl.core.ranking import best_mean, deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from search_spaces.validation import show
 from workers.protocol import Params
@@ -18,6 +18,7 @@ from ._new_points import TrialKeys
 from .base import Prospect, SearchContext, Suggester
 from .domain import Domain
 
+MakeSuggester = Callable[[str, Domain], Suggester]
 MAX_FAILURES: Final = 3
 FALLBACK: Final = "random"  # imports nothing, so it never waits for an import of torch in a thread
 
@@ -60,7 +61,6 @@ class DomainSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`."""
         known = [trial for trial in history if self._domain.legal(trial.params)]
         waiting = [trial for trial in pending if self._domain.legal(trial.params)]
         found = self._inner.suggest(known, waiting, count)
@@ -115,7 +115,7 @@ class Proposer:
 
     def __init__(
         self,
-        make: Callable[[str, Domain], Suggester],
+        make: MakeSuggester,
         name: str,
         domain: Domain,
         *,
@@ -184,16 +184,11 @@ class Proposer:
         with suppress(Exception):
             self._suggester(self.name).warm()
 
-    def restrict(self, domain: Domain) -> None:
-        """Propose within this domain from the next call on; may be called from any thread."""
-        self._domain = domain
+    def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
+        """See `SuggestionQueue.restrict`; may be called from any thread."""
+        self._domain, self._make = domain or self._domain, make or self._make
         self._made, self._known = {}, {}
-        self._pending_keys = TrialKeys(domain.space)
-
-    def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
-        """Make the suggesters anew by this function; may be called from any thread."""
-        self._make = make
-        self.restrict(self._domain)
+        self._pending_keys = TrialKeys(self._domain.space)
 
     def _due(
         self, suggester: Suggester, history: Sequence[Trial], pending: Sequence[Trial]
@@ -231,7 +226,8 @@ class Proposer:
         The best is the first to run again: that shows whether runs differ.
         """
         first = all(trial.replicate_of is None for trial in history)
-        leader = suggester.leader(history) if first else None
+        goal, constraints = suggester.goals[0], suggester.constraints
+        leader = best_mean(history, goal, constraints) if first else None
         number = leader.number if leader is not None else prospect.repeat
         running = [trial.params for trial in pending]
         return [

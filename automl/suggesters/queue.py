@@ -9,9 +9,9 @@ from typing import Final
 
 from automl.core import TrialIndex
 
-from .base import Prospect, Suggester
+from .base import Prospect
 from .domain import Domain
-from .proposer import Proposal, ProposalBatch, Proposer
+from .proposer import MakeSuggester, Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 THREAD: Final = "automl-suggester"
@@ -39,7 +39,6 @@ class SuggestionQueue:
     Attributes:
         ready: proposals that were made and not yet taken.
         seconds: how long each of the latest suggestions took.
-        num_made: how many there were.
         state: current activity, in words.
         prospects: what the latest suggestions promised, as far as it is known.
     """
@@ -50,7 +49,6 @@ class SuggestionQueue:
         self.ready: list[Proposal] = []
         self._exhausted = False
         self.seconds: deque[float] = deque(maxlen=1000)
-        self.num_made = 0
         self.state = "idle"
         self.prospects: deque[Prospect] = deque(maxlen=NUM_PROSPECTS)
 
@@ -88,15 +86,15 @@ class SuggestionQueue:
                 than that; 0 for none.
         """
 
-    def restrict(self, domain: Domain) -> None:
-        """Propose only within the domain, from the next proposal on."""
-        self._proposer.restrict(domain)
+    def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
+        """Propose only within the domain, by a suggester that `make` makes, from now on.
+
+        Args:
+            domain, make: None for those that there are.
+        """
+        self._proposer.restrict(domain, make)
         self.ready.clear()
         self._exhausted = False
-
-    def remake(self, make: Callable[[str, Domain], Suggester]) -> None:
-        """Make the suggester anew by this function, such as one for another budget."""
-        self._proposer.remake(make)
 
     def close(self) -> None:
         """End the background work."""
@@ -104,7 +102,6 @@ class SuggestionQueue:
     def _account(self, batch: ProposalBatch) -> None:
         self.ready = batch.proposals
         self._exhausted = batch.exhausted
-        self.num_made += len(batch.proposals)
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
         if batch.prospect is not None:
@@ -162,12 +159,16 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self._thread.submit(self._proposer.warm)
         latest = list(self.seconds)[-NUM_TIMED:]
         quick = bool(latest) and sum(latest) / len(latest) < trial_seconds
-        if quick and not self.exhausted and self._version(history) != self._seen:
+        if (
+            quick
+            and not self.exhausted
+            and (len(history.known), len(history.pending)) != self._seen
+        ):
             self._begin(history, 1, last_part)
 
-    def restrict(self, domain: Domain) -> None:
+    def restrict(self, domain: Domain | None = None, make: MakeSuggester | None = None) -> None:
         """See `SuggestionQueue.restrict`; the answer that the thread is making now is dropped."""
-        super().restrict(domain)
+        super().restrict(domain, make)
         self._seen = None
         self._stale = self._answer is not None
 
@@ -181,17 +182,13 @@ class BackgroundSuggestionQueue(SuggestionQueue):
         sys.setswitchinterval(self._switch_interval)
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    @staticmethod
-    def _version(history: TrialIndex) -> tuple[int, int]:
-        return len(history.known), len(history.pending)
-
     def _begin(self, history: TrialIndex, count: int, last_part: bool) -> None:
         """Begin a proposal unless one is being made."""
         if self._answer is not None:
             return
         self.state = "suggesting"
-        self._seen = self._version(history)
         known, pending = list(history.known), history.pending
+        self._seen = len(known), len(pending)
         propose = self._proposer.propose
         self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
 

@@ -19,6 +19,5 @@ class RandomSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         rng = np.random.default_rng([self.seed, len(history) + len(pending)])
         return new_points(self.space, rng, self.trial_keys(history, pending), count)

@@ -40,7 +40,6 @@ class SobolSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`; a configuration that was tried before is not proposed again."""
         seen = self.trial_keys(history, pending)
         found: list[Params] = []
         position = 0

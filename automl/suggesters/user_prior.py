@@ -7,7 +7,7 @@ Users give it as `prior`, together with sources of finished trials.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,7 +45,8 @@ class ParameterPrior:
 
     Args:
         parameter: whose values.
-        at: values near which good ones are; for an unordered choice, the favoured ones.
+        at: values near which good ones are, the most probable first; of an unordered choice, the
+            favoured ones.
         spread: standard deviation around each value, as a part of the parameter's range (of the
             range's logarithm if the parameter is logarithmic).
         mass: probability of each choice, in their order; () for numbers.
@@ -120,11 +121,6 @@ class ParameterPrior:
             found = np.where(found > 1, 2 - found, found)  # reflected at both ends
         return np.where(rng.random(count) < FLOOR, rng.random(count), np.clip(found, 0.0, 1.0))
 
-    @property
-    def mode(self) -> Value:
-        """The most probable value."""
-        return self.at[0]
-
     def _centres(self) -> Array:
         return np.array([self.parameter.to_unit(value) for value in self.at])
 
@@ -191,7 +187,7 @@ class UserPrior:
 
     def mode(self) -> dict[str, Value]:
         """The most probable value of each parameter that has a prior."""
-        return {name: prior.mode for name, prior in self.by_name.items()}
+        return {name: prior.at[0] for name, prior in self.by_name.items()}
 
 
 def split_prior(prior: Any) -> tuple[dict[str, Any], tuple[str, ...], list[Any]]:
@@ -221,25 +217,6 @@ def check_prior(
             f"the suggester {choice.name!r} ignores prior: leave it out, or use 'bayes'"
         )
     return UserPrior(space, given).to_dict()
-
-
-def without_unavailable(
-    given: Mapping[str, Any], unavailable: Container[tuple[str, str | None]]
-) -> dict[str, Any]:
-    """The prior without the values that this hardware cannot run.
-
-    Args:
-        unavailable: names and values, as text, that are not tried; None for a whole parameter.
-    """
-    found: dict[str, Any] = {}
-    for name, prior in given.items():
-        left = prior
-        if not isinstance(prior, Mapping):
-            values = prior if isinstance(prior, list) else [prior]
-            left = [value for value in values if (name, str(value)) not in unavailable]
-        if left and (name, None) not in unavailable:
-            found[name] = left
-    return found
 
 
 def best_of(sweep: EarlierSweep, metric: str) -> list[Params]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from automl.core import Snapshot, Trial
 from automl.errors import UsageError, needs
-from workers.files.folder import Folder
 
 from . import TRACKERS
 
@@ -23,18 +22,16 @@ class TrackedSweep:
     Args:
         name: of the sweep.
         created: when, in seconds since 1970; with the name, it tells sweeps apart.
-        files: the folder of the sweep's files; None if there is none.
     """
 
     name: str
     created: float
-    files: Folder | None = None
 
     @classmethod
     def of(cls, ledger: "Ledger", name: str) -> "TrackedSweep":
         """A sweep that the ledger has."""
         created = next(info.created for info in ledger.sweeps() if info.name == name)
-        return cls(name, created, ledger.files(name))
+        return cls(name, created)
 
     @property
     def id(self) -> str:

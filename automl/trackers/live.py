@@ -16,7 +16,6 @@ from .base import TrackedSweep, Tracker, check_trackers
 EVERY_SECONDS: Final = 1.0  # between two looks at what is new: many reports are written together
 RETRY_SECONDS: Final = 10.0  # after a failure
 IDLE_SECONDS: Final = 30.0  # without progress, after which the end of a sweep waits no longer
-PATIENCE_SECONDS: Final = 2.0  # of the end of a sweep, after which a person is told
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -68,9 +67,6 @@ class LiveTracker:
         name = self._tracker.name
         self._moved = time.monotonic()
         self._closing.set()
-        self._thread.join(PATIENCE_SECONDS)
-        if self._thread.is_alive():
-            _LOG.warning("still writing to %s; Ctrl-C ends the wait", name)
         with suppress(KeyboardInterrupt):
             while self._thread.is_alive() and time.monotonic() - self._moved < self._idle_seconds:
                 self._thread.join(0.1)

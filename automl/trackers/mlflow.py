@@ -3,11 +3,9 @@
 import math
 import os
 import re
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from automl.core import Snapshot, Trial, TrialState
 
@@ -28,7 +26,6 @@ _STATE: Final = "automl.state"
 _UNUSUAL: Final = re.compile(r"[^\w\-./ ]")  # MLflow refuses these in names
 _AT_ONCE: Final = 1000  # metrics of one request
 _PARAMS_AT_ONCE: Final = 100
-_CONNECT_SECONDS: Final = 5.0
 
 
 @dataclass
@@ -61,7 +58,6 @@ class MlflowTracker(Tracker):
 
     def open(self, sweep: TrackedSweep) -> None:
         """Find or create the experiment and the run of the sweep."""
-        _check_server(self.place)
         from mlflow.tracking import MlflowClient
 
         client = self._client = MlflowClient(tracking_uri=self.place)
@@ -135,11 +131,3 @@ class MlflowTracker(Tracker):
 
 def _name(name: str) -> str:
     return _UNUSUAL.sub("_", name)[:250]
-
-
-def _check_server(uri: str) -> None:
-    """Raise OSError if no server answers: MLflow itself would try for minutes."""
-    parts = urlsplit(uri)
-    if parts.scheme in ("http", "https") and parts.hostname:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname, port), _CONNECT_SECONDS).close()

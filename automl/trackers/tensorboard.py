@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from automl.core import Snapshot, Trial, TrialState, text
-from workers.device.profiling import FOLDER
 
 from .base import TrackedSweep, Tracker
 
@@ -15,8 +14,7 @@ class TensorBoardTracker(Tracker):
     """Writes `FOLDER/SWEEP/trial-NUMBER` for each trial.
 
     A run has the reports as scalars by step, the configuration and the values of the goals for the
-    HParams page, peak memory in bytes (of the trial, and by module), the failure as text, and the
-    traces of torch's profiler, which TensorBoard's profiler plugin and Perfetto open.
+    HParams page, peak memory in bytes, and the failure as text.
 
     Args:
         folder: for the folders of sweeps; None for the environment variable TENSORBOARD_LOGDIR, or
@@ -35,7 +33,6 @@ class TensorBoardTracker(Tracker):
     def open(self, sweep: TrackedSweep) -> None:
         """Make the folder."""
         self._folder = self._root / sweep.name
-        self._files = sweep.files
         self._folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, trial: Trial, snapshot: Snapshot) -> None:
@@ -81,10 +78,8 @@ class TensorBoardTracker(Tracker):
         """Write the results of a trial."""
         writer.add_text("trial", f"**{trial.state}** {trial.failure or ''} {trial.message}")
         step = trial.reports[-1].step if trial.reports else 0
-        modules = trial.details.get("memory_by_module_bytes", {})
-        for name, value in {"peak": trial.peak_memory_bytes, **modules}.items():
-            if value is not None:
-                writer.add_scalar(f"memory_bytes/{name or 'model'}", value, step)
+        if trial.peak_memory_bytes is not None:
+            writer.add_scalar("memory_bytes/peak", trial.peak_memory_bytes, step)
         values = {
             f"goal/{goal.metric}": text.goal_value(trial, snapshot, index)
             for index, goal in enumerate(snapshot.goals)
@@ -95,8 +90,3 @@ class TensorBoardTracker(Tracker):
             for name, value in trial.params.items()
         }
         writer.add_hparams(params, known or {"goal/none": math.nan}, run_name=".")
-        if self._files is not None:
-            traces = self._files / "trials" / str(trial.number) / FOLDER
-            for trace in traces.names():
-                if trace.endswith(".pt.trace.json"):
-                    traces.copy(trace, self._folder / f"trial-{trial.number}")

@@ -18,7 +18,6 @@ from automl.report.console import table
 from search_spaces.hardware import PRECISIONS, Hardware, detect
 from search_spaces.knobs import KNOBS
 
-REQUIRED_RAY = (2, 52)  # the first one with token authentication
 PACKAGES = (
     *("torch", "botorch", "gpytorch", "ax-platform", "optuna", "ray", "numpy", "sqlalchemy"),
 )
@@ -96,7 +95,6 @@ def examine(store: str) -> Findings:
     there = next(folder for folder in (path, *path.parents) if folder.is_dir())
     slow = hardware.slow
     abilities = [
-        *_unsupported_devices(),
         *(
             Ability("precision", name, slow.get(name, FULL), hardware.lacks_precision(name) or "")
             for name in PRECISIONS
@@ -115,21 +113,6 @@ def examine(store: str) -> Findings:
             found[name] = metadata.version(name)
     free = shutil.disk_usage(there).free
     return Findings(hardware, found, tuple(abilities), free, tuple(holders()), tuple(shared_gpus()))
-
-
-def _unsupported_devices() -> list[Ability]:
-    """The devices of this machine that torch can use and automl does not."""
-    import torch
-
-    found = {
-        "mps": ("the GPU of a Mac", torch.backends.mps.is_available()),
-        "xpu": ("a GPU of Intel's", torch.xpu.is_available()),
-    }
-    return [
-        Ability("device", name, "", f"{text} is not supported: trials train on the CPU")
-        for name, (text, here) in found.items()
-        if here
-    ]
 
 
 def _strategies(hardware: Hardware) -> list[Ability]:
@@ -160,10 +143,8 @@ def _ray() -> Ability:
         version = metadata.version("ray")
     except metadata.PackageNotFoundError:
         return Ability("dispatcher", "ray", "", "needs the package ray")
-    old = tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < REQUIRED_RAY
-    needed = f"needs ray {'.'.join(map(str, REQUIRED_RAY))} or later for its token authentication"
     summary = f"Ray {version}, workers on one machine or a cluster"
-    return Ability("dispatcher", "ray", summary, needed if old else "")
+    return Ability("dispatcher", "ray", summary)
 
 
 def _store(store: str) -> Ability:

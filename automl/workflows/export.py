@@ -9,12 +9,12 @@ from typing import Any
 
 from automl.control.artifacts import artifacts_of, check_repeated
 from automl.control.assignments import seed_of
-from automl.core import Snapshot, SweepSpec, Trial
+from automl.core import SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report import confirmations
 from automl.report.recipe import learned_space, line_of, recipe
-from automl.report.recommendation import Recommendation, best_run, recommended
+from automl.report.recommendation import best_run, recommended
 from automl.report.record import Record
 from workers.artifacts.copies import SweepArtifacts
 from workers.artifacts.location import NONE, read_location
@@ -36,8 +36,10 @@ def chosen(ledger: Ledger, sweep: str, number: int | None) -> Trial:
     if number is None:
         if snapshot.best is None:
             raise UsageError(f"no trial of {sweep} has succeeded: there is nothing to export")
-        record = _record(ledger, snapshot)
-        return best_run(record, _advice(record))
+        record = Record.of(snapshot, confirmations.read(ledger, snapshot))
+        found = recommended(record)
+        assert found is not None, "a trial has succeeded"
+        return best_run(record, found)
     if not 0 <= number < len(snapshot.trials):
         raise UsageError(
             f"{sweep} has {len(snapshot.trials)} trials, counted from 0; there is no trial {number}"
@@ -75,25 +77,17 @@ def export(
         except OSError as error:
             raise UsageError(f"{target} cannot be written: {error.strerror}") from error
     files = {**files, config.name: f"trains it again: {line_of(spec, config)}"}
-    copy = publish(ledger, sweep, trial.number, target, artifacts)
-    return {**files, copy: "a copy of these files"} if copy else files
-
-
-def _record(ledger: Ledger, snapshot: Snapshot) -> Record:
-    return Record.of(snapshot, confirmations.read(ledger, snapshot))
-
-
-def _advice(record: Record) -> Recommendation:
-    found = recommended(record)
-    assert found is not None, "a trial has succeeded"
-    return found
+    store = artifacts_of(spec)
+    if store is not None and read_location(artifacts or "") not in ("", NONE):
+        files[store.put(f"exports/{trial.number}", target)] = "a copy of these files"
+    return files
 
 
 def _origin(ledger: Ledger, sweep: str, trial: Trial) -> str:
     snapshot = ledger.snapshot(sweep)
     count = f"{len(snapshot.trials)} trial{'s' if len(snapshot.trials) > 1 else ''}"
     which = f"Trial {trial.number} of the {count} of the sweep `{sweep}`."
-    advice = _advice(_record(ledger, snapshot)) if snapshot.best is not None else None
+    advice = recommended(Record.of(snapshot, confirmations.read(ledger, snapshot)))
     if advice is None or trial.number not in advice.trials:
         return which
     return "\n".join([which, *advice.lines(snapshot), advice.luck(snapshot)]).rstrip()
@@ -184,21 +178,6 @@ def moved_to(spec: SweepSpec, given: str | None) -> SweepSpec:
     location = read_location(given or "")
     kept = spec.with_location("" if location == NONE else location)
     return replace(kept, artifacts_folder="")
-
-
-def publish(ledger: Ledger, sweep: str, number: int, target: Path, given: str | None = None) -> str:
-    """Copy an exported folder to the artifacts of its sweep; returns where it is, "" for none.
-
-    Args:
-        given: the location as the person names it; if they name none, nothing is copied.
-
-    Raises:
-        UsageError: the location cannot be written.
-    """
-    artifacts = artifacts_of(ledger.spec(sweep))
-    if artifacts is None or read_location(given or "") in ("", NONE):
-        return ""
-    return artifacts.put(f"exports/{number}", target)
 
 
 def location_to_delete(spec: SweepSpec, given: str | None) -> SweepArtifacts | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from automl.control.journal import writing
 from automl.control.outcomes import decide
@@ -191,38 +190,20 @@ def _from_optuna(address: str, goals: Sequence[Goal]) -> list[FinishedTrial]:
         raise UsageError(
             f"a study is optuna:URL#NAME, such as optuna:sqlite:///old.db#resnet; this one {lack}"
         )
-    address = _readable(url)
+    refuse_password(url)
+    file = Path(url.partition("sqlite:///")[2])
+    if url.startswith("sqlite:///") and not file.is_file():
+        raise UsageError(f"there is no study at {url}: {file.absolute()} is no file")
     try:
         # Optuna would make its tables in a database that has none.
-        storage = optuna.storages.RDBStorage(address, skip_table_creation=True)
+        storage = optuna.storages.RDBStorage(url, skip_table_creation=True)
         study = optuna.load_study(study_name=name, storage=storage)
-        return from_study(study, goals)
-    except UsageError:
-        raise
     except Exception as error:  # SQLAlchemy, Optuna and plain KeyErrors
         text = " ".join(str(error).split())[:300]
         raise UsageError(
             f"the study {name!r} cannot be read from {shown(url)}: {type(error).__name__}: {text}"
         ) from error
-
-
-def _readable(url: str) -> str:
-    """The URL of an existing database without a password; a SQLite file is opened to read only.
-
-    Raises:
-        StoreError: the URL is malformed or holds a password.
-        UsageError: there is no such file.
-    """
-    refuse_password(url)
-    import sqlalchemy as sa  # it takes 0.1 s to import, and few sweeps begin with a study
-
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return url
-    file = Path(parsed.database or "")
-    if not file.is_file():
-        raise UsageError(f"there is no study at {url}: {file.absolute()} is no file")
-    return f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true"
+    return from_study(study, goals)
 
 
 def from_study(study: Any, goals: Sequence[Goal]) -> list[FinishedTrial]:

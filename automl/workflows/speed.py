@@ -7,19 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
+from search_spaces import Space
+from search_spaces.parameters import parameter_from_dict
 from workers.protocol import Params
 
 from . import steering
 from .beginning import Beginning, begin
-
-if TYPE_CHECKING:
-    from search_spaces import Space
-
 
 AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried in time
 SPEED: Final = "items_per_second"
@@ -79,40 +77,6 @@ def settings_to_try(space: Space) -> list[str]:
     return found
 
 
-def probing(spec: SweepSpec, seconds: float, updates: int | None = None) -> SweepSpec:
-    """The sweep of short trials that measure the speed of another one's settings.
-
-    Args:
-        spec: of the other sweep.
-        seconds: of the wall clock, for all trials.
-        updates: measured in a trial of a workload.
-
-    Raises:
-        UsageError: the workload has a trainer of its own, which does not measure speed.
-    """
-    return replace(
-        spec,
-        name="speed",
-        goals=(Goal(SPEED, maximize=True, at_end=True),),
-        constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
-        fixed=_fixed(spec, updates or UPDATES),
-        budget=Budget(time=seconds),
-        suggester="bayes",
-        suggester_options={},
-        stopper="none",
-        stopper_options={},
-        max_steps=None,
-        resumable=False,
-        prior={},
-        trackers=(),
-        learns=(),
-        earlier={},
-        replicates="none",
-        artifacts="",
-        explored=None,
-    )
-
-
 def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
     """The fixed options of a short trial: no evaluation, no checkpoint, no end but its own."""
     if spec.workload is None:
@@ -131,12 +95,13 @@ def _fixed(spec: SweepSpec, updates: int) -> Mapping[str, Any]:
 def prepare(
     ledger: Ledger, spec: SweepSpec, seconds: float, updates: int | None = None
 ) -> SweepSpec:
-    """Create the sweep of probes.
+    """Create the sweep of short trials that measure the speed of another one's settings.
 
     Args:
         ledger: an empty one.
         spec: of the sweep whose settings are sought. What affects quality stays at its default.
-        seconds, updates: see `probing`.
+        seconds: of the wall clock, for all trials.
+        updates: measured in a trial of a workload.
 
     Raises:
         UsageError: there is nothing to try, or the workload cannot be probed.
@@ -145,15 +110,33 @@ def prepare(
     first = spec.space.complete({})
     held = {name: value for name, value in first.items() if name not in names}
     choices = [size for name in names if (size := spec.space.parameters[name].size)]
-    probes = replace(
-        probing(spec, seconds, updates),
-        space=_with_defaults(spec.space, first),
-        replicates="auto",  # the fastest of many single probes is a lucky one
-        budget=Budget(
-            trials=AGAIN * prod(choices) if len(choices) == len(names) else None, time=seconds
+    count = AGAIN * prod(choices) if len(choices) == len(names) else None
+    probes = begin(
+        ledger,
+        replace(
+            spec,
+            name="speed",
+            space=_with_defaults(spec.space, first),
+            goals=(Goal(SPEED, maximize=True, at_end=True),),
+            constraints=tuple(one for one in spec.constraints if one.aspects == {"memory"}),
+            fixed=_fixed(spec, updates or UPDATES),
+            budget=Budget(trials=count, time=seconds),
+            replicates="auto",  # the fastest of many single probes is a lucky one
+            suggester="bayes",
+            suggester_options={},
+            stopper="none",
+            stopper_options={},
+            max_steps=None,
+            resumable=False,
+            prior={},
+            trackers=(),
+            learns=(),
+            earlier={},
+            artifacts="",
+            explored=None,
         ),
+        Beginning(),
     )
-    probes = begin(ledger, probes, Beginning())
     if held:
         steering.change(ledger, probes.name, {f"space.{name}": v for name, v in held.items()})
     return probes
@@ -161,9 +144,6 @@ def prepare(
 
 def _with_defaults(space: Space, params: Params) -> Space:
     """The space with these values as defaults: trial 0 has them."""
-    from search_spaces import Space
-    from search_spaces.parameters import parameter_from_dict
-
     given = [
         parameter_from_dict({**p.to_dict(), "default": params[p.name]}) if p.name in params else p
         for p in space.parameters.values()
@@ -187,7 +167,9 @@ def measured(
         runs.setdefault(str(settings(trial.params, names)), []).append(trial)
     first = str(settings(recommended or {}, names))
     speeds = {
-        key: mean(_speed(t) for t in found if t.failure == found[0].failure)
+        key: mean(
+            0.0 if t.failure else t.metrics[SPEED] for t in found if t.failure == found[0].failure
+        )
         for key, found in runs.items()
     }
     order = sorted(runs, key=lambda key: (key != first, -speeds[key]))
@@ -212,10 +194,6 @@ def left_out(found: Sequence[Measured], snapshot: Snapshot) -> str:
     if len(found) >= most or snapshot.seconds < (snapshot.budget.time or math.inf):
         return ""
     return f"{len(found)} of at most {most} settings were tried; a longer --time tries more"
-
-
-def _speed(trial: Trial) -> float:
-    return 0.0 if trial.failure else trial.metrics[SPEED]
 
 
 def _noise(trials: Sequence[Trial]) -> float:

@@ -6,19 +6,18 @@ AutomlError if the state of the trial or the sweep does not allow it.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from automl.config.overrides import known_parameter, limit_of, read_changes
 from automl.control.journal import writing
 from automl.control.wiring import attend
-from automl.core import Command, SweepSpec, Trial, arguments
+from automl.core import Command, Trial, arguments
 from automl.core.ranking import original
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import HeldError
 from automl.suggesters.domain import Domain, updated_limits
-from workers.protocol import Params
 
 from .agents import request, whoami
 
@@ -96,20 +95,6 @@ def change(ledger: Ledger, sweep: str, changes: Mapping[str, Any], by: str = "")
     return "; ".join(done)
 
 
-def _remarks(
-    limits: Mapping[str, Any], spec: SweepSpec, trials: Sequence[Trial], params: Params
-) -> Iterator[str]:
-    """What a person may not have seen of a configuration to try: a limit, or an equal trial."""
-    for name, limit in updated_limits([limits]).items():
-        if not Domain.of(spec).within({name: limit}).legal(params):
-            yield f"It is against the limit {name}: {limit}"
-    space = spec.known_space
-    for one in trials[::-1]:
-        if space.legal(one.params) and space.key(one.params) == space.key(params):
-            yield f"It is the same as trial {one.number}, which is {one.state}"
-            return
-
-
 def _limits(ledger: Ledger, sweep: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """The limits that changes of the space mean, as a command has them; None for no limit."""
     spec, limits = ledger.spec(sweep), dict[str, Any]()
@@ -165,8 +150,6 @@ def enqueue(
         except HeldError:  # a controller has begun meanwhile, and obeys
             pass
     done = f"{sweep} tries it next" if number is None else f"trial {number} waits for a resume"
-    others = snapshot.trials if trial is None else ()
-    done = ". ".join([done, *_remarks(ledger.state(sweep).limits, spec, others, whole)])
     return {"done": done, "params": dict(whole), "trial": number}
 
 

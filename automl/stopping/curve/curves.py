@@ -17,22 +17,31 @@ HEAVY = 2.0  # scaled losses above this are compressed by a logarithm
 INFEASIBLE = 1.5  # a curve that violates a constraint is at least this much above the median
 
 
-@dataclass
+@dataclass(frozen=True)
 class Curve:
     """A trial whose learning curve is predicted.
 
     Args:
+        trial: as it is now.
         reported: its losses at each report.
         excess: violation of the constraints, 0 if they hold.
         rate: seconds per unit of progress.
     """
 
-    number: int
-    params: dict[str, object]
+    trial: Trial
     reported: TrialCurves
-    state: TrialState
-    excess: float = 0.0
-    rate: float = 1.0
+    excess: float
+    rate: float
+
+    @property
+    def number(self) -> int:
+        """Of the trial."""
+        return self.trial.number
+
+    @property
+    def state(self) -> TrialState:
+        """Of the trial."""
+        return self.trial.state
 
     @property
     def has_begun(self) -> bool:
@@ -57,29 +66,23 @@ class Curves:
         self.warmup_end = 0.0  # earlier reports are ignored
         self.complete = 0.0  # the largest progress of a completed trial
 
-    def observe(self, trial: Trial) -> Curve:
+    def observe(self, trial: Trial) -> None:
         """Take in a trial that is new or has changed."""
         reported = TrialCurves(trial, self.goals, self.constraints)
-        curve = self.all.get(trial.number)
-        before = None if curve is None else curve.reported
-        if before is not None and before.count > reported.count:
-            before = None  # an attempt began again
-        if curve is None:
-            curve = Curve(trial.number, dict(trial.params), reported, trial.state)
-            self.all[trial.number] = curve
-        curve.state, curve.reported = trial.state, reported
-        num_new = reported.count - (before.count if before else 0)
-        if num_new:
-            self.num_reports += num_new
-            curve.excess = violation(trial.metrics, self.constraints)
-        if curve.has_begun and (before is None or before.begin == before.count):
-            self.first = reported.at(reported.begin)
+        rate = 1.0
         if trial.reports:
             last = trial.reports[-1]
-            curve.rate = max(last.seconds, 1e-9) / max(progress(last, self.goals), 1e-9)
+            rate = max(last.seconds, 1e-9) / max(progress(last, self.goals), 1e-9)
+        curve = Curve(trial, reported, violation(trial.metrics, self.constraints), rate)
+        before = self.all.get(trial.number)
+        if before is not None and before.reported.count > reported.count:
+            before = None  # an attempt began again
+        self.all[trial.number] = curve
+        self.num_reports += reported.count - (before.reported.count if before else 0)
+        if curve.has_begun and not (before and before.has_begun):
+            self.first = reported.at(reported.begin)
         if trial.state is TrialState.COMPLETED:
             self.complete = max(self.complete, curve.at)
-        return curve
 
     def started(self) -> list[Curve]:
         """The curves with a value of every goal, by number."""

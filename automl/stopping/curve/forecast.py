@@ -2,9 +2,8 @@
 
 import math
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -28,8 +27,7 @@ MAX_POINTS: Final = 260
 MAX_FITTED: Final = 130
 NUM_LEADERS: Final = 20
 LEADER_POINTS: Final = 6
-MAX_FORESEEN: Final = 300  # paused curves whose end is predicted
-MAX_WEIGHED: Final = 30  # of these, and of the best so far, all horizons are predicted
+MAX_WEIGHED: Final = 300  # curves of which slices are weighed, the best so far
 NUM_NEW: Final = 150
 NUM_FACES: Final = 30  # candidates with parameters at an end of their range
 REFIT: Final = 1.2  # fit again if the number of reports has grown by this factor
@@ -75,9 +73,7 @@ class CurveForecast:
         self._posterior: gp.Posterior  # set by `update`, as the next one
         self._best = 0.0
         self._rates: Tensor
-        self._order: list[Curve] = []
-        self._taken: set[Hashable] = set()
-        self._num_taken = 0
+        self.order: list[Curve] = []  # from the best on
 
     def restrict(self, domain: Domain) -> None:
         """Propose only within the domain from now on."""
@@ -96,7 +92,7 @@ class CurveForecast:
         scale = LossScale.fit(last, excess, weights)
         targets = scale.targets(last, excess)
         self._best = float(targets.min())
-        self._order = [known[i] for i in np.argsort(targets, kind="stable").tolist()]
+        self.order = [known[i] for i in np.argsort(targets, kind="stable").tolist()]
         points, y = self._data(scale, end)
         if not self._hyper or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
@@ -119,7 +115,7 @@ class CurveForecast:
 
     def _data(self, scale: LossScale, end: float) -> tuple[gp.Points, Tensor]:
         """Log-spaced points of the leaders, two points of some others, and failed trials."""
-        leaders, rest = self._order[:NUM_LEADERS], self._order[NUM_LEADERS:]
+        leaders, rest = self.order[:NUM_LEADERS], self.order[NUM_LEADERS:]
         chosen = [(curve, i) for curve in leaders for i in self._spaced(curve, LEADER_POINTS)]
         chosen += [
             (curve, i)
@@ -192,11 +188,6 @@ class CurveForecast:
         ridge[0, 0] = 1e-6
         self._rates = torch.linalg.solve(x.T @ x + ridge, x.T @ y)
 
-    @property
-    def leader(self) -> Curve | None:
-        """The best curve so far."""
-        return self._order[0] if self._order else None
-
     def best_candidate(
         self,
         candidates: Sequence[Curve],
@@ -215,7 +206,9 @@ class CurveForecast:
         some = [c for c in candidates if c.at < end * (1 - 1e-9)]
         if not some:
             return None
-        some = self._worth_weighing(some, end, cooling)
+        if len(some) > MAX_WEIGHED:
+            place = {curve.number: i for i, curve in enumerate(self.order)}
+            some = sorted(some, key=lambda c: place.get(c.number, len(place)))[:MAX_WEIGHED]
         at = np.array([c.at for c in some])[:, None]
         rate = np.array([c.rate for c in some])[:, None]
         upto = np.minimum(
@@ -230,21 +223,6 @@ class CurveForecast:
             return None
         value, horizon = math.exp(float(gain[i, j])), float(upto[i, j])
         return SliceValue(float(score[i, j]), value, horizon, some[i].number, some[i].at)
-
-    def _worth_weighing(
-        self, candidates: Sequence[Curve], end: float, cooling: float
-    ) -> list[Curve]:
-        """The best so far, and those with the best value at their end, as curves may cross."""
-        if len(candidates) <= 2 * MAX_WEIGHED:
-            return list(candidates)
-        place = {curve.number: i for i, curve in enumerate(self._order)}
-        ordered = sorted(candidates, key=lambda c: place.get(c.number, len(place)))
-        kept, rest = ordered[:MAX_WEIGHED], ordered[MAX_WEIGHED:]
-        step = -(-len(rest) // MAX_FORESEEN)
-        rest = rest[self.curves.num_reports % step :: step]
-        cost = torch.tensor([math.log((end - c.at) * c.rate) for c in rest], dtype=torch.float64)
-        score = self._log_gains(rest, np.array([[end]]))[:, 0] - cooling * cost
-        return kept + [rest[i] for i in torch.argsort(-score)[:MAX_WEIGHED].tolist()]
 
     def _log_gains(self, curves: Sequence[Curve], ats: Array) -> Tensor:
         """Log expected improvement `m x h` of curves at some progresses (`m x h` or `1 x h`)."""
@@ -277,9 +255,9 @@ class CurveForecast:
 
     def promising(self, rng: np.random.Generator) -> Params | None:
         """A new configuration by expected improvement at the third-longest progress so far."""
-        ats = sorted((c.at for c in self._order), reverse=True)
+        ats = sorted((c.at for c in self.order), reverse=True)
         at = ats[min(2, len(ats) - 1)]
-        leaders = [c.number for c in self._order[:100]]
+        leaders = [c.number for c in self.order[:100]]
         seen = self._posterior.predict(self._points(leaders, [at] * len(leaders)))
         unit = self._candidates(rng, local=True)
         new = self._posterior.predict(self._new(self.encoder(unit), at))
@@ -306,7 +284,7 @@ class CurveForecast:
         everywhere = self.sampler.everywhere(rng, NUM_NEW)
         if not local:
             return everywhere
-        leaders = np.stack([self._unit[c.number] for c in self._order[:5]])
+        leaders = np.stack([self._unit[c.number] for c in self.order[:5]])
         near = self.sampler.near(rng, leaders, NUM_NEW, (0.01, 0.3))
         faces = leaders[rng.integers(len(leaders), size=NUM_FACES)]
         faces = np.where(
@@ -315,14 +293,11 @@ class CurveForecast:
         return np.concatenate([everywhere, near, self.sampler.snap(faces.astype(np.float64))])
 
     def _params(self, curve: Curve) -> Params:
-        return self.sampler.domain.fitted(curve.params)  # type: ignore[arg-type]
+        return self.sampler.domain.fitted(curve.trial.params)
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
-        fresh = islice(self.curves.all.values(), self._num_taken, None)
-        self._taken.update(self.space.key(self._params(c)) for c in fresh)
-        self._num_taken = len(self.curves.all)
-        some = self.space.decode(unit[order[:50]])
-        return self.sampler.domain.first_new(some, self._taken)
+        taken = {self.space.key(self._params(curve)) for curve in self.curves.all.values()}
+        return self.sampler.domain.first_new(self.space.decode(unit[order[:50]]), taken)
 
 
 def _spaced(ats: Array, most: int) -> list[int]:

@@ -73,11 +73,9 @@ class CurveStopper(Stopper):
         self._num_choices = 0
 
     def restrict(self, domain: Domain) -> None:
-        """See `Stopper.restrict`."""
         self.forecast.restrict(domain)
 
     def observe(self, trial: Trial) -> None:
-        """Update the curve of the trial."""
         self.curves.observe(trial)
         self._asha.observe(trial)
         self.curves.warmup_end = self._asha.warmup.end
@@ -108,7 +106,14 @@ class CurveStopper(Stopper):
     def resume(self, trials: Sequence[Trial], *, last: bool = False) -> tuple[int, str] | None:
         """The paused trial with the largest value, unless a new one has more."""
         choice, self._chosen = self._chosen, None
-        if choice is None or not self._is_possible(choice) or (last and choice.number is None):
+        if (
+            choice is None
+            or (last and choice.number is None)
+            or (
+                choice.number is not None
+                and self.curves.all[choice.number].state is not TrialState.PAUSED
+            )
+        ):
             choice = self._choose(None, last=last)
         if choice is None or choice.number is None:
             self._chosen = choice
@@ -117,7 +122,6 @@ class CurveStopper(Stopper):
         return choice.number, choice.reason
 
     def propose(self, trials: Sequence[Trial]) -> Params | None:
-        """The new configuration that was chosen last."""
         choice, self._chosen = self._chosen, None
         if choice is not None and choice.params is not None:
             self._targets[len(trials)] = choice.target
@@ -193,13 +197,11 @@ class CurveStopper(Stopper):
 
     @staticmethod
     def _upto(at: float, horizon: float) -> float:
-        """The end of a slice between a progress and a horizon."""
         return float(at ** (1 - SLICE) * max(horizon, at) ** SLICE)
 
     def _finish(self, candidates: Sequence[Curve], end: float) -> NextSlice | None:
-        """The best trial is trained to its end."""
-        leader = self.forecast.leader
-        if leader is None or leader not in candidates:
+        leader = self.forecast.order[0]
+        if leader not in candidates:
             return None
         return NextSlice(leader.number, end, "curve: the best so far is trained to its end")
 
@@ -235,6 +237,3 @@ class CurveStopper(Stopper):
         """The progress at which a trial ends, if it is known in advance."""
         within = [goal.within for goal in self.goals if goal.within is not None]
         return max(within) if within else self.max_steps
-
-    def _is_possible(self, choice: NextSlice) -> bool:
-        return choice.number is None or self.curves.all[choice.number].state is TrialState.PAUSED

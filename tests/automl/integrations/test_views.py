@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
-from typing import Any
 
 import optuna
 import pytest
@@ -41,24 +40,6 @@ def test_optuna_reads_a_sweep(runs: str) -> None:
     assert set(found.trials_dataframe()["params_optimizer"].dropna()) == {"sgd", "adam"}
     with pytest.raises(UsageError, match="no sweep named 'absent'"):
         study("absent", runs)
-
-
-def test_optuna_dashboard_serves_a_sweep(runs: str) -> None:
-    from wsgiref.util import setup_testing_defaults
-
-    from optuna_dashboard import wsgi
-
-    storage = optuna.storages.InMemoryStorage()
-    study("toy", runs, storage=storage)
-    application, answer = wsgi(storage), {}
-    for path in ("/api/studies", "/api/studies/0"):
-        environment: dict[str, Any] = {"PATH_INFO": path, "QUERY_STRING": "after=0"}
-        setup_testing_defaults(environment)
-        body = b"".join(
-            application(environment, lambda status, headers, *_: answer.update(status=status))
-        )
-        assert answer["status"].startswith("200"), body
-    assert b'"lr"' in body
 
 
 CSV = """\

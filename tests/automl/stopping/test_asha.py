@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -71,33 +71,6 @@ def test_a_retry_is_judged_by_its_own_reports(name: str) -> None:
     assert decision(2, retry) == Decision("continue")
 
 
-def test_a_leader_that_was_stopped_today_wins_a_sweep() -> None:
-    """Two trials are level for a step, then one becomes good: it must not be stopped as leader."""
-
-    def objective(trial: Any) -> dict[str, float]:
-        loss = 1.0
-        for step in range(1, 10):
-            loss = trial.params["x"] + 1.0 / step
-            if not trial.report(step=step, loss=loss):
-                break
-        return {"loss": loss}
-
-    result = automl.sweep(
-        objective,
-        SPACE,
-        "minimize loss",
-        trials=12,
-        suggester="random",
-        stopper="asha",
-        dispatcher="inline",
-        store="sqlite://",
-        progress=False,
-    )
-    lowest = min(result.trials, key=lambda trial: trial.params["x"])
-    assert lowest.state is TrialState.COMPLETED
-    assert len(lowest.reports) == 9
-
-
 def test_levels_of_steps_that_begin_at_0_are_whole_steps() -> None:
     stopper = make(can_pause=True)
     wait = [report(stopper, number, [2.0 + number], first_step=0) for number in range(3)]
@@ -107,33 +80,6 @@ def test_levels_of_steps_that_begin_at_0_are_whole_steps() -> None:
     assert last == Decision("pause", "asha: 3 of 3 at 1, the best 1 go on")
     last = report(stopper, 0, [2.0, 1.0, 0.9, 0.8], first_step=0)
     assert last == Decision("pause", "asha: 1 of 1 at 3, too few to choose from yet")
-
-
-@pytest.mark.parametrize("stopper", ["asha", "hyperband", "median", "curve"])
-def test_every_stopper_takes_steps_that_begin_at_0(stopper: str) -> None:
-    class Shifted(STOPPERS.get(stopper)):  # type: ignore[misc]
-        def observe(self, trial: Trial) -> None:
-            super().observe(shifted(trial))
-
-        def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
-            return super().decide(shifted(trial), trials)
-
-    def shifted(trial: Trial) -> Trial:
-        points = tuple(point._replace(step=point.step - 1) for point in trial.reports)
-        return replace(trial, reports=points)
-
-    def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        for step in range(1, 28):
-            yield 1.0, {"loss": params["x"] + 1.0 / step}
-
-    result = automl.simulate(
-        replay, SPACE, "minimize loss", trials=30, workers=4, suggester="random", stopper=Shifted
-    )
-    used = sum(len(trial.reports) for trial in result.trials)
-    assert used < 0.8 * 30 * 27
-    assert result.best is not None
-    values = sorted(trial.params["x"] for trial in result.trials)
-    assert result.best.params["x"] <= values[2]
 
 
 def test_grace_and_factor_make_the_levels() -> None:

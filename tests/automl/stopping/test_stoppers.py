@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,7 @@ import pytest
 
 import automl
 from automl.control.wiring import conduct
-from automl.core.events import Moved, Noted
 from automl.core.goals import parse_goals
-from automl.core.reports import ReportPoint
 from automl.core.resources import Budget
 from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
@@ -121,29 +118,6 @@ def test_every_stopper_saves_steps_and_keeps_good_trials(stopper: str) -> None:
 
 
 @pytest.mark.parametrize("stopper", STOPPING)
-def test_every_stopper_reads_the_sign_of_a_goal(stopper: str) -> None:
-    falling, rising = simulate(stopper), simulate(stopper, "maximize accuracy")
-    if stopper == "curve":  # the same order, other distances
-        assert rising.best is not None
-        return
-    assert [len(t.reports) for t in falling.trials] == [len(t.reports) for t in rising.trials]
-
-
-@pytest.mark.parametrize("stopper", STOPPERS.names())
-def test_every_stopper_takes_trials_of_several_ranks(stopper: str, tmp_path: Path) -> None:
-    space = Space(
-        *SPACE.parameters.values(), Choice("ranks", [1, 2]), Choice("parallelism", ["ddp"])
-    )
-    options: Any = {"workload": "translation", "stopper": stopper}
-    snapshot, _ = conducted(tmp_path, "gangs", space, trials=20, workers=3, **options)
-    assert snapshot.state == "finished"
-    assert {trial.params["ranks"] for trial in snapshot.trials} == {1, 2}
-    assert all(
-        trial.state in (TrialState.COMPLETED, TrialState.STOPPED) for trial in snapshot.trials
-    )
-
-
-@pytest.mark.parametrize("stopper", STOPPING)
 def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Path) -> None:
     spec = SweepSpec(
         "parts",
@@ -191,41 +165,6 @@ def test_asha_promotes_a_third_from_each_level() -> None:
         for trial in result.trials
         if len(trial.reports) == STEPS
     )
-
-
-def test_asha_stops_trials_that_cannot_pause() -> None:
-    goals = parse_goals("minimize loss")
-    stopper = STOPPERS.get("asha")(goals, can_pause=False)
-    kinds = set()
-    for number in range(9):
-        trial = Trial(number, {}, TrialState.RUNNING, attempts=1)
-        trial = replace(trial, reports=(ReportPoint(1, {"loss": float(number)}, 1.0),))
-        stopper.observe(trial)
-        kinds.add(stopper.decide(trial, []).action)
-    assert kinds <= {"stop", "continue"}
-    assert "stop" in kinds
-
-
-def test_hyperband_compares_later_brackets_later() -> None:
-    result = simulate("hyperband", trials=60)
-    paused_first = {}
-    for note in result.decisions:
-        if note.kind == "pause" and note.trial is not None:
-            paused_first.setdefault(note.trial, note.message.split(" at ")[1].split(",")[0])
-    assert set(paused_first.values()) >= {"1", "3", "9"}
-
-
-def test_a_paused_trial_is_resumed_with_its_reason_in_the_ledger(tmp_path: Path) -> None:
-    _, ledger = conducted(tmp_path, "reasons", trials=20, workers=4, stopper="asha")
-    moved = [
-        e
-        for e in ledger.events("reasons")
-        if isinstance(e, Moved) and e.state is TrialState.WAITING
-    ]
-    assert moved
-    assert all("asha" in event.reason for event in moved)
-    noted = [e for e in ledger.events("reasons") if isinstance(e, Noted)]
-    assert all(math.isfinite(note.at) for note in noted)
 
 
 def test_smaller_trials_use_the_slots_that_a_larger_one_waits_for(tmp_path: Path) -> None:

@@ -36,12 +36,3 @@ def test_what_cannot_be_done_is_said_in_one_error(
     assert message in answer["error"], answer
     assert (found, list(answer)) == (status, ["error"])
     assert client.ask(f"/api/sweeps/{path}")[0] in (404, 405)
-
-
-def test_a_configuration_to_try_that_is_limited_or_known_is_told(client: Client) -> None:
-    params = client.get("/api/sweeps/toy/trials/0")["params"]
-    assert client.post("toy/set", {"changes": {"space.optimizer": "sgd"}})[0] == 200
-    status, answer = client.post("toy/enqueue", {"params": params})
-    assert status == 200
-    assert "It is against the limit optimizer: sgd" in answer["done"]
-    assert "It is the same as trial 0, which is completed" in answer["done"]

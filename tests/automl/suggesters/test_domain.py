@@ -96,21 +96,6 @@ def test_batches_keep_within_limits(known: int, pending: int, count: int) -> Non
     assert all(domain.legal(params) for params in found)
 
 
-def test_forced_exploration_keeps_within_limits() -> None:
-    space = Space(Choice("kind", list("abcdef")), Float("x", 0.0, 1.0))
-    tried = [{"kind": "ab"[i % 2], "x": 0.01 * i} for i in range(24)]
-    known = [Trial(i, p, TrialState.COMPLETED, {"loss": p["x"]}) for i, p in enumerate(tried)]
-    limits = {"kind": Limit(choices=("a", "b", "c", "d"))}
-    assert limited("bayes", space, {}).suggest(known, [])[0]["kind"] in "cdef"
-    assert limited("bayes", space, limits).suggest(known, [])[0]["kind"] in "cd"
-
-
-def test_a_small_space_is_exhausted_within_its_limits() -> None:
-    space = Space(Choice("a", [1, 2, 3]), Choice("b", ["x", "y"]))
-    found = limited("bayes", space, {"a": Limit(choices=(2,))}).suggest([], [], 5)
-    assert sorted(str(params["b"]) for params in found) == ["x", "y"]
-
-
 def objective(trial: Any) -> dict[str, float]:
     trial.report(step=1, loss=trial.params["lr"])
     return {"loss": trial.params["lr"]}

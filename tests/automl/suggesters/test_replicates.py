@@ -214,18 +214,6 @@ def test_settled_needs_three_prospects_in_a_row() -> None:
     assert queue.settled() is None
 
 
-def test_an_optimizer_repeats_and_says_of_which_trial() -> None:
-    with automl.Optimizer(SPACE, "minimize loss", suggester="random", replicates=2) as optimizer:
-        trials = []
-        for value in (1.0, 2.0, 3.0):
-            trial = optimizer.ask()
-            trials.append(trial)
-            optimizer.tell(trial, value)
-    assert [t.replicate_of for t in trials] == [None, 0, None]
-    assert len({t.seed for t in trials}) == 3
-    assert None not in {t.seed for t in trials}
-
-
 def test_an_optimizer_repeats_only_what_is_run_again_and_added() -> None:
     with automl.Optimizer({"k": ["a", "b"]}, "minimize loss", suggester="random") as optimizer:
         for value in (1.0, 2.0):
@@ -244,18 +232,6 @@ def test_an_optimizer_repeats_only_what_is_run_again_and_added() -> None:
 def test_wrong_replicates_are_refused(tmp_path: Path, wrong: Any) -> None:
     with pytest.raises(UsageError, match="replicates must be 'auto', 'none', or a whole number"):
         swept(tmp_path, noisy, replicates=wrong, trials=2)
-
-
-def test_simulated_trials_are_repeated_too() -> None:
-    rng = np.random.default_rng(0)
-
-    def replay(params: Any) -> Any:
-        yield 1.0, {"loss": params["x"] + rng.normal()}
-
-    result = automl.simulate(
-        replay, SPACE, "minimize loss", trials=4, replicates=2, suggester="random"
-    )
-    assert [t.replicate_of for t in result.trials] == [None, 0, None, 2]
 
 
 def test_choices_are_repeated_within_limits_only(tmp_path: Path) -> None:

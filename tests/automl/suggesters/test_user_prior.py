@@ -23,7 +23,6 @@ from automl.suggesters.user_prior import (
     UserPrior,
     prior_from_best,
     split_prior,
-    without_unavailable,
 )
 from search_spaces import Choice, Float, Int, Space
 
@@ -87,21 +86,6 @@ def test_the_best_of_an_earlier_sweep_say_less_of_many_parameters() -> None:
     unit = SPACE.encode(SPACE.sample(np.random.default_rng(1), 9))
     weak, strong = (UserPrior(SPACE, one).log_density(unit) for one in (found, believed))
     assert np.allclose(weak * 5**0.5, strong)
-
-
-def test_values_that_the_hardware_cannot_run_leave_the_prior() -> None:
-    given = {
-        "precision": ["bf16", "fp32"],
-        "compile": "default",
-        "lr": 0.1,
-        "layout": ["a", "b"],
-    }
-    gone = {("precision", "bf16"), ("compile", None), ("layout", "a")}
-    assert without_unavailable(given, gone) == {
-        "precision": ["fp32"],
-        "lr": [0.1],
-        "layout": ["b"],
-    }
 
 
 def test_a_suggester_that_ignores_the_prior_refuses_it() -> None:
