@@ -187,7 +187,7 @@ class Controller:
         trial = journal.trials[outcome.trial]
         if trial.state is not TrialState.RUNNING or trial.attempts != outcome.attempt:
             return  # late: the attempt is over already
-        outcome = self._gpus.explain(self._shutdown.explain(outcome))
+        outcome = self._shutdown.explain(outcome)
         outcome = self._guard.add_estimate(outcome, trial.params)
         hopeless = self._ending.is_hopeless(trial, outcome)
         after = journal.end(trial, outcome, sweep_stop=self._shutdown.request, hopeless=hopeless)

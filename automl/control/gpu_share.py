@@ -4,14 +4,12 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Final
 
 from automl.core import SweepSpec
 from automl.dispatch._make import local_slots
-from automl.dispatch.gpus import GpuLocks, SharedGpu, gpu_users, shared_gpus
+from automl.dispatch.gpus import GpuLocks, SharedGpu, shared_gpus
 from automl.errors import UsageError
-from workers.protocol import Outcome
 from workers.runtime.devices import VARIABLE, gpus_of_slots
 
 from .journal import Journal
@@ -19,7 +17,6 @@ from .shutdown import Shutdown
 
 ASK_SECONDS: Final = 0.5  # while the sweep waits: between two looks at the locks
 LOOK_SECONDS: Final = 10.0  # and between two looks at what other programs use
-EXPLAIN_SECONDS: Final = 5.0  # for nvidia-smi to say who uses a GPU, while the controller waits
 
 
 class GpuShare:
@@ -87,23 +84,6 @@ class GpuShare:
             else:
                 os.environ[VARIABLE] = before
 
-    def explain(self, outcome: Outcome) -> Outcome:
-        """The outcome; one that ran out of memory beside others' processes was preempted."""
-        full = outcome.gpus_full if outcome.failure == "out_of_memory" else None
-        if full is None or not self._chosen:
-            return outcome
-        devices = set(self._chosen).intersection(full.split(",")) or set(self._chosen)
-        users = gpu_users(EXPLAIN_SECONDS)
-        blamed = [
-            SharedGpu(gpu, tuple(users[gpu]))
-            for gpu in self._chosen
-            if gpu in devices & users.keys()
-        ]
-        if not blamed:
-            return outcome
-        message = f"{outcome.message}; others use the GPU: {_uses(blamed)}"
-        return replace(outcome, failure="preempted", message=message)
-
     def _needed(self, gpus: list[SharedGpu]) -> tuple[int, int]:
         """How many GPUs the sweep takes at most, and at least."""
         one = gpus_of_slots(1, self._each)
@@ -122,8 +102,6 @@ class GpuShare:
         visible = [gpu.uuid for gpu in gpus]
         self._chosen = tuple(self._locks.take(most, visible, occupied, least=least))
         journal.waits_for = self._locks.waits_for
-        if self._locks.trouble:
-            journal.note("gpus", f"GPUs are not shared with other sweeps: {self._locks.trouble}")
         if self._chosen and occupied:
             journal.note(
                 "gpus", f"passed over, since others use them: {'; '.join(occupied.values())}"

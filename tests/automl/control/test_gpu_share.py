@@ -14,17 +14,15 @@ import pytest
 from objectives import make_spec
 
 from automl.control.wiring import conduct
-from automl.core import Resources, Snapshot, TrialState
+from automl.core import Resources, Snapshot
 from automl.dispatch._make import make_dispatcher, starting
 from automl.dispatch.gpus import GpuLocks, holders
-from automl.dispatch.inline import InlineDispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.terminal_view import state_lines
 from automl.workflows.doctor import examine
 from tests.automl.control.shared_machine import RealDispatcher
 from tests.automl.dispatch.nvidia_smi import FakeSmi
-from workers.protocol import Assignment, Ending, Event, Outcome
 
 pytestmark = pytest.mark.usefixtures("lease_folder")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -162,49 +160,6 @@ def test_workers_with_gpus_start_when_these_are_locked(monkeypatch: pytest.Monke
     dispatcher = make_dispatcher("inline", spec, replay, None)
     assert vars(dispatcher)["_gpus"] == ["GPU-bb"]
     dispatcher.close()
-
-
-class Full(InlineDispatcher):
-    """Attempts of trial 1 run out of the memory of their GPU."""
-
-    def __init__(self, smi: FakeSmi, others_until: int) -> None:
-        super().__init__(1, lambda trial: {"loss": 1.0})
-        self.smi = smi
-        self.others_until = others_until
-
-    def _run(self, assignment: Assignment, send: Any) -> Outcome:
-        number, attempt = assignment.trial, assignment.attempt
-        others = attempt <= self.others_until
-        self.smi.use({"GPU-aa": os.getppid()} if others else {"GPU-bb": os.getppid()})
-        if number != 1 or attempt > 2:
-            return Outcome(number, attempt, Ending.COMPLETED, {"loss": 1.0})
-        message = "OutOfMemoryError: CUDA out of memory"
-        return Outcome(
-            number,
-            attempt,
-            Ending.FAILED,
-            failure="out_of_memory",
-            message=message,
-            gpus_full="GPU-aa",
-        )
-
-
-@pytest.mark.parametrize(
-    ("others_until", "state", "attempts"), [(2, "completed", 3), (1, "failed", 2), (0, "failed", 1)]
-)
-def test_out_of_memory_beside_others_is_tried_again(
-    ledger: Ledger, smi: FakeSmi, others_until: int, state: str, attempts: int
-) -> None:
-    spec = make_spec(trials=3, workers=1, resources=Resources(gpus=1))
-    ledger.create_sweep(spec)
-    snapshot = conduct(spec, ledger, Full, lambda: Full(smi, others_until))
-    trial = snapshot.trials[1]
-    assert (str(trial.state), trial.attempts) == (state, attempts)
-    assert trial.failure == ("out_of_memory" if trial.state is TrialState.FAILED else None)
-    messages: list[Event | Any] = list(ledger.events(spec.name))
-    said = [event.message for event in messages if getattr(event, "failure", "") == "preempted"]
-    assert len(said) == others_until
-    assert all(f"others use the GPU: GPU-aa by process {os.getppid()}" in text for text in said)
 
 
 def test_two_sweeps_never_hold_the_same_gpu(smi: FakeSmi) -> None:
