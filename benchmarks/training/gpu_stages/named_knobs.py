@@ -24,7 +24,6 @@ TRIED: tuple[dict[str, Any], ...] = (
     {"deterministic": True},
     {"compile": "default", "compile_scope": "layers"},
     {"compile": "cudagraphs"},
-    {"compile": "default", "activation_memory_budget": 0.5},
     {"compile": "max-autotune"},
 )
 OTHER_RULES: tuple[dict[str, Any], ...] = (
