@@ -247,8 +247,6 @@ class Outcome:
         details: further facts for the report (memory by module, skipped steps); JSON. Nothing is
             decided by them.
         worker_lost: the process is gone; the attempt did not end by its own code.
-        gpus_full: the GPUs that a rank without memory saw, as CUDA_VISIBLE_DEVICES names them; None
-            if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
         cause: of a failure; None if no rule asks for it.
         exit_status: of a process that has ended by itself; below 0 the signal that ended it.
@@ -272,7 +270,6 @@ class Outcome:
     peak_memory_bytes: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     worker_lost: bool = False
-    gpus_full: str | None = None
     failed_at: float | None = None
     cause: Cause | None = None
     exit_status: int | None = None

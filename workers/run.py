@@ -5,14 +5,12 @@ torch is imported only if the attempt needs it: an objective that does not use i
 
 import json
 import math
-import os
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -24,7 +22,6 @@ from .failures import (
     described,
     failure_of,
     is_disk_full,
-    is_torch_out_of_memory,
     raised_at,
     traceback_of,
 )
@@ -81,8 +78,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             own = getattr(error, "shown_traceback", None)
             facts["traceback"] = traceback_of(error) if own is None else own
             typed["raised_at"] = raised_at(facts["traceback"])
-        if context.device.startswith("cuda") and is_torch_out_of_memory(error):
-            typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
         if is_disk_full(error):
@@ -184,7 +179,6 @@ def combine(outcomes: Sequence[Outcome]) -> Outcome:
         exit_status=worst.exit_status,
         exception=worst.exception or first.exception,
         raised_at=worst.raised_at,
-        gpus_full=first.gpus_full if worst.gpus_full is None else worst.gpus_full,
         failed_at=None,
     )
 
@@ -243,27 +237,7 @@ def _run_measured(context: Context, objective: Objective | None) -> Any:
     context.memory = PeakMemory(context.device)
     # On a GPU the children are data loaders, or a program that nobody measures.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
-        return _call_in_own_process(context, objective)
-
-
-def _call_in_own_process(context: Context, objective: Objective | None) -> Any:
-    """Call the objective or workload; a process that it has forked and that returns ends here."""
-    process = os.getpid()
-    try:
         return _call_beside_ranks(context, objective)
-    finally:
-        if os.getpid() != process:
-            _leave_fork(sys.exc_info()[1])
-
-
-def _leave_fork(error: BaseException | None) -> NoReturn:
-    """End this process without touching what it shares with its parent, such as the ledger."""
-    with suppress(Exception):
-        if error is not None and not isinstance(error, SystemExit):
-            traceback.print_exception(error)
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(0 if error is None else 1)
 
 
 def _call_beside_ranks(context: Context, objective: Objective | None) -> Any:

@@ -102,8 +102,6 @@ class GpuShare:
         visible = [gpu.uuid for gpu in gpus]
         self._chosen = tuple(self._locks.take(most, visible, occupied, least=least))
         journal.waits_for = self._locks.waits_for
-        if self._locks.trouble:
-            journal.note("gpus", f"GPUs are not shared with other sweeps: {self._locks.trouble}")
         if self._chosen and occupied:
             journal.note(
                 "gpus", f"passed over, since others use them: {'; '.join(occupied.values())}"

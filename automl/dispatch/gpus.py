@@ -18,7 +18,7 @@ from typing import Final
 import psutil
 
 from automl.errors import StoreError
-from workers.device.gpu import SMI_SECONDS, query
+from workers.device.gpu import query
 from workers.runtime.devices import named_gpus
 
 VARIABLE: Final = "AUTOML_RUNTIME_DIR"
@@ -68,15 +68,11 @@ def _chosen(indices: dict[str, str]) -> list[str]:
     return found
 
 
-def gpu_users(timeout: float = SMI_SECONDS) -> dict[str, list[str]]:
-    """The processes of others by the UUID of the GPU that they use.
-
-    Args:
-        timeout: seconds after which none are known.
-    """
+def gpu_users() -> dict[str, list[str]]:
+    """The processes of others by the UUID of the GPU that they use."""
     own = _own_processes()
     found: dict[str, list[str]] = {}
-    for row in query("--query-compute-apps=gpu_uuid,pid,used_memory", timeout):
+    for row in query("--query-compute-apps=gpu_uuid,pid,used_memory"):
         if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
             used = f" with {row[2]} MiB" if row[2].isdigit() else ""
             found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
@@ -122,7 +118,6 @@ class GpuLocks:
     Attributes:
         enabled: as given.
         waits_for: for whom the sweep waits, as text; "" if it does not.
-        trouble: why GPUs cannot be locked, so that all pass for free; "" if they can.
     """
 
     def __init__(self, sweep: str, folder: Path | None = None, *, enabled: bool = True) -> None:
@@ -131,7 +126,6 @@ class GpuLocks:
         self._files: dict[str, int] = {}
         self.enabled = enabled
         self.waits_for = ""
-        self.trouble = ""
 
     def take(
         self, most: int, visible: Sequence[str], occupied: Mapping[str, str], *, least: int = 1
@@ -142,22 +136,18 @@ class GpuLocks:
             most: at most this many.
             visible: UUIDs of those that this process may use, in order.
             occupied: those that other programs use, and how; they are passed over.
-            least: take none if fewer are free, so that no two sweeps wait for each other. If GPUs
-                cannot be locked, take those that are occupied rather than none.
+            least: take none if fewer are free, so that no two sweeps wait for each other.
 
         Returns:
             Their UUIDs. If there are none, `waits_for` says who has them.
+
+        Raises:
+            StoreError: the folder of the locks cannot be used.
         """
-        unused = [gpu for gpu in visible if gpu not in occupied]
-        try:
-            _make(self._folder)
-            for gpu in unused:
-                if len(self._files) < most:
-                    self._lock(gpu)
-        except (OSError, StoreError) as error:
-            self.trouble = str(error)
-            self.close()
-            return (unused if len(unused) >= least else list(visible))[:most]
+        _make(self._folder)
+        for gpu in visible:
+            if gpu not in occupied and len(self._files) < most:
+                self._lock(gpu)
         found, missing = list(self._files), least - len(self._files)
         self.waits_for = ""
         if missing <= 0:
@@ -209,12 +199,13 @@ def runtime_folder() -> Path:
 
 def _make(folder: Path) -> None:
     """Make the folder; raises StoreError if other users could write to it."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if not folder.is_dir() or folder.is_symlink() or status.st_uid != os.getuid():
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = folder.lstat().st_uid
+    except OSError as error:
+        raise StoreError(f"{folder}: {error.strerror}; set {VARIABLE} to another") from error
+    if folder.is_symlink() or owner != os.getuid():
         raise StoreError(f"{folder} is not a folder of yours; set {VARIABLE} to another")
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
 
 
 def _try_lock(file: int) -> bool:

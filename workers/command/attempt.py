@@ -70,7 +70,6 @@ class CommandAttempt:
         self._request: StopRequest | None = None
         self._stop_requested_at = 0.0  # when the command was asked to stop
         self._terminated = False
-        self._kill_sent = False
         self._failure: CommandFailed | None = None  # for which every process was killed
 
     def run(self) -> dict[str, float]:
@@ -209,11 +208,7 @@ class CommandAttempt:
             if now > self._stop_requested_at + self._command.stop_grace and not self._terminated:
                 self._terminated = True
                 process.terminate()
-            if (
-                now > self._stop_requested_at + self._command.stop_grace + KILL_GRACE
-                and not self._kill_sent
-            ):
-                self._kill_sent = True
+            if now > self._stop_requested_at + self._command.stop_grace + KILL_GRACE:
                 process.kill()
         if self._failure is None and (failure := self._broken_limit(now)) is not None:
             self._failure = failure

@@ -39,7 +39,6 @@ from workers.parallel import STRATEGIES
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import from_rank_0, local
-from workers.protocol import LOGS
 from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
 from workers.training.setup import arrange, switches
 from workers.workload import ParallelPlan
@@ -330,6 +329,5 @@ def _meet(context: Context, device: torch.device) -> bool:
         return False
     host = os.environ.get("MASTER_ADDR")
     address = f"tcp://{host}:{os.environ['MASTER_PORT']}" if host else context.rendezvous
-    traces = str(context.folder / LOGS / "nccl-calls-of-rank-")
-    connect(context.rank, context.world_size, address, device, traces=traces)
+    connect(context.rank, context.world_size, address, device)
     return True

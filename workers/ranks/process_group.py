@@ -8,12 +8,10 @@ themselves are started by `workers.runtime`.
 from __future__ import annotations
 
 import contextlib
-import importlib
-import itertools
 import os
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 import torch
@@ -31,10 +29,6 @@ WAIT_FOR_GPUS = timedelta(minutes=10)
 # Like torch's default process group, these belong to the process; `disconnect` clears them.
 _side: list[dist.ProcessGroup] = []
 _store: list[Store] = []
-# torch has no public way to replace a handler, and `env` is that of `init_process_group` without
-# an address. If there are none, a second group may fail as it does under torchrun.
-_MODULE: Final = importlib.import_module("torch.distributed.rendezvous")  # a function hides it
-_HANDLERS: Final[dict[str, Any]] = getattr(_MODULE, "_rendezvous_handlers", {})
 
 
 def address(rendezvous: str) -> tuple[str, int, str]:
@@ -62,7 +56,6 @@ def connect(
     rendezvous: str,
     device: torch.device,
     backend: str = "",
-    traces: str = "",
 ) -> None:
     """Join the default process group of the trial.
 
@@ -74,8 +67,6 @@ def connect(
         rendezvous: "file:///PATH", or "tcp://HOST:PORT" of a store that listens already.
         device: of this rank.
         backend: of torch.distributed; by default gloo for CPU tensors and nccl for CUDA tensors.
-        traces: if a collective call between GPUs fails, each rank writes the last ones to a file
-            whose name begins so; "" for nowhere.
 
     Raises:
         UsageError: there is no rendezvous, or torch was built without the backend.
@@ -87,8 +78,6 @@ def connect(
     for name in [part.split(":")[-1] for part in chosen.split(",")]:
         if not dist.is_backend_available(name):
             raise UsageError(f"this build of torch has no {name} backend")
-    if on_gpus and traces:
-        os.environ.update(flight_recorder(traces))
     host, port, file = address(rendezvous)
     _store[:] = [FileStore(file, world_size) if file else server_at(host, port)]
     dist.init_process_group(
@@ -98,21 +87,6 @@ def connect(
         world_size=world_size,
         timeout=WAIT_FOR_GPUS if on_gpus else WAIT_FOR_RANKS,
     )
-
-
-def flight_recorder(traces: str) -> dict[str, str]:
-    """The variables that turn on the flight recorder of NCCL's calls; the user's own have priority.
-
-    Both names of a variable: torch 2.9 has renamed some.
-    """
-    wanted = {
-        "TORCH_FR_BUFFER_SIZE": "2000",
-        "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
-        "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
-    }
-    kept = {name: os.environ.get(name, value) for name, value in wanted.items()}
-    files = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-    return {**kept, **dict.fromkeys(files, traces)}
 
 
 def side_store(prefix: str) -> Store:
@@ -157,35 +131,9 @@ def process_groups_of(variables: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
-        with _numbered():
-            yield
+        yield
     finally:
         for name, value in before.items():
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-@contextlib.contextmanager
-def _numbered() -> Iterator[None]:
-    """While inside, each `init_process_group` of this process has keys of its own.
-
-    All process groups of an attempt meet at one store, which outlives them. gloo reads the
-    addresses of the other ranks there: without this, a second group may find those of the first.
-    """
-    original = _HANDLERS.get("env")
-    if original is None:
-        yield
-        return
-    numbers = itertools.count()
-
-    def numbered(*arguments: Any, **settings: Any) -> Iterator[Any]:
-        prefix = f"group-{next(numbers)}"
-        for store, rank, world_size in original(*arguments, **settings):
-            yield PrefixStore(prefix, store), rank, world_size
-
-    _HANDLERS["env"] = numbered
-    try:
-        yield
-    finally:
-        _HANDLERS["env"] = original

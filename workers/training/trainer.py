@@ -32,7 +32,6 @@ from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh
 from workers.parallel.transfers import own_part, parts_of
-from workers.protocol import LOGS
 from workers.ranks.process_group import connect, disconnect, value_of_rank_0
 from workers.workload import Trainable
 
@@ -72,7 +71,6 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
                 context.rendezvous,
                 torch.device(context.device),
                 str(BACKEND.value(values)),
-                str(context.folder / LOGS / "nccl-calls-of-rank-"),
             )
             stack.push(lambda kind, error, trace: disconnect(failed=kind is not None))
         trainer = Trainer(workload, context, settings)

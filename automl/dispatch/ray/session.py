@@ -89,7 +89,7 @@ class RaySession:
         # With more slots than cores the sweep is slow, but it must not wait for ever.
         num_cpus = max(num_slots * max(1, resources.cpus), count_cpus())
         num_gpus = len(visible_gpus()) if resources.gpus > 0 else None
-        failures: list[str] = []
+        failure = ""
         # On a busy machine the dashboard sometimes fails to start.
         for include_dashboard in (True, True, False):
             try:
@@ -104,13 +104,12 @@ class RaySession:
                     configure_logging=False,
                 )
             except Exception as error:  # Ray raises bare exceptions
-                failures.append(" ".join(str(error).split())[:300])
+                failure = " ".join(str(error).split())[:300]
                 ray.shutdown()
             else:
                 return
         raise UsageError(
-            f"Ray could not be started here: {failures[-1]}. "
-            "Try `--ray-address` of a running cluster"
+            f"Ray could not be started here: {failure}. Try `--ray-address` of a running cluster"
         )
 
 

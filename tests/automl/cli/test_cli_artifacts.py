@@ -134,7 +134,7 @@ def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -
             copies.write(name, b"another")
     exported = automl("export", "kept", "--artifacts", place)
     assert exported.exit_code == 2
-    assert "(model.txt) is damaged: its sha256 is wrong" in exported.output
+    assert "00000005/manifest.json) is damaged: its sha256 is wrong" in exported.output
     assert "Traceback" not in exported.output
     assert automl("delete", "kept", "--yes").exit_code == 0
     assert copies.sizes() != {}, "nobody has named the location"

@@ -25,13 +25,6 @@ def test_reads_wanted_members(tmp_path: Path) -> None:
     assert dict(members(path, lambda name: name.endswith(".txt"))) == {"a/x.txt": b"a/x.txt"}
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a\\..\\..\\x", "C:/x"])
-def test_a_member_that_leaves_refuses_the_archive(tmp_path: Path, name: str) -> None:
-    path = archive(tmp_path / "a.tar.gz", "a/x.txt", name)
-    with pytest.raises(DataError, match="leads out of"):
-        list(members(path, lambda name: name == "a/x.txt"))
-
-
 def test_links_are_not_followed(tmp_path: Path) -> None:
     assert list(members(archive(tmp_path / "a.tar.gz", "a/x.txt", kind=tarfile.SYMTYPE))) == []
 

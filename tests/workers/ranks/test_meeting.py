@@ -32,27 +32,6 @@ def test_ranks_make_process_groups_from_the_variables(runner):
     assert outcome.metrics == {"total": 3.0, "local": 0, "local_size": 2, "size": 2}
 
 
-def groups_in_turn(context: Context) -> dict[str, float]:
-    """Rank 0 comes to each group before rank 1, and rank 1 leaves it later."""
-    sums = []
-    for number in range(5):
-        time.sleep(0.05 * context.rank)
-        dist.init_process_group("gloo")
-        total = torch.tensor([float(number)])
-        dist.all_reduce(total)
-        sums.append(float(total))
-        context.barrier()  # who leaves early resets the connections of the others
-        dist.destroy_process_group()
-    return {"total": sum(sums)}
-
-
-def test_process_groups_one_after_the_other_do_not_find_each_other(runner):
-    runner.objective = groups_in_turn
-    outcome = runner(ranks=2, torchrun=True)
-    assert outcome.failure is None, outcome.message
-    assert outcome.metrics == {"total": 20.0}
-
-
 def test_ranks_of_several_machines_meet_at_the_store_of_the_first():
     first = Meeting(0, 1, "", own_gpus=True)
     port = first.variables()["MASTER_PORT"]

@@ -6,8 +6,6 @@ import ast
 
 from sources import ROOT
 
-from workers.ranks import process_group
-
 COLLECTIVE = {
     "all_reduce",
     "all_gather_object",
@@ -18,15 +16,6 @@ COLLECTIVE = {
     "recv",
     "send",
 }
-
-
-def test_the_flight_recorder_writes_to_the_trial_unless_the_user_says_otherwise(monkeypatch):
-    monkeypatch.setenv("TORCH_FR_BUFFER_SIZE", "17")
-    found = process_group.flight_recorder("/trial/logs/nccl-")
-    assert found["TORCH_FR_BUFFER_SIZE"] == "17"
-    assert found["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
-    assert found["TORCH_FR_DUMP_TEMP_FILE"] == "/trial/logs/nccl-"
-    assert process_group.WAIT_FOR_GPUS.total_seconds() <= 900
 
 
 def test_workloads_and_the_trainer_name_the_group_of_each_collective_call():
