@@ -14,7 +14,6 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 OPTIONS = {
     "ask_and_tell": {},
     "distributed_function": {"dispatcher": "local"},
-    "embedding_server": {"dispatcher": "local"},
     "gpt_loop": {"dispatcher": "inline", "updates": 4, "knobs": ("precision", "accumulation")},
 }
 NEEDS = {  # if a library is not installed, its example is left out

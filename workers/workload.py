@@ -227,8 +227,7 @@ class Trainable(Workload):
         checkpoint loads in every configuration.
 
         Args:
-            tensors: the parameters and buffers of one layer of the plan, or of what is outside of
-                all layers; or one state tensor of each of these parameters.
+            tensors: the parameters and buffers, or one state tensor of each parameter.
         """
         return dict(tensors)
 

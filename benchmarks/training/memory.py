@@ -39,8 +39,6 @@ BASE: dict[str, dict[str, Any]] = {
     "image_classification": {
         "batch_size": 256,
         "dropout": 0.0,
-        "optimized_metric": None,
-        "average_best": 0,
     },
 }
 DATA: dict[str, dict[str, Any]] = {

@@ -62,8 +62,6 @@ WORKLOAD: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
         "dropout": 0.0,
         "dense_dropout": 0.0,
-        "optimized_metric": None,
-        "average_best": 0,
     },
 }
 OWN_RATE = {"translation": 1e-3, "image_classification": 0.01}

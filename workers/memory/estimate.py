@@ -84,7 +84,6 @@ def _nccl_bytes(mesh: Mesh) -> int:
     return peers * NCCL_CHANNELS * 2 * NCCL_BUFFER_BYTES  # to send and to receive
 
 
-SAVED_BYTES = 2**29  # of a checkpoint, which rank 0 holds at a time
 _MAX_BATCHES = 50  # the largest of this many batches stands for all
 
 
@@ -235,7 +234,7 @@ class _Rank:
         if not self.strategy.replicated and self.mesh.world_size > 1:
             copy = 0 if self._called_together else whole  # built for evaluation
             saved = int(whole * (1 + ratio)) if self.on_cpu else 0  # rank 0 writes a checkpoint
-            peak = max(peak, held + state + copy, held + state + min(saved, SAVED_BYTES))
+            peak = max(peak, held + state + copy, held + state + saved)
         parts = {"parameters": held, "gradients": gradients, "optimizer": state}
         parts["activations"] = max(0, peak - held - gradients - state)
         table = contributions.table(

@@ -7,7 +7,7 @@ gives whole tensors back for checkpoints and evaluation. All strategies compute 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, ClassVar
@@ -29,11 +29,9 @@ from workers.workload import ParallelPlan, Trainable
 
 from .mesh import Mesh
 from .transfers import (
-    Part,
     Tensors,
     by_key,
     collected,
-    everything,
     is_sharded,
     load_moments,
     local,
@@ -179,35 +177,20 @@ class Strategy(ABC):
         grads = [local(p.grad) for p in self.parameters().values() if p.grad is not None]
         torch._foreach_mul_(grads, factor)
 
-    def state(self, part: Part = everything) -> Tensors:
-        """Whole parameters and buffers by name, on the CPU of rank 0; empty on other ranks.
+    def state(self) -> Tensors:
+        """Whole parameters and buffers by name, on the CPU of rank 0; empty on other ranks."""
+        return self.merge({name: whole.cpu() for name, whole in self._wholes() if self._collects})
 
-        Args:
-            part: which of them, by name.
-        """
-        gathered: Tensors = {}
-        for name, whole in self._wholes(part):
-            if self._collects:
-                gathered[name] = whole.cpu()
-        return self.merge(gathered)
+    def everywhere(self) -> Iterator[tuple[str, Tensor]]:
+        """Each parameter and buffer of the model by name, whole, on every rank, one at a time."""
+        return sent(self.state()) if self.apart else self._wholes()
 
-    def everywhere(self, parts: Sequence[Part]) -> Iterator[tuple[str, Tensor]]:
-        """Each parameter and buffer of the model by name, whole, on every rank, one at a time.
-
-        Args:
-            parts: rank 0 holds one part at a time if ranks hold different parameters.
-        """
-        for part in parts:
-            yield from sent(self.state(part)) if self.apart else self._wholes(part)
-
-    def _wholes(self, part: Part) -> Iterator[tuple[str, Tensor]]:
+    def _wholes(self) -> Iterator[tuple[str, Tensor]]:
         """Each parameter and buffer of this rank, whole; other ranks must go on as far."""
         for name, parameter in self.parameters().items():
-            if part(name):
-                yield name, self.gather(parameter.detach(), name)
+            yield name, self.gather(parameter.detach(), name)
         for name, buffer in self.buffers().items():
-            if part(name):
-                yield name, buffer.detach()
+            yield name, buffer.detach()
 
     def load(self, state: Mapping[str, Tensor], *, partly: bool = False) -> None:
         """Overwrite parameters and buffers with the whole tensors of rank 0.
@@ -232,18 +215,15 @@ class Strategy(ABC):
         if missing and not partly:
             raise UsageError(f"the weights to load have no {', '.join(sorted(missing))}")
 
-    def optimizer_state(self, optimizer: Optimizer, part: Part = everything) -> dict[str, Tensors]:
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Tensors]:
         """Whole state tensors by key and parameter, on the CPU of rank 0; empty on other ranks.
 
         Args:
             optimizer: of this rank's parameters.
-            part: of which parameters, by name.
         """
         flat: Tensors = {}
         held = own_part(optimizer).state
         for name, parameter in self.parameters().items():
-            if not part(name):
-                continue
             for key, value in sorted(held.get(parameter, {}).items()):
                 whole = self.gather(value.detach(), name) if isinstance(value, Tensor) else None
                 if whole is not None and (self._collects or self.shares_state):

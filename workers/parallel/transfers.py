@@ -13,22 +13,6 @@ from workers.ranks.process_group import side_group
 
 Tensors = dict[str, Tensor]
 _BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
-Part = Callable[[str], bool]  # whether a parameter or buffer of this name belongs to a part
-
-
-def everything(name: str) -> bool:
-    """The whole model as one part."""
-    return True
-
-
-def parts_of(layers: Sequence[str]) -> list[Part]:
-    """A part for each layer of the model, given by its dotted name, and one for the rest."""
-    prefixes = [f"{layer}." for layer in layers]
-
-    def of(prefix: str) -> Part:
-        return lambda name: name.startswith(prefix)
-
-    return [*map(of, prefixes), lambda name: not name.startswith(tuple(prefixes))]
 
 
 def collected(mine: Tensors) -> Tensors:

@@ -4,9 +4,6 @@
     <folder>/checkpoints/00000420/optimizer.safetensors   state by "<parameter>|<key>"
     <folder>/checkpoints/00000420/manifest.json           progress, and sha256 of the files
 
-A large model goes on in model-2.safetensors and so on, so that a rank which receives the tensors
-of all ranks need not hold them all at a time.
-
 A checkpoint is written to a temporary folder, flushed to disk and renamed, so that every checkpoint
 is complete. The last two are kept. One that does not match its hashes is skipped for the one
 before. Nothing is unpickled.
@@ -18,8 +15,7 @@ If the trial is to end, `save` does not wait for the disk, which may take second
 fails then, the hashes show the damage.
 """
 
-import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,15 +36,13 @@ from workers.files import sealed
 from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import Part, local, own_part
+from workers.parallel.transfers import by_key
 from workers.protocol import CHECKPOINTS
 from workers.ranks.process_group import value_of_rank_0
 from workers.workload import Trainable
 
 FORMAT = 1
 _FILES = ("model.safetensors", "optimizer.safetensors")
-_FILE = re.compile(r"(model|optimizer)(-[0-9]+)?\.safetensors")
-_FILE_BYTES = 256 * 2**20  # a file ends once it has this many
 
 
 @dataclass
@@ -63,7 +57,14 @@ class Checkpoint:
 
     model: dict[str, Tensor]
     optimizer: dict[str, dict[str, Tensor]]
-    progress: dict[str, Any] = field(default_factory=dict)
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    def flat(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The tensors of the two files by name."""
+        states = self.optimizer.items()
+        return self.model, {
+            f"{name}|{key}": t for key, found in states for name, t in found.items()
+        }
 
 
 def save(
@@ -81,53 +82,11 @@ def save(
     Raises:
         OSError: the folder cannot be written; earlier checkpoints remain.
     """
-    draft = CheckpointDraft(folder, update)
-    draft.add("model", checkpoint.model)
-    draft.add("optimizer", flat(checkpoint.optimizer))
-    return draft.finish(checkpoint.progress, keep, wait=wait)
-
-
-def flat(optimizer: Mapping[str, Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The state of an optimizer by "<parameter>|<key>"."""
-    return {f"{name}|{key}": t for key, tensors in optimizer.items() for name, t in tensors.items()}
-
-
-class CheckpointDraft:
-    """A checkpoint that is written part by part.
-
-    Args:
-        folder: the trial's folder.
-        update: the number of updates so far; it names the checkpoint.
-
-    Raises:
-        OSError: the folder cannot be written; earlier checkpoints remain.
-    """
-
-    def __init__(self, folder: Path, update: int) -> None:
-        self._draft = sealed.Draft(Folder(folder, CHECKPOINTS), update)
-        self._update = update
-        self._waiting: dict[str, dict[str, Tensor]] = {"model": {}, "optimizer": {}}
-
-    def add(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
-        """Add tensors of kind "model" or "optimizer"; they are written once they fill a file."""
-        waiting = self._waiting[kind]
-        waiting.update(tensors)
-        if sum(tensor.nbytes for tensor in waiting.values()) >= _FILE_BYTES:
-            self._write(kind)
-
-    def finish(self, progress: Mapping[str, Any], keep: int = 2, *, wait: bool = True) -> Path:
-        """Make this the newest checkpoint; the arguments are those of `save`."""
-        for kind, waiting in self._waiting.items():
-            if waiting or f"{kind}.safetensors" not in self._draft.names:
-                self._write(kind)
-        facts = {"format": FORMAT, "update": self._update, "progress": progress}
-        return self._draft.finish(facts, keep=keep, wait=wait)
-
-    def _write(self, kind: str) -> None:
-        number = sum(name.startswith(kind) for name in self._draft.names) + 1
-        name = f"{kind}-{number}.safetensors" if number > 1 else f"{kind}.safetensors"
-        self._draft.write(name, partial(write_tensors, tensors=self._waiting[kind]))
-        self._waiting[kind].clear()
+    draft = sealed.Draft(Folder(folder, CHECKPOINTS), update)
+    for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
+        draft.write(name, partial(write_tensors, tensors=tensors))
+    facts = {"format": FORMAT, "update": update, "progress": checkpoint.progress}
+    return draft.finish(facts, keep=keep, wait=wait)
 
 
 def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
@@ -138,21 +97,13 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         damaged: receives the names of newer checkpoints that are damaged.
     """
     for files in sealed.newest_first(Folder(folder, CHECKPOINTS)):
-        manifest = _verified(files)
-        tensors = None
-        if manifest is not None:
+        manifest = sealed.verified(files, FORMAT, *_FILES)
+        if manifest and isinstance(manifest.get("progress"), dict):
             with suppress(OSError, SafetensorError):
-                tensors = [_load(files, manifest, kind) for kind in ("model", "optimizer")]
-        if manifest is None or tensors is None:
-            if damaged is not None:
-                damaged.append(files.path.name)
-            continue
-        model, moments = tensors
-        optimizer: dict[str, dict[str, Tensor]] = {}
-        for name, tensor in moments.items():
-            parameter, _, key = name.rpartition("|")
-            optimizer.setdefault(key, {})[parameter] = tensor
-        return Checkpoint(model, optimizer, manifest["progress"])
+                model, moments = (load_file(files.file(name)) for name in _FILES)
+                return Checkpoint(model, by_key(moments), manifest["progress"])
+        if damaged is not None:
+            damaged.append(files.path.name)
     return None
 
 
@@ -160,43 +111,6 @@ def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor]) -> str:
     """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
     arrays = {name: StoredArray.of_tensor(tensor) for name, tensor in tensors.items()}
     return write_arrays(file, arrays)
-
-
-def _load(files: Folder, manifest: Mapping[str, Any], kind: str) -> dict[str, Tensor]:
-    tensors: dict[str, Tensor] = {}
-    for name in manifest["files"]:
-        if name.startswith(kind):
-            tensors |= load_file(files.file(name))
-    return tensors
-
-
-def _verified(files: Folder) -> dict[str, Any] | None:
-    """The manifest if the format and all hashes are right, else None."""
-    manifest = sealed.verified(files, FORMAT, *_FILES)
-    if manifest is None or not isinstance(manifest.get("progress"), dict):
-        return None
-    return manifest if all(map(_FILE.fullmatch, manifest["files"])) else None
-
-
-class CheckpointSnapshot:
-    """The parts of a checkpoint in main memory, for a thread that writes them.
-
-    Args:
-        live: addresses of the memory that the training goes on to change; what lies there is
-            copied.
-    """
-
-    def __init__(self, live: Set[int]) -> None:
-        self._live = live
-        self.parts: list[tuple[str, dict[str, Tensor]]] = []
-
-    def add(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
-        """Add tensors of kind "model" or "optimizer"."""
-        self.parts.append((kind, {name: self._kept(t) for name, t in tensors.items()}))
-
-    def _kept(self, tensor: Tensor) -> Tensor:
-        shared = tensor.untyped_storage().data_ptr() in self._live
-        return tensor.clone() if shared else tensor
 
 
 def writes_beside(device: torch.device) -> bool:
@@ -215,22 +129,15 @@ class Saver:
         context: names the trial's folder.
         strategy: gathers and scatters the tensors of the model.
         optimizer: whose state is saved and overwritten.
-        parts: of the model; rank 0 holds one of them at a time.
     """
 
     def __init__(
-        self,
-        workload: Trainable,
-        context: Context,
-        strategy: Strategy,
-        optimizer: Optimizer,
-        parts: Sequence[Part],
+        self, workload: Trainable, context: Context, strategy: Strategy, optimizer: Optimizer
     ) -> None:
         self.workload = workload
         self.context = context
         self.strategy = strategy
         self.optimizer = optimizer
-        self.parts = parts
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: Future[None] | None = None
 
@@ -242,17 +149,23 @@ class Saver:
             beside: whether a thread writes it while the training goes on, if it `writes_beside`.
         """
         self.finish()
-        leads = self.context.rank == 0
-        if leads and beside and writes_beside(self.strategy.device) and self._has_room():
-            snapshot = CheckpointSnapshot(self._live_storages())
-            self._collect(snapshot)
-            self._writing = self._thread.submit(self._write, snapshot, update, progress, wait=wait)
+        canonical = self.workload.canonical
+        model = canonical(self.strategy.state())
+        moments = self.strategy.optimizer_state(self.optimizer)
+        if self.context.rank != 0:
             return
-        draft = CheckpointDraft(self.context.folder, update) if leads else None
-        self._collect(draft)
-        if draft:
-            draft.finish(progress, wait=wait)
-            self.context.checkpointed()
+        found = {key: canonical(tensors) for key, tensors in moments.items()}
+        checkpoint = Checkpoint(model, found, progress)
+        if beside and writes_beside(self.strategy.device) and _has_room(checkpoint):
+            for tensors in (checkpoint.model, *checkpoint.optimizer.values()):
+                tensors.update({name: tensor.clone() for name, tensor in tensors.items()})
+            self._writing = self._thread.submit(self._write, update, checkpoint, wait)
+        else:
+            self._write(update, checkpoint, wait)
+
+    def _write(self, update: int, checkpoint: Checkpoint, wait: bool) -> None:
+        save(self.context.folder, update, checkpoint, wait=wait)
+        self.context.checkpointed()
 
     def finish(self) -> None:
         """Wait for the checkpoint that is being written.
@@ -263,53 +176,6 @@ class Saver:
         writing, self._writing = self._writing, None
         if writing is not None:
             writing.result()
-
-    def _collect(self, draft: CheckpointDraft | CheckpointSnapshot | None) -> None:
-        """Add the parts of the model and of the optimizer's state, one after the other."""
-        canonical = self.workload.canonical
-        for part in self.parts:
-            state = self.strategy.state(part)
-            if draft:
-                draft.add("model", canonical(state))
-        for part in self.parts:
-            moments = self.strategy.optimizer_state(self.optimizer, part)
-            if draft:
-                found = {key: canonical(tensors) for key, tensors in moments.items()}
-                draft.add("optimizer", flat(found))
-
-    def _write(
-        self,
-        snapshot: CheckpointSnapshot,
-        update: int,
-        progress: Mapping[str, Any],
-        *,
-        wait: bool,
-    ) -> None:
-        draft = CheckpointDraft(self.context.folder, update)
-        for kind, tensors in snapshot.parts:
-            draft.add(kind, tensors)
-        draft.finish(progress, wait=wait)
-        self.context.checkpointed()
-
-    def _live_tensors(self) -> list[Tensor]:
-        """What the next update changes."""
-        states = own_part(self.optimizer).state.values()
-        moments = (value for state in states for value in state.values())
-        return [
-            *self.strategy.parameters().values(),
-            *self.strategy.buffers().values(),
-            *(value for value in moments if isinstance(value, Tensor)),
-        ]
-
-    def _live_storages(self) -> set[int]:
-        return {local(t).untyped_storage().data_ptr() for t in self._live_tensors()}
-
-    def _has_room(self) -> bool:
-        """Whether this machine's memory holds a copy of the model and its state twice."""
-        held = sum(tensor.nbytes for tensor in self._live_tensors())  # of the whole, if sharded
-        ranks = self.context.world_size if self.strategy.apart or self.strategy.shares_state else 1
-        own = memory_limit() - psutil.Process().memory_info().rss  # in a container less is free
-        return min(psutil.virtual_memory().available, own) > 2 * held * ranks
 
     def load(self) -> Mapping[str, Any] | None:
         """Load the newest sound checkpoint and return its progress; None if there is none."""
@@ -326,3 +192,10 @@ class Saver:
         moments = {k: native(tensors) for k, tensors in found.optimizer.items()} if found else {}
         self.strategy.load_optimizer_state(self.optimizer, moments)
         return progress
+
+
+def _has_room(checkpoint: Checkpoint) -> bool:
+    """Whether this machine's memory holds a copy of the tensors twice."""
+    held = sum(tensor.nbytes for tensors in checkpoint.flat() for tensor in tensors.values())
+    own = memory_limit() - psutil.Process().memory_info().rss  # in a container less is free
+    return min(psutil.virtual_memory().available, own) > 2 * held

@@ -1,8 +1,9 @@
-"""The ranks of a trial agree before an update on the next action."""
+"""A clock of training seconds, what is due by it, and what the ranks of a trial agree to do."""
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 import torch.distributed as dist
@@ -14,6 +15,80 @@ from workers.ranks.process_group import side_group
 _REQUESTS = tuple(StopRequest)
 _DELAY_SECONDS = 0.2  # ranks act on a request or a limit of time about so late
 _MAX_INTERVAL = 50  # updates
+
+
+@dataclass
+class Clock:
+    """Sums the seconds inside `with clock:`, added to the seconds of earlier attempts.
+
+    Args:
+        previous: seconds of earlier attempts.
+        spent: seconds of this attempt.
+    """
+
+    previous: float = 0.0
+    spent: float = 0.0
+
+    def __enter__(self) -> Self:
+        self._entered = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.spent += time.perf_counter() - self._entered
+
+    @property
+    def total(self) -> float:
+        """Seconds of all attempts."""
+        return self.previous + self.spent
+
+
+@dataclass(frozen=True)
+class Every:
+    """An interval of training seconds or updates, whichever ends first; None for no limit."""
+
+    seconds: float | None = None
+    updates: int | None = None
+
+    def due(self, seconds: float, updates: int = 0) -> bool:
+        """Whether the interval is over after this many seconds and updates."""
+        if self.seconds is not None and seconds >= self.seconds:
+            return True
+        return self.updates is not None and updates >= self.updates
+
+
+@dataclass
+class Window:
+    """Sums over the updates since the last report.
+
+    Args:
+        begun: training seconds of all attempts when the window began.
+        updates, items: their numbers since then; losses: sum of their mean losses.
+    """
+
+    begun: float = 0.0
+    updates: int = 0
+    items: float = 0.0
+    losses: float = 0.0
+
+    def count(self, items: float) -> None:
+        """Count an update; its loss is added once the ranks have summed it."""
+        self.updates += 1
+        self.items += items
+
+    def items_per_second(self, now: float) -> float:
+        """Speed since the window began; `now` is in training seconds."""
+        return self.items / max(now - self.begun, 1e-9)
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed; empty before the first update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items_per_second(now),
+            "seconds_per_update": seconds / self.updates,
+        }
 
 
 @dataclass(frozen=True)

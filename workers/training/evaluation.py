@@ -1,7 +1,7 @@
 """Validation under every strategy, on all ranks if the workload can share it out."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch.distributed.fsdp import FSDPModule
 from workers.context import Context
 from workers.device.precision import Precision
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import Part
 from workers.ranks.process_group import side_group
 from workers.workload import SharedEvaluation, Trainable
 
@@ -36,7 +35,6 @@ class ValidationRunner:
         context: asked about requests to stop.
         strategy: holds the model.
         precision: the model is called under its autocast.
-        parts: of the model; one is gathered at a time.
     """
 
     def __init__(
@@ -45,13 +43,11 @@ class ValidationRunner:
         context: Context,
         strategy: Strategy,
         precision: Precision,
-        parts: Sequence[Part],
     ) -> None:
         self.workload = workload
         self.context = context
         self.strategy = strategy
         self.precision = precision
-        self.parts = parts
         self._polled_at = 0.0
         self._group = side_group() if context.world_size > 1 else None
 
@@ -117,7 +113,7 @@ class ValidationRunner:
             model = self.workload.build_model().to(self.strategy.device)
             held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         with torch.no_grad():
-            for name, whole in self.strategy.everywhere(self.parts):
+            for name, whole in self.strategy.everywhere():
                 if name in held:
                     held[name].copy_(whole)
         return model

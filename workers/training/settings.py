@@ -49,11 +49,6 @@ class Settings:
             for none.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
-        optimized_metric: the metric that compares evaluations; the workload declares its
-            direction.
-        average_best: at the end, the mean of the weights at this many of the best evaluations
-            replaces the last weights (Junczys-Dowmunt et al. 2016,
-            https://aclanthology.org/W16-2316); 0 for none.
         profile_updates: updates that torch's profiler traces (`workers.device.profiling`); 0 for
             none.
     """
@@ -68,13 +63,9 @@ class Settings:
     speed_updates: int = 0
     checkpoint_seconds: float | None = 60.0
     checkpoint_updates: int | None = None
-    optimized_metric: str | None = None
-    average_best: int = 0
     profile_updates: int = 0
 
     def __post_init__(self) -> None:
-        if self.optimized_metric is None and self.average_best:
-            raise UsageError("average_best needs optimized_metric")
         if self.accumulation < 1:
             raise UsageError(f"accumulation must be at least 1, got {self.accumulation}")
 

@@ -1,6 +1,5 @@
 """One step of the optimizer, which is skipped if gradients are not finite, and its numbers."""
 
-import math
 from collections import deque
 from typing import Any
 
@@ -96,32 +95,19 @@ class ClippedStep:
 
     def __call__(self) -> Tensor:
         """Clip and step; returns whether the gradients were finite, as a scalar."""
-        return self._step_on_device() if self.on_device else self._step_on_host()
-
-    def _step_on_host(self) -> Tensor:
-        scale = float(self.precision.scale)
-        norm = float(self.strategy.grad_norm()) / scale
-        finite = math.isfinite(norm)
-        if finite:
-            clip = self.clip_norm
-            factor = (min(1.0, clip / (norm + 1e-6)) if clip else 1.0) / scale
-            if factor != 1.0:
-                self.strategy.scale_gradients(factor)
-            step(self.optimizer)
-        if self.precision.scaler:
-            self.precision.scaler.update(finite)
-        return torch.tensor(finite)
-
-    def _step_on_device(self) -> Tensor:
         scale = self.precision.scale
         norm = self.strategy.grad_norm() / scale
+        finite = norm.isfinite()
         if self.clip_norm or self.precision.scaler:
             factor = torch.ones_like(norm, dtype=torch.float64)
             if self.clip_norm:
                 factor = (self.clip_norm / (norm.double() + 1e-6)).clamp(max=1.0)
-            self.strategy.scale_gradients((factor / scale).to(norm.dtype))
-        finite = norm.isfinite()
-        step(self.optimizer, skipped=(~finite).float())
+            factor = (factor / scale).to(norm.dtype)
+            self.strategy.scale_gradients(factor if self.on_device else float(factor))
+        if self.on_device:
+            step(self.optimizer, skipped=(~finite).float())
+        elif finite:
+            step(self.optimizer)
         if self.precision.scaler:
             self.precision.scaler.update(finite)
         return finite

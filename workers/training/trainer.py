@@ -31,17 +31,15 @@ from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh
-from workers.parallel.transfers import own_part, parts_of
-from workers.ranks.process_group import connect, disconnect, value_of_rank_0
+from workers.parallel.transfers import own_part
+from workers.ranks.process_group import connect, disconnect
 from workers.workload import Trainable
 
 from .batches import BatchPosition, ahead, shares
 from .checkpoint import Saver
-from .clock import Clock, Every, Window
-from .control import Control, Orders
+from .control import Clock, Control, Every, Orders, Window
 from .evaluation import ValidationRunner
 from .optimizers import build_optimizer
-from .selection import Selection
 from .settings import SPEED_WINDOWS, Settings, options
 from .setup import build_model, compiles_by_shape, switches
 from .step import ClippedStep, DeferredNumbers
@@ -94,19 +92,15 @@ class Trainer:
         self.strategy = kind(mesh, workload, self.device, values)
         model = build_model(workload, values, self.strategy.build_device, context.seed)
         plan = workload.plan(model)
-        self.parts = parts_of(plan.layers)
         self.strategy.wrap(model)
         parameters = self.strategy.parameters()
         self.optimizer = build_optimizer(parameters, values, workload.outer, plan.embeddings)
-        self.saver = Saver(workload, context, self.strategy, self.optimizer, self.parts)
+        self.saver = Saver(workload, context, self.strategy, self.optimizer)
         self.control = Control(context)
-        self.validation = ValidationRunner(
-            workload, context, self.strategy, self.precision, self.parts
-        )
+        self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
         self.clock = Clock(context.assignment.previous_seconds)
         self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
         self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
-        self.selection = Selection(settings, context.files, workload.metrics)
         self.position = BatchPosition()
         self.updates = 0
         self.skipped = 0
@@ -149,8 +143,6 @@ class Trainer:
                 return self.metrics
             if orders.evaluate or orders.finish:
                 self._report()
-            if orders.finish and self.settings.average_best:
-                self._average()
             if orders.save or orders.finish:
                 self._save(beside=not orders.finish)
             if orders.finish:
@@ -259,13 +251,6 @@ class Trainer:
             )
         if evaluated is not None:
             self.window = Window(self.clock.total)
-        found = evaluated if self.context.rank == 0 else None
-        if self.settings.average_best and value_of_rank_0(
-            found is not None and self.selection.wants(found, self.updates)
-        ):  # only rank 0 knows if it evaluated fully
-            state = self.strategy.state()
-            if found is not None:
-                self.selection.keep(found, self.updates, self.workload.canonical(state))
 
     def _speed_known(self) -> bool:
         """Report a window of `speed_updates` that has ended; whether it was the last of all.
@@ -293,13 +278,6 @@ class Trainer:
         self.window = Window(self.clock.total)
         return last
 
-    def _average(self) -> None:
-        """Replace the last weights by the mean of the best ones, and report its metrics."""
-        mean = self.selection.average(self.updates) if self.context.rank == 0 else {}
-        if value_of_rank_0(bool(mean)):
-            self.strategy.load(self.workload.native(mean) if mean else {})
-            self._report()
-
     def _save(self, *, wait: bool = True, beside: bool) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         self.saved = (self.clock.total, self.updates)
@@ -315,7 +293,6 @@ class Trainer:
             "seconds": self.clock.total,
             "window": {**vars(self.window), "begun": self.clock.total - self.window.begun},
             "scaler": scaler.state() if scaler else None,
-            "selection": self.selection.state(),
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
@@ -334,7 +311,6 @@ class Trainer:
         self.saved = (self.clock.total, self.updates)
         begun = self.clock.total - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
-        self.selection.load(progress.get("selection", self.selection.state()))
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 

@@ -45,8 +45,6 @@ class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
     defaults: ClassVar[Mapping[str, Any]] = {
         "validation": 0.1,
         "test": True,
-        "optimized_metric": "accuracy",
-        "average_best": 1,
         "label_smoothing": 0.0,
         "rate_schedule": "constant",
         "clip_norm": 0.0,
@@ -82,9 +80,6 @@ class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         self.read(context)
         if "evaluate_seconds" not in self.fixed:
             self.fixed = {"evaluate_updates": self.updates_per_epoch, **self.fixed}
-        if not len(self.rows[1]):
-            # `accuracy` is then measured on the test set, which must not choose the weights.
-            self.fixed = {**self.fixed, "average_best": 0}
         return super().run(context)
 
     def epoch_batches(self, epoch: int) -> Iterator[IntArray]:

@@ -73,30 +73,6 @@ def test_an_unfinished_checkpoint_does_not_count(tmp_path, monkeypatch):
     assert checkpoint.load(tmp_path).progress == {"updates": 1}
 
 
-def test_a_large_checkpoint_is_written_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_FILE_BYTES", 40)
-    draft = checkpoint.CheckpointDraft(tmp_path, 1)
-    largest = 0
-    for index in range(6):
-        draft.add("model", {f"layer.{index}": torch.full((5,), float(index))})
-        largest = max(largest, sum(t.nbytes for t in draft._waiting["model"].values()))
-    draft.add("optimizer", {"layer.0|step": torch.tensor(3.0)})
-    path = draft.finish({"updates": 1})
-    assert largest <= 40, "rank 0 never holds more than a file"
-    assert sorted(file.name for file in path.iterdir()) == [
-        "manifest.json",
-        "model-2.safetensors",
-        "model-3.safetensors",
-        "model.safetensors",
-        "optimizer.safetensors",
-    ]
-    found = checkpoint.load(tmp_path)
-    assert [float(found.model[f"layer.{index}"][0]) for index in range(6)] == [0, 1, 2, 3, 4, 5]
-    assert found.optimizer == {"step": {"layer.0": torch.tensor(3.0)}}
-    (path / "model-2.safetensors").unlink()
-    assert checkpoint.load(tmp_path) is None
-
-
 @pytest.mark.parametrize("name", ["../model.safetensors", "model.safetensors.other", "other"])
 def test_a_manifest_names_only_the_files_of_a_checkpoint(tmp_path, name):
     path = checkpoint.save(tmp_path, 1, made(1.0)) / "manifest.json"

@@ -34,19 +34,19 @@ def as_on_a_gpu(monkeypatch):
 def test_training_goes_on_while_a_checkpoint_is_written(runner, monkeypatch, as_on_a_gpu):
     """What is written is the state at its update, and until then the one before is the newest."""
     runner.objective = counting
-    write = checkpoint.CheckpointDraft.finish
+    write = checkpoint.save
     seen = []
 
-    def slow(draft, progress, *given, **named):
+    def slow(folder, update, found, **named):
         beside = threading.current_thread() is not threading.main_thread()
         before = checkpoint.load(runner.folder)
         while updates.acquire(blocking=False):
             pass
         went_on = beside and updates.acquire(timeout=30.0)
-        seen.append((progress["updates"], before and before.progress["updates"], beside, went_on))
-        return write(draft, progress, *given, **named)
+        seen.append((update, before and before.progress["updates"], beside, went_on))
+        return write(folder, update, found, **named)
 
-    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", slow)
+    monkeypatch.setattr(checkpoint, "save", slow)
     outcome = runner(**TRIAL)
     assert outcome.failure is None, outcome.message
     assert seen[:2] == [(2, None, True, True), (4, 2, True, True)]
@@ -65,10 +65,10 @@ def test_a_training_that_resumes_from_it_is_the_same(runner, monkeypatch, as_on_
 
 
 def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
-    def full(draft, *given, **named):
+    def full(*given, **named):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", full)
+    monkeypatch.setattr(checkpoint, "save", full)
     outcome = runner(**TRIAL)
     assert outcome.failure == "preempted"
     assert "No space left" in outcome.message
@@ -76,13 +76,13 @@ def test_a_disk_that_is_full_fails_the_trial(runner, monkeypatch, as_on_a_gpu):
 
 def test_a_container_with_little_room_gets_no_second_copy(runner, monkeypatch, as_on_a_gpu):
     threads = []
-    write = checkpoint.CheckpointDraft.finish
+    write = checkpoint.save
 
-    def noted(draft, *given, **named):
+    def noted(*given, **named):
         threads.append(threading.current_thread())
-        return write(draft, *given, **named)
+        return write(*given, **named)
 
-    monkeypatch.setattr(checkpoint.CheckpointDraft, "finish", noted)
+    monkeypatch.setattr(checkpoint, "save", noted)
     monkeypatch.setattr(checkpoint, "memory_limit", lambda: 2**20)
     assert runner(**TRIAL).failure is None
     assert set(threads) == {threading.main_thread()}

@@ -146,13 +146,9 @@ class EmbeddingServer(Strategy):
         """The model of this rank, which looks rows up on the server."""
         return self.plain
 
-    def gather_gradients(self) -> None:
-        """Wait until the server has the gradients of all ranks."""
-        dist.barrier(group=side_group())
-
     def grad_norm(self) -> Tensor:
         """The norm over the whole model; every rank's gradients are complete when it returns."""
-        self.gather_gradients()
+        dist.barrier(group=side_group())
         return super().grad_norm()
 
     def copies(self, name: str, parameter: nn.Parameter) -> int:
