@@ -57,15 +57,6 @@ def test_no_sentence_is_longer_than_the_model_allows(workload):
     assert max(workload.bucketed(b)["source"].shape[1] for b in workload.train_batches(0)) > 40
 
 
-def test_a_shape_is_one_graph_and_there_are_few():
-    """The built-in corpus has 129 shapes in 385 batches of 1,024 tokens."""
-    default = Translation({"batch_tokens": 1024}, {"name": "builtin"}, {})
-    batches = list(default.train_batches(0))
-    assert len(set(map(shapes, map(default.bucketed, batches)))) < 0.25 * len(
-        set(map(shapes, batches))
-    )
-
-
 def test_a_batch_is_compiled_in_one_piece(workload):
     graphs = []
 

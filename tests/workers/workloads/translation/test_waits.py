@@ -11,11 +11,7 @@ from counting import Counting
 from workers.data.batch import BatchShare
 from workers.device.fake_tensors import planned_for
 from workers.workloads.translation import Translation
-from workers.workloads.translation.loss import (
-    padded_cross_entropy,
-    real_positions,
-    smoothed_cross_entropy,
-)
+from workers.workloads.translation.loss import cross_entropy, real_positions
 
 FIXED = {**Translation.smallest["fixed"], "batch_tokens": 256, "dropout": 0.0}
 
@@ -66,10 +62,10 @@ def test_the_loss_of_padded_logits_is_that_of_the_others(smoothing: float) -> No
     logits = torch.randn(3, 4, 11, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([[5, 3, 0, 0], [7, 8, 9, 2], [1, 0, 0, 0]])
     with Counting() as counting:
-        padded = padded_cross_entropy(logits, labels, smoothing)
+        padded = cross_entropy(logits.flatten(0, 1), labels.flatten(), smoothing)
         (grad,) = torch.autograd.grad(padded, logits)
     assert counting.waits == 0
     real = labels != 0
-    expected = smoothed_cross_entropy(logits[real], labels[real], smoothing)
+    expected = cross_entropy(logits[real], labels[real], smoothing)
     torch.testing.assert_close(padded, expected)
     torch.testing.assert_close(grad, torch.autograd.grad(expected, logits)[0])
