@@ -30,10 +30,6 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
 
-    def extra_repr(self) -> str:
-        """The probability."""
-        return f"p={self.p}"
-
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to a tensor of any shape."""
         mask = self._mask(x)

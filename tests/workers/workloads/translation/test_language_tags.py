@@ -13,7 +13,6 @@ from workers.protocol import Assignment
 from workers.run import run
 from workers.workloads.translation import Translation, data
 from workers.workloads.translation.evaluation import combine
-from workers.workloads.translation.language_tags import in_turn, pairs_of, tags
 from workers.workloads.translation.prepare import prepare
 
 WORDS = {
@@ -44,10 +43,6 @@ def test_a_tag_names_the_target_and_pairs_take_turns(section: dict[str, Any]) ->
     assert (len(splits.train), len(splits.valid)) == (120, 9)
 
 
-def test_columns_of_different_lengths_keep_every_line() -> None:
-    assert in_turn([["a", "b", "c"], ["x"]]) == ["a", "x", "b", "c"]
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "word"])
 def test_a_tag_is_one_entry_of_the_vocabulary(section: dict[str, Any], kind: str) -> None:
     vocabulary = prepare(section, 120, 40, kind=kind).vocabulary
@@ -55,12 +50,6 @@ def test_a_tag_is_one_entry_of_the_vocabulary(section: dict[str, Any], kind: str
         (ids,) = vocabulary.encode([f"{name} a dog"])
         assert name in [vocabulary.piece(i).lstrip("▁") for i in ids]
         assert vocabulary.decode([ids])[0].endswith("a dog")
-
-
-def test_without_pairs_nothing_is_tagged(section: dict[str, Any]) -> None:
-    del section["pairs"]
-    assert tags(pairs_of(section)) == ()
-    assert data.load(section).train.sources[0] == "a dog runs 0"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional
 
 from workers.workloads.translation import attention_layouts
-from workers.workloads.translation.attention import Attention
 from workers.workloads.translation.loss import cross_entropy, linear_cross_entropy
 from workers.workloads.translation.model import Dropout
 from workers.workloads.translation.parallel_plan import cut, plan
@@ -71,24 +70,6 @@ def test_a_checkpoint_round_trip_through_all_layouts_is_bit_identical(build):
         layout = following
     for name, tensor in first.state_dict().items():
         assert torch.equal(state[name], tensor), name
-
-
-def test_layouts_have_the_documented_rows():
-    attention = {layout: Attention(32, 4, layout, "math") for layout in LAYOUTS}
-    assert attention["interleaved"].key_value.weight.shape == (4 * 2 * 8, 32)
-    assert attention["separate"].key_value.weight.shape == (2 * 32, 32)
-    assert attention["packed"].query_key_value.weight.shape == (3 * 32, 32)
-    weight = torch.arange(64.0)[:, None].expand(64, 32)
-    parts = attention_layouts.split(weight, "key_value", "interleaved", 8)
-    assert parts["key"][:, 0].tolist() == [
-        *range(8),
-        *range(16, 24),
-        *range(32, 40),
-        *range(48, 56),
-    ]
-    assert (
-        attention_layouts.split(torch.tensor(7.0), "key_value", "interleaved", 8)["value"] == 7
-    )  # an optimizer's step count
 
 
 def test_weights_are_a_function_of_the_seed_whatever_the_layout(build):
@@ -194,11 +175,3 @@ def test_the_plan_names_modules_of_the_model(build):
         model = build(layout=layout)
         for name in plan(model.architecture).tensor:
             model.get_submodule(name.replace("*", "1"))
-
-
-def test_building_on_the_meta_device_allocates_nothing(build):
-    with torch.device("meta"):
-        from workers.workloads.translation.model import Architecture, Transformer
-
-        model = Transformer(Architecture(600, 32, 4, 2, 2, 48, 0.0))
-    assert all(parameter.is_meta for parameter in model.parameters())

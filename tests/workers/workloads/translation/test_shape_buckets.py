@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from workers.workloads.translation import Translation
-from workers.workloads.translation.batches import rounded_up
 
 DATA = {"name": "builtin", "train": 300, "valid": 10}
 PARAMS = {"batch_tokens": 512, "width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
@@ -27,13 +26,6 @@ def gradients(workload, model, batch):
 
 def shapes(batch):
     return tuple(batch["source"].shape) + tuple(batch["labels"].shape)
-
-
-def test_sizes_are_rounded_up_to_powers_of_two_and_their_middles():
-    assert list(map(rounded_up, (1, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 25, 33))) == [
-        *(4, 4, 6, 6, 8, 8, 12, 12, 16, 16, 24, 24, 32, 48),
-    ]
-    assert all(size <= rounded_up(size) <= 1.5 * size for size in range(3, 2000))
 
 
 def test_padding_to_a_bucket_changes_neither_loss_nor_gradients(workload):
