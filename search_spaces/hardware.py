@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from socket import gethostname
 from typing import Any, Final
 
 PRECISIONS: Final = ("fp32", "tf32", "bf16", "fp16")
-BACKENDS: Final = ("gloo", "nccl", "mpi")
 
 TF32_CAPABILITY: Final = (8, 0)
 BF16_CAPABILITY: Final = (8, 0)
@@ -44,7 +44,7 @@ class Hardware:
         memory_bytes: main memory that this process may use.
         gpus: the visible CUDA devices.
         precisions: members of `PRECISIONS` that every GPU supports, or the CPU if there is no GPU.
-        backends: members of `BACKENDS` that this torch was built with and that have a device.
+        backends: those of gloo, nccl and mpi that this torch was built with and that have a device.
         host: name of the machine.
         slow: maps a precision that runs without hardware support, slower than fp32, to the reason.
         rpc: whether this torch was built with RPC.
@@ -81,17 +81,13 @@ class Hardware:
         """
         room = self.num_cpus // max(1, cpus)
         if not gpus:
-            found = self._without_gpus() if self.gpus else self
-            return replace(found, slots=max(1, workers or room))
+            found = replace(self, slots=max(1, workers or room))
+            backends = tuple(backend for backend in self.backends if backend != "nccl")
+            return replace(found, gpus=(), backends=backends, **_of_cpu()) if self.gpus else found
         # NCCL supports one rank per GPU, and slices of a GPU (MIG) cannot talk to each other.
         if gpus < 1 or any(" MIG " in f"{gpu.name} " for gpu in self.gpus):
             return replace(self, slots=1)
         return replace(self, slots=max(1, workers or min(room, int(len(self.gpus) / gpus))))
-
-    def _without_gpus(self) -> Hardware:
-        precisions, slow = _cpu_precisions()
-        backends = tuple(backend for backend in self.backends if backend != "nccl")
-        return replace(self, gpus=(), precisions=precisions, slow=slow, backends=backends)
 
     def lacks_precision(self, precision: str) -> str | None:
         """Why a precision cannot be used here; None if it can."""
@@ -124,14 +120,7 @@ class Hardware:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data; the inverse is `from_dict`."""
-        data = asdict(self)
-        data["gpus"] = [{**gpu, "capability": list(gpu["capability"])} for gpu in data["gpus"]]
-        return {
-            **data,
-            "precisions": list(self.precisions),
-            "backends": list(self.backends),
-            "slow": dict(self.slow),
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Hardware:
@@ -147,19 +136,12 @@ def detect() -> Hardware:
     import torch
 
     gpus = _gpus() if torch.cuda.is_available() else ()
-    precisions, slow = (
-        (_gpu_precisions(gpus, torch.version.hip is None), {}) if gpus else _cpu_precisions()
-    )
     backends, rpc = _distributed(bool(gpus))
+    able: dict[str, Any] = _of_cpu()
+    if gpus:
+        able = {"precisions": _gpu_precisions(gpus, torch.version.hip is None)}
     return Hardware(
-        num_cpus=count_cpus(),
-        memory_bytes=memory_limit(),
-        gpus=gpus,
-        precisions=precisions,
-        backends=backends,
-        host=socket.gethostname(),
-        slow=slow,
-        rpc=rpc,
+        count_cpus(), memory_limit(), gpus, backends=backends, host=gethostname(), rpc=rpc, **able
     )
 
 
@@ -173,11 +155,9 @@ def count_cpus() -> int:
     """Cores that this process may use: its affinity, limited by its control groups' quotas."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-    for folder in _control_groups("cpu"):
-        old = f"{_read(folder / 'cpu.cfs_quota_us')} {_read(folder / 'cpu.cfs_period_us')}"
-        for quota in (_read(folder / "cpu.max").split(), old.split()):
-            if len(quota) == 2 and quota[0].isdigit() and quota[1].isdigit():
-                cores = min(cores, int(quota[0]) // int(quota[1]))
+    for text in _limits("cpu.max"):
+        quota, _, period = text.partition(" ")
+        cores = min(cores, int(quota) // int(period)) if quota.isdigit() else cores
     return max(1, cores)
 
 
@@ -185,33 +165,17 @@ def memory_limit() -> int:
     """Bytes of main memory that this process may use, as limited by its control groups."""
     import psutil  # not before a sweep begins its first trial
 
-    limits = [int(psutil.virtual_memory().total)]
-    for folder in _control_groups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            text = _read(folder / name).strip()
-            limits += [int(text)] if text.isdigit() and int(text) > 0 else []
-    return min(limits)
+    limits = (int(text) for text in _limits("memory.max") if text.isdigit())
+    return min([int(psutil.virtual_memory().total), *limits])
 
 
-def _control_groups(controller: str) -> list[Path]:
-    """Folders of this process's control groups (version 1 or 2) and of their ancestors."""
-    root = Path("/sys/fs/cgroup")
-    found = [root]
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        _, names, path = line.split(":", 2)
-        if names and controller not in names.split(","):
-            continue
-        top = root / controller if names else root
-        group = top / path.lstrip("/")
-        found += [group, *(parent for parent in group.parents if parent.is_relative_to(top))]
-    return found
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
+def _limits(name: str) -> Iterator[str]:
+    """A limit of this process's control group (version 2) and of each ancestor that has one."""
+    root, own = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+    path = own.read_text().partition("::/")[2].strip() if own.exists() else ""
+    for folder in (root / path / name).parents:
+        with suppress(OSError):
+            yield (folder / name).read_text().strip()
 
 
 def _gpus() -> tuple[Gpu, ...]:
@@ -240,40 +204,24 @@ def _gpu_precisions(gpus: tuple[Gpu, ...], cuda: bool) -> tuple[str, ...]:
     return tuple(name for name in PRECISIONS if able[name])
 
 
-def _cpu_precisions() -> tuple[tuple[str, ...], dict[str, str]]:
-    """Precisions of the CPU, and the reasons why some are slow.
+def _of_cpu() -> dict[str, Any]:
+    """The precisions of the CPU, and the reasons why some are slow.
 
     Every CPU can autocast to bfloat16 and float16; special instructions decide whether it is fast.
     """
     import torch
 
     flags: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    native = {
-        "bf16": any(flags.get(f) for f in ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")),
-        "fp16": any(flags.get(f) for f in ("avx512_fp16", "amx_fp16", "fp16_arith")),
+    fast = {
+        ("bf16", "bfloat16"): ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
+        ("fp16", "float16"): ("avx512_fp16", "amx_fp16", "fp16_arith"),
     }
-    words = {"bf16": "bfloat16", "fp16": "float16"}
     slow = {
-        p: f"this CPU has no {words[p]} instructions and emulates them"
-        for p, fast in native.items()
-        if not fast
+        name: f"this CPU has no {word} instructions and emulates them"
+        for (name, word), instructions in fast.items()
+        if not any(map(flags.get, instructions))
     }
-    return ("fp32", *(p for p in ("bf16", "fp16") if _autocasts(p))), slow
-
-
-def _autocasts(precision: str) -> bool:
-    """Whether a small matrix product runs under autocast on the CPU, forward and backward."""
-    import torch
-
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}[precision]
-    weight = torch.ones(8, 8, requires_grad=True)
-    try:
-        with torch.autocast("cpu", dtype=dtype):
-            product = torch.ones(8, 8) @ weight
-        torch.autograd.grad(product.float().sum(), weight)
-    except (RuntimeError, ValueError, NotImplementedError):
-        return False
-    return product.dtype == dtype
+    return {"precisions": ("fp32", "bf16", "fp16"), "slow": slow}
 
 
 def _distributed(has_gpu: bool) -> tuple[tuple[str, ...], bool]:
@@ -287,4 +235,4 @@ def _distributed(has_gpu: bool) -> tuple[tuple[str, ...], bool]:
         "nccl": has_gpu and dist.is_nccl_available(),
         "mpi": dist.is_mpi_available(),
     }
-    return tuple(name for name in BACKENDS if built[name]), dist.rpc.is_available()
+    return tuple(name for name, is_built in built.items() if is_built), dist.rpc.is_available()

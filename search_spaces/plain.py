@@ -1,6 +1,5 @@
 """A search space as plain Python data: `{"lr": (1e-5, 0.1), "optimizer": ["sgd", "adam"]}`."""
 
-import math
 from collections.abc import Iterable, Mapping
 from inspect import signature
 from typing import Any, Final
@@ -11,7 +10,6 @@ from .parameters import KINDS, Choice, Float, Int, Parameter, parameter_from_dic
 from .space import Space
 from .validation import check, plain, show
 
-TAIL: Final = 0.005  # of a distribution without an end, on each side
 _KEYS: Final = {key for kind in KINDS.values() for key in signature(kind).parameters}
 _FORMS: Final = (
     "(low, high) with two numbers, a list of choices, a mapping such as "
@@ -25,8 +23,7 @@ def read_space(given: Any) -> Space:
     Args:
         given: a `Space`, a list of parameters, or a mapping of names to ranges. (0, 10) is a range
             of whole numbers, (0.0, 10.0) one of real numbers, ["a", "b"] a choice, and a mapping
-            has the arguments of the parameter. A `range`, a distribution of Optuna and a frozen one
-            of scipy are the range of their values.
+            has the arguments of the parameter.
 
     Raises:
         SpaceError: it is none of these, or an entry is malformed.
@@ -67,32 +64,7 @@ def ambiguous(given: Any, form: str = "({!r}, {!r})") -> list[str]:
     return found
 
 
-def _of_another_kind(entry: Any) -> Any:
-    """A `range`, or a distribution of Optuna or scipy, as a mapping; anything else as it is."""
-    if isinstance(entry, range) and entry and entry.step > 0:
-        return {"low": entry.start, "high": entry[-1], "step": entry.step}
-    if type(entry).__module__ == "optuna.distributions":
-        keys = ("low", "high", "log", "step", "choices")
-        found = {key: getattr(entry, key, None) for key in keys}
-        return {key: value for key, value in found.items() if value is not None}
-    return _range_of_scipy(entry) if hasattr(entry, "support") and hasattr(entry, "ppf") else entry
-
-
-def _range_of_scipy(distribution: Any) -> dict[str, Any]:
-    """The range of a frozen distribution of scipy, without the tails if it has no end."""
-    low, high = distribution.support()
-    if not math.isfinite(low):
-        low = distribution.ppf(TAIL)
-    if not math.isfinite(high):
-        high = distribution.ppf(1 - TAIL)
-    kind = int if hasattr(distribution, "pmf") else float
-    log = distribution.dist.name in ("loguniform", "reciprocal", "lognorm")
-    low = distribution.ppf(TAIL) if log and low <= 0 else low
-    return {"low": kind(low), "high": kind(high), "log": log}
-
-
 def _parameter(name: Any, entry: Any) -> Parameter:
-    entry = _of_another_kind(entry)
     if isinstance(entry, Parameter):
         check(entry.name == name, f"{show(name)} is a parameter with another name, {entry.name!r}")
         return entry

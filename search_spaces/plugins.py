@@ -56,11 +56,7 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """Sorted names of all extensions, without importing them."""
-        return sorted({*self._own(), *self.installed()})
-
-    def installed(self) -> list[str]:
-        """Sorted names of the extensions of installed packages, which are entry points."""
-        return sorted(entry.name for entry in _installed(self.group, tuple(sys.path)))
+        return sorted({*self._own(), *self._installed()})
 
     def require(self, name: str) -> str:
         """The name in its standard spelling, without importing the extension.
@@ -101,32 +97,29 @@ class Registry(Generic[T]):
         files = {name.replace("_", self.separator) for name in modules - self._others}
         return files | self._rows.keys()
 
+    def _installed(self) -> dict[str, metadata.EntryPoint]:
+        """Those of installed packages, which are entry points."""
+        return {
+            entry.name: entry for entry in _entry_points(tuple(sys.path)).select(group=self.group)
+        }
+
     def _load(self, name: str) -> type[T]:
         if name in self._rows:
             return self._rows[name]
         if name not in self._own():
-            for entry in _installed(self.group, tuple(sys.path)):
-                if entry.name == name:
-                    return cast(type[T], entry.load())
+            return cast(type[T], self._installed()[name].load())
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
         base_module, base_name = self.base.split(":")
         base: type[T] = getattr(importlib.import_module(base_module), base_name)
-        named = [getattr(module, key) for key in getattr(module, "__all__", ())]
-        classes = [
-            c for c in named or vars(module).values() if inspect.isclass(c) and issubclass(c, base)
+        names = getattr(module, "__all__", vars(module))
+        classes = filter(inspect.isclass, [getattr(module, name) for name in names])
+        [found] = [
+            c
+            for c in classes
+            if issubclass(c, base) and not inspect.isabstract(c)
+            if c.__module__.startswith(module.__name__)
         ]
-        own = [c for c in classes if c is not base and (named or c.__module__ == module.__name__)]
-        concrete = [c for c in own if not inspect.isabstract(c)]
-        if len(concrete) != 1:
-            raise UsageError(
-                f"{module.__name__} must define exactly one {self.noun}, it defines {len(concrete)}"
-            )
-        return concrete[0]
-
-
-def _installed(group: str, path: tuple[str, ...]) -> tuple[metadata.EntryPoint, ...]:
-    """The entry points of a group."""
-    return tuple(_entry_points(path).select(group=group))
+        return found
 
 
 @cache

@@ -29,7 +29,7 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
         estimator: to be tuned, such as a pipeline.
         space: of its parameters: a `Space`, or a mapping such as
             `{"svc__C": (1e-2, 1e3), "svc__kernel": ["rbf", "linear"]}` (see `automl.sweep`). A list
-            may hold estimators and other objects; a frozen distribution of scipy is a range.
+            may hold estimators and other objects.
         n_iter: number of configurations to try.
         suggester: "bayes", "tpe", "sobol" or another, as in `automl.sweep`.
         random_state: seed of the suggestions, a whole number for the same ones in each call.

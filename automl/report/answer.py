@@ -239,13 +239,9 @@ def _row(
 def place(parameter: Parameter, value: Any) -> float:
     """Where a value is on the range of its parameter, from 0 to 1."""
     if isinstance(parameter, Choice):
-        return _place_of(parameter.index(value), len(parameter.choices))
+        return round((parameter.index(value) + 0.5) / len(parameter.choices), 4)
     assert isinstance(parameter, Float | Int), "there are three kinds of parameters"
     return round(min(max(float(parameter.to_unit(value)), 0.0), 1.0), 4)
-
-
-def _place_of(index: int, count: int) -> float:
-    return round((index + 0.5) / count, 4)
 
 
 def _grid(parameter: Parameter, value: Any, default: Any) -> list[Any]:

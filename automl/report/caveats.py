@@ -8,7 +8,6 @@ from automl.core.ranking import deterministic
 from search_spaces import Float, Int, Space
 
 EDGE: Final = 0.02  # of a range
-TRIALS_PER_PARAMETER: Final = 3
 MIN_EQUAL: Final = 5  # trials
 
 
@@ -19,7 +18,6 @@ def caveats(snapshot: Snapshot, space: Space) -> Iterator[str]:
         return
     yield from _directions(snapshot)
     yield from _at_bounds(best, space)
-    yield from _too_few(snapshot, space)
     yield from _deterministic(snapshot)
     yield from _equal(snapshot)
 
@@ -43,14 +41,6 @@ def _at_bounds(best: Trial, space: Space) -> Iterator[str]:
                 bound = text.number(parameter.low if unit < 0.5 else parameter.high)
                 shown = f"{name}={text.number(value)}"
                 yield f"{shown} is at the edge of its range ({bound}): widen it?"
-
-
-def _too_few(snapshot: Snapshot, space: Space) -> Iterator[str]:
-    tuned = sum(parameter.size != 1 for parameter in space.parameters.values())
-    usable = sum(text.goal_value(trial, snapshot) is not None for trial in snapshot.trials)
-    if snapshot.state != "running" and usable < TRIALS_PER_PARAMETER * tuned:
-        trials = f"{usable} usable trial{'s' * (usable != 1)}"
-        yield f"{trials} for {tuned} parameter{'s' * (tuned != 1)}: the best is uncertain"
 
 
 def _deterministic(snapshot: Snapshot) -> Iterator[str]:

@@ -193,7 +193,6 @@ def settings(record: Record) -> Rows:
         ("prior", _shown(record.spec.prior)),
         ("changes of the space", "; ".join(notes.get("space", ()))),
         ("GPUs", "; ".join(notes.get("gpus", ()))),
-        ("usual values", _usual(record)),
         ("learned from", record.spec.learned_from),
     ]
     return [row for row in rows if row[1]]
@@ -238,13 +237,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return "; ".join(map(str, value))
     return "" if value in (None, False) and value != 0 else str(value)
-
-
-def _usual(record: Record) -> str:
-    from automl.suggesters.knowledge import usual_values
-    from automl.suggesters.user_prior import USUAL
-
-    return usual_values(record.space, record.spec.prior) if USUAL in record.spec.learns else ""
 
 
 # a cell of a notebook

@@ -104,7 +104,7 @@ def _picture(rows: Sequence[AnswerRow]) -> RenderableType:
 def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> RenderableType:
     """The metrics of a run of the recommended configuration beside those of trial 0."""
     default = "default (trial 0)" if text.has_default(snapshot) else "trial 0"
-    header = ["measured once", f"trial {best.number}", default, "change"]
+    header = ["measured once", f"trial {best.number}", default]
     rows = list(compared_metrics(snapshot, best, baseline))
     if best.number == 0:
         header, rows = header[:2], [row[:2] for row in rows]
@@ -112,7 +112,7 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> RenderableType
 
 
 def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, ...]]:
-    """Name, values and change of each metric of two trials: those of the goals first."""
+    """Name and values of each metric of two trials: those of the goals first."""
     for index, goal in enumerate(snapshot.goals):
         ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
@@ -128,19 +128,14 @@ def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterat
     for name in others[: MAX_METRICS - len(goals)]:
         label = f"{name} (reported)" if name in best.params else name
         values = best.metrics[name], baseline.metrics.get(name)
-        cells = _cells(*values, show=partial(text.metric, name))
-        yield label, *cells
+        yield label, *_cells(*values, show=partial(text.metric, name))
 
 
 def _cells(
     ours: float | None, theirs: float | None, show: Callable[[float], str] = text.number
-) -> tuple[str, str, str]:
-    """Two values, and the change from the second to the first."""
-    change = ""
-    if ours is not None and theirs is not None and ours != theirs:
-        change = text.change(ours, theirs)
-    shown = ("-" if value is None else show(value) for value in (ours, theirs))
-    return *shown, change  # type: ignore[return-value]
+) -> tuple[str, ...]:
+    """Two values in words."""
+    return tuple("-" if value is None else show(value) for value in (ours, theirs))
 
 
 def pareto_table(record: Record) -> RenderableType:

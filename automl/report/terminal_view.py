@@ -145,7 +145,6 @@ def _best(snapshot: Snapshot, standings: Standings, width: int) -> list[Renderab
     words = Text.assemble(
         "best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}"
     )
-    words.append(_gain(snapshot, best, value), style="dim")
     if len(snapshot.goals) > 1:
         words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
     room = width - words.cell_len - 2
@@ -153,13 +152,6 @@ def _best(snapshot: Snapshot, standings: Standings, width: int) -> list[Renderab
     spark = text.sparkline(course, min(room, width // 3), maximize=goal.maximize)
     params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
     return [_apart(words, Text(spark, style="green"), width), params]
-
-
-def _gain(snapshot: Snapshot, best: Trial, value: float) -> str:
-    baseline = text.goal_value(snapshot.trials[0], snapshot)
-    if baseline is None or best.number == 0:
-        return ""
-    return f"  {value - baseline:+.4g} against {text.baseline_name(snapshot)}"
 
 
 def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:

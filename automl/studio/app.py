@@ -42,7 +42,6 @@ ASSETS: Final = Path(str(files("automl.report") / "assets"))
 VERBS: Final = ("stop", "pause", "enqueue", "set")
 MAX_BYTES: Final = 1 << 20  # of a body
 STATUSES: Final = {UsageError: 400, StoreError: 503, AutomlError: 409}
-BEAT_SECONDS: Final = 15.0  # between signs of life in a stream without events
 
 
 def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") -> Guard:
@@ -222,7 +221,7 @@ async def events_of(watcher: Watcher, sweep: str, since: int, epoch: int) -> Asy
         since, epoch: version and epoch of the table of trials that the page has.
     """
     with watcher.followed():
-        counts, error, quiet = watcher.counts(), watcher.error, 0.0
+        counts, error = watcher.counts(), watcher.error
         message: dict[str, Any] = {"hello": True, "changed": [sweep][: len(sweep)], "error": error}
         while True:
             news = b""
@@ -236,9 +235,5 @@ async def events_of(watcher: Watcher, sweep: str, since: int, epoch: int) -> Asy
             while (counts, error) == before:
                 await asyncio.sleep(watcher.interval / 2)
                 counts, error = watcher.counts(), watcher.error
-                quiet += watcher.interval / 2
-                if quiet > BEAT_SECONDS:
-                    quiet = 0.0
-                    yield b": still here\n\n"
             changed = [name for name, count in counts.items() if count != before[0].get(name)]
             message = {"changed": sorted(changed), "error": error}

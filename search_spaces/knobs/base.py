@@ -101,39 +101,32 @@ class Option:
         Raises:
             SpaceError: the adjustment is malformed.
         """
-        given = adjustments.get(self.name, True)
-        if given is False or given is None:
+        change = self._change(adjustments)
+        if change is None:
             return None
-        change = self._change(given)
-        arguments: dict[str, Any] = {"affects": self.affects, **declared}
         if kept is not None:
             change["choices"] = kept
-        if "choices" in change or (self.choices and "low" not in change):
-            kind: type[Parameter] = Choice
-            arguments |= {"choices": self.choices, "ordered": self.ordered}
-        else:
-            arguments |= {"low": self.low, "high": self.high, "log": self.log}
-            bounds = (change.get("low", self.low), change.get("high", self.high))
-            kind = Int if all(isinstance(bound, int) for bound in bounds) else Float
-        known = {*arguments, "default", "when"}
-        arguments |= {key: value for key, value in change.items() if key in known}
+        is_choice = "choices" in change or (self.choices and "low" not in change)
+        fields = ("choices", "ordered") if is_choice else ("low", "high", "log")
+        arguments = {"affects": self.affects, **declared, **{k: getattr(self, k) for k in fields}}
+        allowed = {*arguments, "default", "when"}
+        arguments |= {key: value for key, value in change.items() if key in allowed}
         if "default" not in change:
             default = adjustments.get("defaults", {}).get(self.name)
             if default is None:
                 default = declared.get("default", self.default)
             arguments["default"] = _nearest_legal(default, arguments)
+        bounds = (arguments.get("low"), arguments.get("high"))
+        number = Int if all(isinstance(bound, int) for bound in bounds) else Float
+        kind: type[Parameter] = Choice if is_choice else number
         return kind(self.name, **arguments)
 
     def wanted(
         self, adjustments: Mapping[str, Any], declared: Sequence[Value] | None = None
     ) -> list[Value]:
         """The choices that the adjustments ask for, or else the declared ones."""
-        given = adjustments.get(self.name, True)
-        if isinstance(given, Mapping):
-            given = given.get("choices", True)
-        if isinstance(given, list | tuple):
-            return list(given)
-        return list(self.choices if declared is None else declared)
+        change = self._change(adjustments) or {}
+        return list(change.get("choices", self.choices if declared is None else declared))
 
     def split(
         self, choices: Sequence[Value], reasons: Mapping[Any, str]
@@ -152,23 +145,12 @@ class Option:
         )
         return kept, dropped
 
-    def not_named(
-        self, parameter: Parameter | None, reasons: Mapping[Any, str]
-    ) -> list[DroppedValue]:
-        """The values on request that a parameter has not.
-
-        Args:
-            reasons: why the hardware cannot run values.
-        """
-        return [
-            DroppedValue(self.name, value, reasons.get(value, ON_REQUEST))
-            for value in self.on_request
-            if parameter is not None and not parameter.legal(value)
-        ]
-
-    def _change(self, given: Any) -> dict[str, Any]:
+    def _change(self, adjustments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The adjustment as arguments of the parameter; None if it leaves the option out."""
+        given = adjustments.get(self.name, True)
+        if given is None or isinstance(given, bool):
+            return {} if given else None
         change = {"choices": given} if isinstance(given, list | tuple) else given
-        change = {} if given is True else change
         check(
             isinstance(change, Mapping) and set(change) <= set(_ADJUSTABLE),
             f"{self.name} is adjusted by False, a list of choices or a mapping with any of "
@@ -182,10 +164,10 @@ def _nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
     if "choices" not in arguments:
         return min(max(default, arguments["low"]), arguments["high"])
     choices = list(arguments["choices"])
+    numbers = [c for c in choices if type(c) in (int, float)]
     if default in choices or not choices:
         return default
-    numbers = [c for c in choices if isinstance(c, int | float) and not isinstance(c, bool)]
-    if numbers and isinstance(default, int | float) and not isinstance(default, bool):
+    if numbers and type(default) in (int, float):
         return min(numbers, key=lambda c: abs(c - default))
     return choices[0]
 
@@ -256,7 +238,12 @@ class Knob:
             parameter = None
             if kept or not choices:
                 parameter = option.build(adjustments, kept if reasons else None, when=when)
-            dropped += [d for d in option.not_named(parameter, reasons) if d not in dropped]
+            if parameter is not None:
+                dropped += [
+                    DroppedValue(option.name, value, reasons.get(value, ON_REQUEST))
+                    for value in option.on_request
+                    if value not in choices and not parameter.legal(value)
+                ]
             found.dropped += dropped
             single = len(kept) == 1 and not option.needed and not option.wanted(adjustments, ())
             if parameter is not None and not single:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
-from typing import Any, Final, cast
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from search_spaces.errors import SpaceError
 from search_spaces.expressions import Expression
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
@@ -63,25 +62,6 @@ class StrategyNeeds:
     on_request: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     rpc: bool = False
 
-    @classmethod
-    def of(cls, name: str, data: Any) -> StrategyNeeds:
-        """The needs from a mapping or a data class with some of these fields.
-
-        Raises:
-            SpaceError: `data` is neither, or has an unknown field.
-        """
-        plain = asdict(data) if is_dataclass(data) and not isinstance(data, type) else data
-        try:
-            fields: dict[str, Any] = {
-                key: tuple(value) if isinstance(value, list) else value
-                for key, value in plain.items()
-            }
-            return cls(**fields)
-        except (AttributeError, TypeError) as error:
-            raise SpaceError(
-                f"strategy {name!r} is declared by a mapping or a data class: {error}"
-            ) from None
-
 
 class ParallelismKnob(Knob):
     """The strategy, the number of ranks, and the strategies' own parameters.
@@ -90,9 +70,8 @@ class ParallelismKnob(Knob):
     slots, and the slots.
 
     Adjustments:
-        strategies: name to `StrategyNeeds` (mappings or data classes); single and ddp by default.
-        plan: what the workload declares: names, or a mapping or data class whose non-empty fields
-            count.
+        strategies: name to the fields of `StrategyNeeds`; single and ddp by default.
+        plan: names of what the workload declares.
         values: values of options that the workload does not tune, such as {"num_heads": 8}, for the
             constraints; every other name in a constraint must be a parameter of the space.
         slots: worker slots; by default those of the hardware.
@@ -104,24 +83,27 @@ class ParallelismKnob(Knob):
     keys = ("strategies", "plan", "values", "slots")
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
-        strategies = {
-            name: StrategyNeeds.of(name, data)
-            for name, data in adjustments.get("strategies", BUILT_IN).items()
-        }
-        machine, too_many = _machine(hardware, adjustments)
-        wanted: list[Any] = PARALLELISM.wanted(adjustments, list(strategies))
+        given = adjustments.get("strategies", BUILT_IN)
+        known = {name: _Strategy(name, StrategyNeeds(**needs)) for name, needs in given.items()}
+        slots = int(adjustments.get("slots") or hardware.num_slots)
+        powers = {2**i for i in range(1, slots.bit_length())}
+        counts: list[Any] = RANKS.wanted(adjustments, sorted({*powers, slots} - {1}))
+        too_many = {n: f"there are {slots} slots" for n in counts if n > slots}
+        ranks, dropped = RANKS.split(counts, too_many)
+        wanted: list[Any] = PARALLELISM.wanted(adjustments, list(known))
         wanted.sort(key=lambda name: name != "single")
-        known = ", ".join(strategies)
+        reasons: dict[Any, str] = {}
         for name in wanted:
-            check(name in strategies, f"parallelism is one of {known}; got {name!r}")
-        assessed = {name: machine.assess(name, strategies[name]) for name in wanted}
-        reasons = {name: one.lacks for name, one in assessed.items() if one.lacks}
-        kept, dropped = PARALLELISM.split(wanted, reasons)
+            check(name in known, f"parallelism is one of {', '.join(known)}; got {name!r}")
+            lacks = known[name].lacks(hardware, slots, adjustments.get("plan", ()))
+            lacks = lacks or known[name].fit(ranks, slots, adjustments.get("values", {}))
+            reasons |= {name: lacks} if lacks else {}
+        kept, unusable = PARALLELISM.split(wanted, reasons)
         default = "single" if "single" in kept else kept[0]
         parallelism = PARALLELISM.build(adjustments, kept, default=default)
         if parallelism is None:
             return KnobSpace()
-        usable = [assessed[str(name)] for name in kept]
+        usable = [known[str(name)] for name in kept]
         parameters = [parallelism, *_ranks(adjustments, usable), *_own(usable)]
         named = {
             DroppedValue(name, value, ON_REQUEST): None
@@ -129,90 +111,50 @@ class ParallelismKnob(Knob):
             for name, values in strategy.needs.on_request.items()
             for value in values
         }
-        return KnobSpace(parameters, [*dropped, *too_many, *named], _constraints(usable))
-
-
-@dataclass(frozen=True)
-class _Strategy:
-    """One strategy on this machine: the numbers of ranks that it can use, or why there is none."""
-
-    name: str
-    needs: StrategyNeeds
-    constraints: Sequence[Expression] = ()
-    ranks: Sequence[int] = ()
-    lacks: str = ""
+        return KnobSpace(parameters, [*unusable, *dropped, *named], _constraints(usable))
 
 
 @dataclass
-class _Machine:
-    """The hardware, the slots and the workload on which strategies are to run."""
+class _Strategy:
+    """A strategy, the numbers of ranks that it can use here, and the constraints that are left."""
 
-    hardware: Hardware
-    slots: int
-    ranks: tuple[int, ...]
-    plan: frozenset[str]
-    values: Mapping[str, Value] = field(default_factory=dict)
+    name: str
+    needs: StrategyNeeds
+    ranks: list[Any] = field(default_factory=list)
+    constraints: list[Expression] = field(default_factory=list)
 
-    def assess(self, name: str, needs: StrategyNeeds) -> _Strategy:
-        """Whether the strategy can run here, and on how many ranks."""
-        lacks = self._lacks(needs)
-        bound = [Expression(text).bind(self.values) for text in needs.constraints]
-        if lacks or needs.max_ranks == 1 or needs.min_ranks <= 1:
-            return _Strategy(name, needs, bound, lacks=lacks)
-        counts = [n for n in self.ranks if needs.min_ranks <= n <= (needs.max_ranks or n)]
-        lacks = "" if counts else self._too_few_slots(needs)
-        for constraint in [c for c in bound if set(c.names) <= {"ranks"}]:
-            bound.remove(constraint)
-            counts = [n for n in counts if constraint.evaluate({"ranks": n})]
-            if not counts:
-                lacks = lacks or f"needs {constraint}, which no number of ranks here satisfies"
-        return _Strategy(name, needs, bound, counts, lacks)
-
-    def _lacks(self, needs: StrategyNeeds) -> str:
-        hardware = self.hardware
+    def lacks(self, hardware: Hardware, slots: int, plan: Collection[str]) -> str:
+        """What the hardware or the workload lacks for the strategy; "" if nothing."""
+        needs = self.needs
         if hardware.device not in needs.devices:
             devices = " or ".join(needs.devices)
             return f"runs on {devices}, this machine trains on {hardware.device}"
-        missing = [item for item in needs.plan if item not in self.plan]
-        if missing:
+        if missing := [item for item in needs.plan if item not in plan]:
             return f"needs a workload that declares {' and '.join(missing)}"
-        if needs.min_ranks > self.slots:
-            return self._too_few_slots(needs)
         has_backend = not needs.backends or set(needs.backends) & set(hardware.backends)
-        if needs.min_ranks > 1 and not has_backend:
+        if slots >= needs.min_ranks > 1 and not has_backend:
             return "; ".join(str(hardware.lacks_backend(backend)) for backend in needs.backends)
-        if needs.rpc and not hardware.rpc:
-            return "needs torch built with RPC"
+        return "needs torch built with RPC" if needs.rpc and not hardware.rpc else ""
+
+    def fit(self, ranks: Sequence[Any], slots: int, values: Mapping[str, Value]) -> str:
+        """Find `ranks` and `constraints`; returns why no number of ranks is possible, or ""."""
+        low, high = self.needs.min_ranks, self.needs.max_ranks
+        self.constraints = [Expression(text).bind(values) for text in self.needs.constraints]
+        if high == 1 or low <= 1:
+            return ""
+        self.ranks = [n for n in ranks if low <= n <= (high or n)]
+        if not self.ranks:
+            return f"needs at least {low} ranks; there are {slots} slots"
+        for rule in [c for c in self.constraints if set(c.names) <= {"ranks"}]:
+            self.constraints.remove(rule)
+            self.ranks = [n for n in self.ranks if rule.evaluate({"ranks": n})]
+            if not self.ranks:
+                return f"needs {rule}, which no number of ranks here satisfies"
         return ""
-
-    def _too_few_slots(self, needs: StrategyNeeds) -> str:
-        return f"needs at least {needs.min_ranks} ranks; there are {self.slots} slots"
-
-
-def _machine(
-    hardware: Hardware, adjustments: Mapping[str, Any]
-) -> tuple[_Machine, list[DroppedValue]]:
-    slots = int(adjustments.get("slots") or hardware.num_slots)
-    powers = {2**i for i in range(1, slots.bit_length())}
-    usual = sorted(powers | {slots}) if slots > 1 else []
-    counts: list[Any] = RANKS.wanted(adjustments, usual)
-    ranks, dropped = RANKS.split(
-        counts, {n: f"there are {slots} slots" for n in counts if n > slots}
-    )
-    plan, values = _declared(adjustments.get("plan", ())), adjustments.get("values", {})
-    return _Machine(hardware, slots, tuple(cast(list[int], ranks)), plan, values), dropped
-
-
-def _declared(plan: Any) -> frozenset[str]:
-    if is_dataclass(plan) and not isinstance(plan, type):
-        plan = asdict(plan)
-    if isinstance(plan, Mapping):
-        return frozenset(key for key, value in plan.items() if value)
-    return frozenset(plan if isinstance(plan, Iterable) else ())
 
 
 def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Parameter]:
-    counts: list[Any] = sorted({n for strategy in usable for n in strategy.ranks})
+    counts = sorted({n for strategy in usable for n in strategy.ranks})
     if not counts:
         return []
     when = {PARALLELISM.name: [strategy.name for strategy in usable if strategy.ranks]}
@@ -221,21 +163,15 @@ def _ranks(adjustments: Mapping[str, Any], usable: list[_Strategy]) -> list[Para
 
 
 def _own(usable: list[_Strategy]) -> list[Parameter]:
-    """The strategies' own parameters; one that several declare alike is active under each."""
+    """The strategies' own parameters; one that several declare is active under each."""
     declared: dict[str, dict[str, Any]] = {}
     for strategy in usable:
         for data in strategy.needs.parameters:
-            entry = {"affects": sorted(COMPUTES_THE_SAME), **data}
-            when = dict(entry.pop("when", None) or {})
-            seen = declared.setdefault(
-                entry["name"], {**entry, "when": {**when, PARALLELISM.name: []}}
+            entry = declared.setdefault(
+                data["name"],
+                {"affects": COMPUTES_THE_SAME, **data, "when": {**data.get("when", {})}},
             )
-            check(
-                {key: value for key, value in seen.items() if key != "when"} == entry,
-                f"strategies declare {entry['name']!r} differently; "
-                f"{strategy.name!r} says {data!r}",
-            )
-            seen["when"][PARALLELISM.name].append(strategy.name)
+            entry["when"].setdefault(PARALLELISM.name, []).append(strategy.name)
     return [parameter_from_dict(data) for data in declared.values()]
 
 

@@ -7,7 +7,8 @@ here with `Option.value`.
 import os
 import shutil
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -249,6 +250,22 @@ THREADS = Option(
     unset=None,
 )
 
+# Kernels.
+ATTENTION_BACKEND = Option(
+    "attention_backend",
+    "library that computes attention, if it can; auto lets torch choose",
+    "auto",
+    ("auto", "flash", "cudnn", "efficient", "math"),
+    affects=COMPUTES_THE_SAME,
+)
+DETERMINISTIC = Option(
+    "deterministic",
+    "use only algorithms that give the same bits each time, if torch has them",
+    False,
+    (False, True),
+    affects=COMPUTES_THE_SAME,
+)
+
 # Several ranks; `parallelism.py` has the strategies.
 TENSOR_DEGREE = Option(
     "tensor_degree",
@@ -466,6 +483,82 @@ class OffloadKnob(Knob):
         return {} if hardware.gpus else {True: "trials run in main memory already"}
 
 
+_NAMES: Final = {
+    "flash": "FLASH_ATTENTION",
+    "cudnn": "CUDNN_ATTENTION",
+    "efficient": "EFFICIENT_ATTENTION",
+    "math": "MATH",
+}
+_AMPERE: Final = (8, 0)  # what flash and cuDNN need
+
+
+class KernelsKnob(Knob):
+    """Flash attention (Dao 2023), cuDNN, memory-efficient attention, or plain matrix products.
+
+    https://arxiv.org/abs/2307.08691. A library may lack a kernel for a mask, a format or a width of
+    heads; then torch takes the next of the others, so every value can run. A workload that computes
+    attention itself (translation with `attention_kernel: math`) is not affected.
+    """
+
+    name = "kernels"
+    summary = "library that computes attention"
+    options = (ATTENTION_BACKEND,)
+
+    def lacks(
+        self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
+    ) -> Mapping[Value, str]:
+        if not hardware.gpus:
+            return {name: f"{name} attention needs a CUDA GPU" for name in ("cudnn", "efficient")}
+        if min(gpu.capability for gpu in hardware.gpus) < _AMPERE:
+            text = "attention needs a CUDA GPU of capability 8.0 or later"
+            return {name: f"{name} {text}" for name in ("flash", "cudnn")}
+        return {}
+
+    def applied(self, values: Mapping[str, Any]) -> AbstractContextManager[Any]:
+        chosen = ATTENTION_BACKEND.value(values)
+        if chosen == "auto":
+            return nullcontext()
+        from torch.nn.attention import SDPBackend, sdpa_kernel
+
+        if chosen == "math":
+            return sdpa_kernel(SDPBackend.MATH)
+        others = (name for name in _NAMES if name != chosen)
+        order = [getattr(SDPBackend, _NAMES[name]) for name in (chosen, *others)]
+        return sdpa_kernel(order, set_priority=True)
+
+
+class DeterminismKnob(Knob):
+    """Deterministic algorithms, which are slower on a GPU; a CPU's are deterministic already.
+
+    An operation that has none computes as before, and torch warns in the trial's log.
+    """
+
+    name = "determinism"
+    summary = "the same bits each time"
+    options = (DETERMINISTIC,)
+    on_request = (DETERMINISTIC,)
+
+    @contextmanager
+    def applied(self, values: Mapping[str, Any]) -> Iterator[None]:
+        if not DETERMINISTIC.value(values):
+            yield
+            return
+        import torch
+
+        # cuBLAS reads it with the first product of a process; workers set it when they start.
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        before = torch.are_deterministic_algorithms_enabled()
+        warned = torch.is_deterministic_algorithms_warn_only_enabled()
+        benchmark = torch.backends.cudnn.benchmark
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.backends.cudnn.benchmark = False  # which kernel wins would differ from run to run
+        try:
+            yield
+        finally:
+            torch.use_deterministic_algorithms(before, warn_only=warned)
+            torch.backends.cudnn.benchmark = benchmark
+
+
 _DEGREES: Final = (TENSOR_DEGREE, SHARD_DEGREE, PIPELINE_DEGREE)
 _COMMUNICATION: Final = (BUCKET_MEGABYTES, REDUCTION)
 _ARCHITECTURE: Final = (NUM_LAYERS, WIDTH, NUM_HEADS, DROPOUT, LABEL_SMOOTHING)
@@ -477,6 +570,8 @@ TABLE: Final[Mapping[str, type[Knob]]] = {
         PrecisionKnob,
         RuntimeKnob,
         OffloadKnob,
+        KernelsKnob,
+        DeterminismKnob,
         Knob.row(
             "architecture",
             "layers, width, heads, dropout and label smoothing",

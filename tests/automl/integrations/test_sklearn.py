@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import loguniform
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
@@ -85,7 +84,7 @@ def test_estimators_and_distributions_in_a_space() -> None:
     space = {
         "scale": [StandardScaler(), "passthrough", None],
         "model": [SVC(), LogisticRegression(max_iter=500), SVC()],
-        "model__C": loguniform(1e-2, 10.0),
+        "model__C": {"low": 1e-2, "high": 10.0, "log": True},
     }
     search = AutomlSearchCV(model, space, n_iter=6, suggester="sobol", random_state=0, cv=2)
     search.fit(data, target)

@@ -32,7 +32,7 @@ def test_the_view_says_what_matters_and_fits(width: int) -> None:
         "nmt  running",
         "3 of 12 trials done, 1m 40s of 8m 00s",
         "about 5m 00s left",
-        "best  bleu 23.5  trial 2  +3.5 against the default",
+        "best  bleu 23.5  trial 2",
         "step 120",
         "out of memory",
         "workers 1 of 2 busy   suggestions 2 ready, 0.2 s each",

@@ -97,7 +97,6 @@ def test_all_knobs_make_one_space() -> None:
         "prefetch",
     }
     same |= {
-        "activation_memory_budget",
         "attention_backend",
         "bucket_megabytes",
         "checkpoint_every",

@@ -15,15 +15,13 @@ from search_spaces import Space
 from search_spaces.hardware import detect
 from search_spaces.knobs import float8
 from search_spaces.knobs.base import ON_REQUEST
-from search_spaces.knobs.determinism import DeterminismKnob
-from search_spaces.knobs.kernels import KernelsKnob
+from search_spaces.knobs.table import DeterminismKnob, KernelsKnob
 from search_spaces.parameters import parameter_from_dict
 from workers.parallel.strategies.pipeline import SCHEDULE
 from workers.workload import Trainable
 from workers.workloads import WORKLOADS
 
 NAMED = (
-    "activation_memory_budget",
     "attention_backend",
     "checkpoint_every",
     "compile_scope",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,12 +32,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "nccl_only": {"backends": ["nccl"], "devices": ["cuda"]},
     "wide": {"min_ranks": 64},
 }
-EVERYTHING = {
-    "tensor": {"layer": "column"},
-    "stages": "module:cut",
-    "embeddings": ("table",),
-    "layers": (),
-}
+EVERYTHING = ("tensor", "stages", "embeddings")
 
 
 def test_parallelism_without_declarations() -> None:
@@ -134,24 +128,6 @@ def test_what_is_not_tuned_is_put_into_constraints() -> None:
     assert odd.dropped[0].reason == "needs 3 % ranks == 0, which no number of ranks here satisfies"
 
 
-def test_declarations_may_be_data_classes() -> None:
-    @dataclass(frozen=True)
-    class Declaration:
-        summary: str = "both ends"
-        min_ranks: int = 2
-        plan: tuple[str, ...] = ("layers",)
-
-    @dataclass(frozen=True)
-    class Plan:
-        layers: tuple[str, ...] = ("a", "b")
-        stages: str | None = None
-
-    declared = resolve(
-        "parallelism", strategies={"single": {"min_ranks": 1}, "ends": Declaration()}, plan=Plan()
-    )
-    assert choices(declared, "parallelism") == ["single", "ends"]
-
-
 def test_choosing_among_strategies() -> None:
     declared = resolve(
         "parallelism", strategies=STRATEGIES, parallelism=["ddp", "single"], ranks={"default": 2}
@@ -161,18 +137,3 @@ def test_choosing_among_strategies() -> None:
     with pytest.raises(SpaceError, match="parallelism is one of"):
         resolve("parallelism", parallelism=["dpp"])
     assert resolve("parallelism", parallelism=False).parameters == []
-
-
-@pytest.mark.parametrize("declaration", [3, {"min_rank": 2}])
-def test_malformed_declarations_are_refused(declaration: Any) -> None:
-    with pytest.raises(SpaceError, match="strategy 'x'"):
-        resolve("parallelism", strategies={"x": declaration})
-
-
-def test_strategies_must_agree_on_a_parameter_that_they_share() -> None:
-    strategies = {
-        "a": {"parameters": [Choice("cut", [1, 2]).to_dict()]},
-        "b": {"parameters": [Choice("cut", [1, 3]).to_dict()]},
-    }
-    with pytest.raises(SpaceError, match="declare 'cut' differently"):
-        resolve("parallelism", strategies=strategies)

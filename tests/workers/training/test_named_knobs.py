@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._functorch.config as functorch_config
 from strategies import run_all
 from torch import nn
 from torch._inductor import list_mode_options
@@ -16,7 +15,6 @@ from toy import Toy
 from search_spaces.errors import UsageError
 from search_spaces.knobs import float8
 from search_spaces.knobs.float8 import Float8Knob
-from search_spaces.knobs.memory_budget import MemoryBudgetKnob
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
@@ -80,28 +78,6 @@ def test_what_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled.clear()
     compile_model(model, layers, {"compile_scope": "layers"})
     assert compiled == []
-
-
-def test_a_budget_of_memory_computes_the_same_and_keeps_less() -> None:
-    def kept_and_loss(budget: float) -> tuple[int, float, Any]:
-        torch._dynamo.reset()
-        torch.manual_seed(0)
-        model = Toy({}, {}, {}).build_model()
-        # The compiler's front and its choice of what to keep, without the time that kernels take.
-        model.compile(backend="aot_eager_decomp_partition")
-        with MemoryBudgetKnob().applied({"activation_memory_budget": budget}):
-            logits = model(torch.arange(64).view(4, 16) % 8)
-            kept = sum(tensor.nbytes for tensor in logits.grad_fn.saved_tensors)
-            loss = logits.square().mean()
-            loss.backward()
-        return kept, loss.item(), [parameter.grad for parameter in model.parameters()]
-
-    all_kept, loss, gradients = kept_and_loss(1.0)
-    some_kept, same_loss, same_gradients = kept_and_loss(0.25)
-    assert some_kept < 0.8 * all_kept
-    assert same_loss == loss
-    torch.testing.assert_close(same_gradients, gradients, rtol=1e-5, atol=1e-7)
-    assert functorch_config.activation_memory_budget == 1.0
 
 
 def translated(folder: Path, **params: Any) -> list[float]:
