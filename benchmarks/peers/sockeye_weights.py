@@ -74,7 +74,7 @@ def _embeddings(
 def _layer(ours: dict[str, Tensor], side: str, rest: str, like: Tensor, heads: int) -> Tensor:
     """The tensor that has the name `side`.`rest` in Sockeye."""
     if rest == "pos_embedding.weight":
-        return sinusoids(0, like.shape[0], like.shape[1], like.device)
+        return sinusoids(like.shape[0], like.shape[1], like.device)
     if rest.startswith("final_process"):
         return ours[f"{side}.norm.{rest.rpartition('.')[2]}"]
     _, number, block, *_ = rest.split(".")

@@ -174,7 +174,7 @@ def gru(updates: int, root: Path | None) -> Contest:
         train, test = words()
         return plain_loops.accuracy(plain_loops.PlainGru, (train, test), epochs)
 
-    knobs = ("precision", "matmul_precision", "kernel", "layout")
+    knobs = ("precision", "matmul_precision", "layout")
     return Contest(
         "GRU, 64 reviews of 150 words a batch",
         "seconds of an update",
@@ -229,7 +229,7 @@ def graph(updates: int, root: Path | None) -> Contest:
         "seconds of an edge",
         "graph_embedding",
         lambda: plain_loops.dense_complex_seconds(edges, sizes, updates),
-        ("precision", "matmul_precision", "optimizer_state", "partitions"),
+        ("precision", "matmul_precision", "partitions"),
         lambda metrics: 1 / metrics["edges_per_second"],
         section,
         fixed,

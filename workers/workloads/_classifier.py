@@ -58,11 +58,9 @@ class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         dataset = self.dataset()
         return dataset.train if split == "train" else dataset.test
 
-    @abstractmethod
-    def examples(
-        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
-    ) -> Batch:
-        """A batch of these rows of "train" or "test"; augmented at random if a seed is given."""
+    def examples(self, split: str, rows: IntArray) -> Batch:
+        """A batch of these rows of "train" or "test"."""
+        return self.examples_part(split, rows, None, slice(None))
 
     @cached_property
     def rows(self) -> tuple[IntArray, IntArray]:
@@ -90,15 +88,14 @@ class Classifier(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         for begin in range(0, len(order), size):
             yield order[begin : begin + size]
 
+    @abstractmethod
     def examples_part(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
     ) -> Batch:
-        """The rows `part` of the batch that `examples` makes.
+        """The rows `part` of the batch of these rows of "train" or "test".
 
-        Override it if it can be made without the other rows; then `examples` makes all of them.
+        They are augmented at random if a seed is given, and are the same in every part.
         """
-        whole = self.examples(split, rows, rng_seed)
-        return {name: tensor[part] for name, tensor in whole.items()}
 
     def train_batches(self, epoch: int) -> Iterator[Batch]:
         """See `Trainable`."""

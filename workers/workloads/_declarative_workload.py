@@ -1,17 +1,11 @@
-"""Base classes of workloads: a space of parameters and knobs, and training by the trainer.
+"""Base classes of workloads: a space of parameters and knobs, and training by the trainer."""
 
-`BackgroundThread` lets a workload compute while it looks for a request to stop.
-"""
-
-import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from search_spaces import Parameter, Space
 from search_spaces.expressions import Expression
@@ -24,59 +18,6 @@ from workers.workload import Trainable, Workload
 from ._data import check_options
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.2
-# Abandoned work of an earlier attempt may still run, and shares the global random state.
-_ALONE = threading.Lock()
-
-
-class BackgroundThread:
-    """Calls functions in one dedicated thread while polling for stop requests.
-
-    If the trial has several ranks, it does not poll, so that the ranks stay together.
-
-    Args:
-        context: of the trial; it knows about stop requests.
-        around: makes a context manager for each call in the thread, such as
-            `torch.inference_mode`.
-
-    Example:
-        with BackgroundThread(context) as background:
-            graph = background(load)
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        around: Callable[[], AbstractContextManager[Any]] = nullcontext,
-    ) -> None:
-        self.context = context
-        self.around = around
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="background")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def __call__(self, work: Callable[[], T]) -> T:
-        """Call `work` in the thread and return its result.
-
-        Raises:
-            Stopped: the attempt must stop; the work runs on in the thread, and its result is lost.
-            BaseException: any error of `work`.
-        """
-        future = self._pool.submit(self._run, work)
-        while not wait([future], _POLL_SECONDS).done:
-            if self.context.world_size == 1:
-                self.context.check_stop()
-        return future.result()
-
-    def _run(self, work: Callable[[], T]) -> T:
-        with _ALONE, self.around():
-            return work()
-
-
 Options = dict[str, dict[str, Any]]  # adjustments of knobs, by the names of the knobs
 # A recorded CUDA graph reuses the memory of its outputs, which a further microbatch still needs.
 _OF_GRAPHS = (
@@ -185,17 +126,9 @@ class DeclarativeWorkload(Workload):
         names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
         return kind(**{name: self.option(name) for name in names}, **given)
 
-    def read(self, context: Context, load: Callable[[], Any] | None = None) -> None:
-        """Load the data set while polling for stop requests.
-
-        The process keeps the data for all trials, so its memory is not counted for this trial.
-
-        Raises:
-            Stopped: the attempt must stop.
-            DataError: loading failed.
-        """
-        with BackgroundThread(context) as background:
-            background(load or self.dataset)
+    def read(self, context: Context) -> None:
+        """Load the data; all trials share them, so their memory is not counted for this trial."""
+        self.load_data()
         if context.memory is not None:
             context.memory.restart()
 

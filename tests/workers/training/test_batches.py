@@ -122,9 +122,7 @@ def test_more_ranks_than_rows_get_a_dummy() -> None:
 
 
 @pytest.mark.parametrize("name", ["translation", "image_classification", "sentiment"])
-@pytest.mark.parametrize(
-    "option", [{}, {"augmentation": "flip_shift_erase"}, {"batching": "bucketed"}]
-)
+@pytest.mark.parametrize("option", [{}, {"augmentation": "flip_shift"}, {"batching": "bucketed"}])
 def test_a_rank_builds_only_its_rows_and_they_are_those_of_the_batch(
     name: str, option: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

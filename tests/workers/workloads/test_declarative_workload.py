@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import torch
 
 from automl.config import load
 from search_spaces.errors import DataError, UsageError
-from workers.context import Context, Stopped
+from workers.context import Context
 from workers.device.peak_memory import PeakMemory
-from workers.protocol import Assignment, Ending, StopRequest
+from workers.protocol import Assignment, Ending
 from workers.run import run
 from workers.workloads import WORKLOADS
-from workers.workloads._declarative_workload import BackgroundThread
 from workers.workloads.sentiment import Sentiment, data
 
 REAL = {  # where the data are, and what trial 0 changes of the published setting
@@ -32,17 +30,6 @@ def started(folder: Path, halted: Any = lambda: None) -> Any:
     return run(Context(Assignment("s", 0, 1, {}, "sentiment", str(folder)), stop_requested=halted))
 
 
-def test_a_request_to_end_is_heard_while_data_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ended, asked = threading.Event(), iter([None, StopRequest.STOP])
-    monkeypatch.setattr(data, "load", lambda section: ended.wait(60))
-    outcome = started(tmp_path, lambda: next(asked))
-    assert outcome.ending is Ending.STOPPED
-    assert not ended.is_set()
-    ended.set()
-
-
 def test_what_reading_raises_ends_the_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,28 +40,6 @@ def test_what_reading_raises_ends_the_attempt(
     outcome = started(tmp_path)
     assert outcome.ending is Ending.FAILED
     assert "line 3 is torn" in outcome.message
-
-
-def test_background_work_has_one_thread_and_is_abandoned_when_the_attempt_ends(
-    tmp_path: Path,
-) -> None:
-    asked: list[StopRequest] = []
-    context = Context(
-        Assignment("s", 0, 1, {}, None, str(tmp_path)),
-        stop_requested=lambda: next(iter(asked), None),
-    )
-    never = threading.Event()
-    with BackgroundThread(context, torch.inference_mode) as background:
-        threads = [background(threading.get_ident) for _ in range(3)]
-        assert len({*threads, threading.get_ident()}) == 2
-        assert background(torch.is_inference_mode_enabled)
-        with pytest.raises(ZeroDivisionError):
-            background(lambda: 1 // 0)
-        asked.append(StopRequest.PAUSE)
-        with pytest.raises(Stopped):
-            background(lambda: never.wait(60))
-    assert context.stop is StopRequest.PAUSE
-    never.set()
 
 
 def test_data_that_are_kept_are_no_trials_memory(

@@ -9,9 +9,6 @@ import pytest
 import torch
 
 from search_spaces.errors import DataError
-from workers.context import Context
-from workers.protocol import Assignment, Ending, Outcome, StopRequest
-from workers.run import run
 from workers.workloads.image_classification import ImageClassification, data
 from workers.workloads.image_classification.augment import AUGMENTATIONS, augment
 from workers.workloads.image_classification.formats import (
@@ -142,30 +139,3 @@ def test_gradient_penalty_has_the_second_order_gradient() -> None:
         weight[row, column] -= 2e-5
     slope = (above - workload.loss(model, part)) / 2e-5
     torch.testing.assert_close(slope.detach(), weight.grad[row, column], rtol=1e-4, atol=1e-6)
-
-
-def test_a_pause_changes_nothing_if_channels_are_last(tmp_path: Path) -> None:
-    fixed = {
-        "filters": 4,
-        "dense_units": 8,
-        "max_epochs": 1,
-        "batch_size": 16,
-        "optimizer": "adam",
-    }
-    params, section = {"memory_format": "channels_last"}, {"train": 120, "test": 20}
-
-    def trained(folder: Path, look: int = 0, **more: bool) -> Outcome:
-        looks = iter(range(1, 1000))
-        one = Assignment(
-            "s", 0, 1, params, "image_classification", str(folder), section, fixed, **more
-        )
-        return run(
-            Context(one, stop_requested=lambda: StopRequest.PAUSE if next(looks) == look else None)
-        )
-
-    whole = trained(tmp_path / "whole").metrics
-    assert trained(tmp_path / "parts", 5).ending is Ending.PAUSED
-    resumed = trained(tmp_path / "parts", resume=True).metrics
-    assert {key: resumed[key] for key in ("loss", "train_loss")} == {
-        key: whole[key] for key in ("loss", "train_loss")
-    }

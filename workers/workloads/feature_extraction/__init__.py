@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,7 +13,7 @@ from search_spaces.errors import TrialFailure
 from search_spaces.hardware import Hardware
 from workers.context import Context, Stopped
 from workers.protocol import Metric
-from workers.workloads._declarative_workload import BackgroundThread, DeclarativeWorkload, Options
+from workers.workloads._declarative_workload import DeclarativeWorkload, Options
 
 if TYPE_CHECKING:
     import torch
@@ -128,20 +127,16 @@ class FeatureExtraction(DeclarativeWorkload):
 
         from workers.device.precision import matmul_precision
 
-        self.read(context, self.load_data)
+        self.read(context)
         options = {**self.fixed, **self.params}
-        threads = int(self.option("threads")) or torch.get_num_threads()
+        if self.option("threads"):
+            torch.set_num_threads(int(self.option("threads")))
         precision = matmul_precision(
             str(self.option("precision")), options.get("matmul_precision"), context.device
         )
         try:
-            with (
-                precision,
-                torch.inference_mode(),
-                BackgroundThread(context, torch.inference_mode) as background,
-            ):
-                background(lambda: torch.set_num_threads(threads))
-                return self._run(context, background)
+            with precision, torch.inference_mode():
+                return self._run(context)
         except Stopped:
             return self._progress(context)["metrics"]  # type: ignore[no-any-return]
 
@@ -167,18 +162,18 @@ class FeatureExtraction(DeclarativeWorkload):
             **to_onnx(model, (images,), target / "model.onnx"),
         }
 
-    def _run(self, context: Context, background: BackgroundThread) -> dict[str, float]:
+    def _run(self, context: Context) -> dict[str, float]:
         import torch
 
         device = torch.device(context.device)
-        extract, context.details["prepare_seconds"] = background(lambda: self._prepared(device))
+        extract, context.details["prepare_seconds"] = self._prepared(device)
         progress = self._progress(context)
         best = progress["metrics"].get("seconds_per_1000_images", float("inf"))
         done = progress["passes"]
         for number in range(done, max(int(self.option("passes")), done + 1)):
-            seconds, features = self._pass(background, extract, device)
+            seconds, features = self._pass(context, extract, device)
             if number == done:
-                reference = self._reference(background, device)
+                reference = self._reference(context, device)
                 similar = torch.nn.functional.cosine_similarity(features, reference, dim=1)
             best = min(best, seconds * 1000 / len(features))
             metrics = {
@@ -212,7 +207,7 @@ class FeatureExtraction(DeclarativeWorkload):
         return extract, time.perf_counter() - begun
 
     def _pass(
-        self, background: BackgroundThread, extract: Extractor, device: torch.device
+        self, context: Context, extract: Extractor, device: torch.device
     ) -> tuple[float, torch.Tensor]:
         """Time one pass over all images.
 
@@ -224,8 +219,9 @@ class FeatureExtraction(DeclarativeWorkload):
         seconds = 0.0
         features = []
         for block in self._blocks(int(self.option("batch_size"))):
+            context.check_stop()
             begun = time.perf_counter()
-            features.append(background(partial(_there_and_back, extract, block, device)))
+            features.append(_there_and_back(extract, block, device))
             seconds += time.perf_counter() - begun
         return seconds, torch.cat(features)
 
@@ -234,7 +230,7 @@ class FeatureExtraction(DeclarativeWorkload):
 
         return blocks(self.data, int(self.option("images")), batch_size, int(self.option("size")))
 
-    def _reference(self, background: BackgroundThread, device: torch.device) -> torch.Tensor:
+    def _reference(self, context: Context, device: torch.device) -> torch.Tensor:
         """Features of the plain fp32 model on the CPU, cached for the trials of this process."""
         import torch
 
@@ -247,10 +243,10 @@ class FeatureExtraction(DeclarativeWorkload):
         if key not in _REFERENCES:
             model = build(self.seed, str(self.option("weights"))).to(device)
             with matmul_precision("fp32", "highest", device):
-                parts = [
-                    background(partial(_there_and_back, model, block, device))
-                    for block in self._blocks(8)
-                ]
+                parts = []
+                for block in self._blocks(8):
+                    context.check_stop()
+                    parts.append(_there_and_back(model, block, device))
             _REFERENCES.clear()
             _REFERENCES[key] = torch.cat(parts)
         return _REFERENCES[key]

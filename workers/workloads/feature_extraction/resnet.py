@@ -160,14 +160,10 @@ def read(path: Path) -> dict[str, Tensor]:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except (KeyboardInterrupt, SystemExit):
-        raise
     except (SafetensorError, Exception) as error:
         raise DataError(
             f"{path} cannot be read as weights: {type(error).__name__}: {str(error)[:200]}"
         ) from error
-    except BaseException as error:  # a malicious file can make torch raise other exceptions
-        raise DataError(f"{path} cannot be read as weights: {type(error).__name__}") from error
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
         raise DataError(f"{path} does not hold a state dict of tensors")
     return state

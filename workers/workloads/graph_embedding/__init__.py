@@ -20,11 +20,8 @@ class GraphEmbedding(DeclarativeWorkload):
 
     Only two partitions of the entity vectors are in memory at a time. A batch of edges shares its
     negatives, only touched rows have gradients, and the optimizer is Adagrad. Trial 0 is ComplEx
-    with reciprocal relations and the nuclear 3-norm (Lacroix et al. 2018, arXiv:1806.07297). Ranks
-    are filtered; ties get their mean rank.
-
-    `fixed.table_memory_bytes` limits the memory of vectors and optimizer state: a configuration
-    with too few partitions gets as many as it needs.
+    with the nuclear 3-norm; opposite directions have relations of their own (Lacroix et al. 2018,
+    arXiv:1806.07297). Ranks are filtered; ties get their mean rank.
     """
 
     name = "graph_embedding"
@@ -52,19 +49,13 @@ class GraphEmbedding(DeclarativeWorkload):
         "checkpoint_seconds": 60.0,
         "test": True,
         "model": "complex",
-        "reciprocal": True,
-        "loss": "softmax",
-        "margin": 1.0,
         "dimension": 400,
         "batch_size": 1000,
         "negatives": 1000,
-        "batch_negatives": False,
         "learning_rate": 0.1,
         "regularization": 0.05,
-        "optimizer_state": "element",
         "initial_scale": 0.01,
         "partitions": 1,
-        "table_memory_bytes": 0.0,
         "precision": "fp32",
         "matmul_precision": "medium",
     }
@@ -85,19 +76,12 @@ class GraphEmbedding(DeclarativeWorkload):
         quality = {"quality"}
         return [
             Choice("model", ["transe", "distmult", "complex", "rotate"], default="complex"),
-            Choice("reciprocal", [False, True], default=True),
-            Choice("loss", ["softmax", "logistic", "margin"], default="softmax", affects=quality),
-            Float(
-                "margin", 0.1, 20.0, log=True, default=1.0, when={"loss": "margin"}, affects=quality
-            ),
             Choice("dimension", [32, 64, 100, 200, 400], ordered=True, default=400),
             Choice("batch_size", [500, 1000, 2000, 4000], ordered=True, default=1000),
             Choice("negatives", [100, 250, 500, 1000, 2000], ordered=True, default=1000),
-            Choice("batch_negatives", [False, True], default=False),
             Float("learning_rate", 0.005, 1.0, log=True, default=0.1, affects=quality),
             Float("regularization", 1e-4, 0.5, log=True, default=0.05, affects=quality),
             Float("initial_scale", 1e-3, 0.3, log=True, default=0.01, affects=quality),
-            Choice("optimizer_state", ["element", "row"], default="element"),
             Choice("partitions", [1, 2, 4, 8, 16], ordered=True, default=1),
         ]
 
@@ -130,20 +114,13 @@ class GraphEmbedding(DeclarativeWorkload):
 
         from workers.device.precision import matmul_precision
 
-        from .trainer import EmbeddingTrainer
-        from .update import UpdateOptions
+        from .trainer import EmbeddingTrainer, TrainOptions
 
         self.read(context)
-        graph = self.dataset()
         dtype = torch.bfloat16 if self.option("precision") == "bf16" else torch.float32
-        update = self.options(UpdateOptions, dtype=dtype)
+        options = self.options(TrainOptions, dtype=dtype)
         with matmul_precision("fp32", str(self.option("matmul_precision")), context.device):
-            options = self.train_options(len(graph.entities))
-            trainer = EmbeddingTrainer(context, graph, options, update)
-            metrics = trainer.run()
-            context.details["partitions"] = trainer.options.partitions
-            context.details["table_bytes"] = trainer.tables.bytes
-        return metrics
+            return EmbeddingTrainer(context, self.dataset(), options).run()
 
     def export(self, trial: Path, target: Path) -> Mapping[str, str]:
         """Write vectors of entities and relations, and their names."""
@@ -159,9 +136,9 @@ class GraphEmbedding(DeclarativeWorkload):
             raise NoCheckpoint(f"{trial} has no checkpoint to export; train it first")
         path, progress = found
         graph = self.dataset()
-        dimension, state, count = progress["shape"]
+        dimension, count = progress["shape"]
         partitioning = Partitioning.random(len(graph.entities), count, self.seed)
-        entities = read_entities(path, partitioning, dimension, dimension + state)
+        entities = read_entities(path, partitioning, dimension)
         relations = load_file(path / "relations.safetensors")["relations"]
         save_file({"entities": entities, "relations": relations}, target / "model.safetensors")
         write_lines(target / "entities.txt", graph.entities)
@@ -171,32 +148,3 @@ class GraphEmbedding(DeclarativeWorkload):
             "entities.txt": "names of the entities, in the order of their vectors",
             "relations.txt": "names of the relations, in the order of their vectors",
         }
-
-    def train_options(self, num_entities: int) -> Any:
-        """Options of the training loop."""
-        from .trainer import TrainOptions
-
-        state = int(self.option("dimension")) if self.option("optimizer_state") == "element" else 1
-        partitions = self.num_partitions(num_entities, int(self.option("dimension")) + state)
-        return self.options(TrainOptions, state_size=state, partitions=partitions)
-
-    def num_partitions(self, num_entities: int, width: int) -> int:
-        """The requested number of partitions, or more if two would not fit in `table_memory_bytes`.
-
-        Args:
-            num_entities: number of entities.
-            width: numbers per entity: vector and optimizer state.
-
-        Raises:
-            UsageError: even the largest number of partitions does not fit.
-        """
-        limit = float(self.option("table_memory_bytes"))
-        for count in _PARTITIONS:
-            rows = -(-num_entities // count) * min(2, count)
-            fits = not limit or 4 * width * rows <= limit
-            if count >= int(self.option("partitions")) and fits:
-                return count
-        raise UsageError(
-            f"table_memory_bytes {limit} is too little for {num_entities} entities "
-            "in 32 partitions; raise it"
-        )

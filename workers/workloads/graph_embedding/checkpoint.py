@@ -57,14 +57,10 @@ def load_checkpoint(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def read_entities(
-    path: Path, partitioning: Partitioning, dimension: int, width: int
-) -> torch.Tensor:
+def read_entities(path: Path, partitioning: Partitioning, dimension: int) -> torch.Tensor:
     """Vectors of all entities from a checkpoint, in the order of their numbers, (n, dimension)."""
     vectors = torch.empty(len(partitioning.partition), dimension)
     for part in range(partitioning.count):
-        rows = np.fromfile(path / f"entities-{part}.f32", np.float32).reshape(-1, width)
-        vectors[torch.from_numpy(partitioning.entities(part))] = torch.from_numpy(
-            rows[:, :dimension].copy()
-        )
+        rows = np.fromfile(path / f"entities-{part}.f32", np.float32).reshape(-1, 2 * dimension)
+        vectors[partitioning.entities(part)] = torch.from_numpy(rows[:, :dimension])
     return vectors

@@ -28,8 +28,8 @@ class Operator(ABC):
     is_dot = True  # whether `compare` is the dot product
 
     @abstractmethod
-    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """The query: the source transformed by the relation or its inverse; same shape."""
+    def apply(self, source: Tensor, relation: Tensor) -> Tensor:
+        """The query: the source transformed by the relation; same shape."""
 
     def compare(self, query: Tensor, target: Tensor) -> Tensor:
         """Scores of pairs: (b, dimension) each to (b,)."""
@@ -52,9 +52,9 @@ class TransE(Operator):
     name = "transe"
     is_dot = False
 
-    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+    def apply(self, source: Tensor, relation: Tensor) -> Tensor:
         """Translation."""
-        return source - relation if inverse else source + relation
+        return source + relation
 
     def compare(self, query: Tensor, target: Tensor) -> Tensor:
         """Negative L1 distance."""
@@ -72,8 +72,8 @@ class DistMult(Operator):
 
     name = "distmult"
 
-    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
-        """Scaling; in the score it is its own inverse."""
+    def apply(self, source: Tensor, relation: Tensor) -> Tensor:
+        """Scaling."""
         return source * relation
 
 
@@ -90,10 +90,9 @@ class ComplEx(_ComplexOperator):
 
     name = "complex"
 
-    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+    def apply(self, source: Tensor, relation: Tensor) -> Tensor:
         """Complex product; comparing it with t is a real dot product."""
-        r = as_complex(relation)
-        return as_real(as_complex(source) * (r.conj() if inverse else r))
+        return as_real(as_complex(source) * as_complex(relation))
 
 
 class RotatE(_ComplexOperator):
@@ -106,9 +105,9 @@ class RotatE(_ComplexOperator):
     is_dot = False
     chunk_bytes = 64 << 20
 
-    def apply(self, source: Tensor, relation: Tensor, inverse: bool = False) -> Tensor:
+    def apply(self, source: Tensor, relation: Tensor) -> Tensor:
         """Rotation by the angles of the relation, which are at the even indices of its vector."""
-        angle = relation[..., ::2] * (-1.0 if inverse else 1.0)
+        angle = relation[..., ::2]
         return as_real(as_complex(source) * torch.polar(torch.ones_like(angle), angle))
 
     def compare(self, query: Tensor, target: Tensor) -> Tensor:

@@ -11,9 +11,9 @@ from torch import Tensor
 from workers.workloads._data import IntArray
 
 from .data import Graph
+from .operators import Operator
 from .partitions import Partitioning
 from .tables import Tables
-from .update import UpdateOptions
 
 FloatArray = npt.NDArray[np.float64]
 _SCORES = 1 << 23  # scores per block; bounds the memory and the delay of a stop request
@@ -65,7 +65,7 @@ def ranks(
     relations: Tensor,
     edges: IntArray,
     index: Known,
-    options: UpdateOptions,
+    operator: Operator,
     look: Callable[[], None] = lambda: None,
 ) -> FloatArray:
     """Filtered ranks (2 n,) of the tails, then of the heads of `edges`; ties get the mean rank.
@@ -85,20 +85,18 @@ def ranks(
         for part in range(partitioning.count):
             among = np.flatnonzero(partitioning.partition[targets[mine]] == part)
             for block, query in _queries(
-                tables, relations, queries[mine], among, (source, part), options
+                tables, relations, queries[mine], among, (source, part), operator
             ):
                 look()
                 place = tables.rows(part).start + partitioning.offset[targets[mine[block]]]
                 target = tables.vectors[torch.from_numpy(place).to(tables.device)]
-                true[torch.from_numpy(block).to(tables.device)] = options.operator.compare(
-                    query, target
-                )
+                true[torch.from_numpy(block).to(tables.device)] = operator.compare(query, target)
         for part in range(partitioning.count):
             for block, query in _queries(
-                tables, relations, queries[mine], np.arange(len(mine)), (source, part), options
+                tables, relations, queries[mine], np.arange(len(mine)), (source, part), operator
             ):
                 look()
-                scores = options.operator.compare_all(query, tables.vectors[tables.rows(part)])
+                scores = operator.compare_all(query, tables.vectors[tables.rows(part)])
                 hide(scores, index.of(queries[mine[block]]), partitioning, part)
                 limit = true[torch.from_numpy(block).to(tables.device)].unsqueeze(1)
                 # What is no number counts as above: it is no better than any other.
@@ -113,13 +111,12 @@ def _queries(
     queries: IntArray,
     among: IntArray,
     pair: tuple[int, int],
-    options: UpdateOptions,
+    operator: Operator,
 ) -> Iterator[tuple[IntArray, Tensor]]:
     """Blocks of the queries `among` with their vectors; both partitions of the pair are open."""
     if not len(among):
         return
     begin, _ = tables.open(pair, change=False)
-    half = len(relations) // 2 if options.reciprocal else len(relations)
     size = max(1, min(512, _SCORES // max(tables.partitioning.sizes)))
     for start in range(0, len(among), size):
         block = among[start : start + size]
@@ -127,19 +124,7 @@ def _queries(
             tables.device
         )
         numbers = torch.from_numpy(queries[block, 1]).to(tables.device)
-        yield block, apply(tables.vectors[place], relations, numbers, half, options)
-
-
-def apply(
-    source: Tensor, relations: Tensor, numbers: Tensor, half: int, options: UpdateOptions
-) -> Tensor:
-    """Query vectors for relations with two numbers; from `half` on, opposite directions."""
-    if options.reciprocal:
-        return options.operator.apply(source, relations[numbers])
-    vectors = relations[numbers % half]
-    forth = options.operator.apply(source, vectors)
-    back = options.operator.apply(source, vectors, inverse=True)
-    return torch.where((numbers >= half).unsqueeze(1), back, forth)
+        yield block, operator.apply(tables.vectors[place], relations[numbers])
 
 
 def hide(

@@ -20,10 +20,11 @@ from workers.workloads._data import IntArray
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .data import Graph
+from .operators import OPERATORS
 from .partitions import Pair, Partitioning, edges_of_pairs, pairs_of
 from .ranking import known, ranks, summary
-from .tables import Embeddings, Tables
-from .update import UpdateOptions
+from .tables import Tables
+from .update import adagrad, gradients
 
 
 @dataclass
@@ -40,36 +41,41 @@ class TrainOptions:
     """Options of the training loop.
 
     Args:
+        model: one of `OPERATORS`.
+        negatives: random entities that each edge of a batch is compared with, at both ends.
+        regularization: weight of the nuclear 3-norm.
+        initial_scale: standard deviation of the initial vectors.
         evaluate_epochs: epochs between reports.
         evaluate_edges: maximum number of validation edges; 0 for all.
         checkpoint_seconds: time between checkpoints.
         test: whether test edges are ranked at the end.
+        dtype: of the products between queries and negatives.
     """
 
+    model: str
     dimension: int
-    state_size: int
     partitions: int
     batch_size: int
+    negatives: int
     learning_rate: float
+    regularization: float
+    initial_scale: float
     max_epochs: int
     evaluate_epochs: int
     evaluate_edges: int
     checkpoint_seconds: float
-    initial_scale: float
     test: bool
+    dtype: torch.dtype
 
 
 class EmbeddingTrainer:
     """The training of one trial."""
 
-    def __init__(
-        self, context: Context, graph: Graph, options: TrainOptions, update: UpdateOptions
-    ) -> None:
+    def __init__(self, context: Context, graph: Graph, options: TrainOptions) -> None:
         self.context = context
         self.graph = graph
         self.options = options
-        self.update = update
-        self.device = torch.device(context.device)
+        self.operator = OPERATORS[options.model]
         self.place = TrainingPosition()
         self.seconds = 0.0
         self.edges = 0
@@ -77,27 +83,26 @@ class EmbeddingTrainer:
         self.losses = 0.0, 0  # sum and number in this epoch
         self.metrics: dict[str, float] = {}
         self.work = context.folder / ".tables"  # checkpoints link to its files
+        device = torch.device(context.device)
         saved = self._restore() if context.assignment.resume else None
         if saved is None:
             shutil.rmtree(self.work, ignore_errors=True)
+            generator = torch.Generator().manual_seed(1000 * context.seed + 999)
+            vectors = torch.empty(2 * len(graph.relations), options.dimension)
+            vectors.normal_(std=options.initial_scale, generator=generator)
+            saved = {"relations": vectors, "relation_state": torch.zeros_like(vectors)}
+        self.relations, self.state = (
+            saved[key].to(device) for key in ("relations", "relation_state")
+        )
         self.tables = Tables(
             self.work,
             Partitioning.random(len(graph.entities), options.partitions, context.seed),
             options.dimension,
-            options.state_size,
-            self.device,
+            device,
             options.initial_scale,
             context.seed,
         )
-        if saved is None:
-            count = len(graph.relations) * (2 if update.reciprocal else 1)
-            self.embeddings = Embeddings.begin(self.tables, count)
-            self.tables.open(pairs_of(options.partitions)[0])  # it is not training time
-        else:
-            relations, state = (
-                saved[key].to(self.device) for key in ("relations", "relation_state")
-            )
-            self.embeddings = Embeddings(self.tables, relations, state)
+        self.tables.open(pairs_of(options.partitions)[0])  # it is not training time
         self.saved = time.monotonic()
 
     def run(self) -> dict[str, float]:
@@ -113,7 +118,8 @@ class EmbeddingTrainer:
                     break
                 self._epoch()
             if self.options.test and len(self.graph.test):
-                self._test()
+                ranked = self._ranked(self.graph.test)
+                self.metrics |= {f"test_{key}": value for key, value in ranked.items()}
         except Stopped:
             self.context.accept_stop(
                 self.context.stop or self.context.stop_requested() or StopRequest.INTERRUPT
@@ -166,16 +172,33 @@ class EmbeddingTrainer:
         self.place = TrainingPosition(self.place.epoch, index + 1)
 
     def _update(self, begins: Mapping[int, int], edges: IntArray, where: tuple[int, int]) -> float:
-        rng = self._rng(0x4E6A, *where)
-        negatives = self.embeddings.negatives(begins, self.update.negatives, rng)
-        loss = self.embeddings.update(
-            begins, edges, negatives, self.update, self.options.learning_rate
+        """Update by edges (b, 3); `begins` has the first row of each open partition."""
+        partitioning = self.tables.partitioning
+        begin = np.array([begins.get(part, 0) for part in range(partitioning.count)])
+        local = edges.copy()
+        ends = edges[:, [0, 2]]
+        local[:, [0, 2]] = begin[partitioning.partition[ends]] + partitioning.offset[ends]
+        sizes = [partitioning.sizes[part] for part in begins]
+        drawn = self._rng(0x4E6A, *where).integers(0, sum(sizes), self.options.negatives)
+        starts = list(begins.values())
+        negatives = np.where(drawn < sizes[0], starts[0] + drawn, starts[-1] + drawn - sizes[0])
+        device = self.tables.device
+        loss, by_entities, by_relations = gradients(
+            self.tables.vectors,
+            self.relations,
+            torch.from_numpy(local).to(device),
+            torch.from_numpy(negatives).to(device),
+            self.operator,
+            self.options.regularization,
+            self.options.dtype,
         )
         if not math.isfinite(loss):
             raise TrialFailure(
-                "non_finite", f"the training loss is {loss} in epoch {self.place.epoch}"
+                "non_finite", f"the training loss is {float(loss)} in epoch {self.place.epoch}"
             )
-        return loss
+        adagrad(self.tables.vectors, self.tables.state, *by_entities, self.options.learning_rate)
+        adagrad(self.relations, self.state, *by_relations, self.options.learning_rate)
+        return float(loss)
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.default_rng([self.context.seed, self.place.epoch, *key])
@@ -201,19 +224,14 @@ class EmbeddingTrainer:
         }
         self.context.emit(self.place.epoch, self.metrics, self.seconds)
 
-    def _test(self) -> None:
-        self.metrics |= {
-            f"test_{key}": value for key, value in self._ranked(self.graph.test).items()
-        }
-
     def _ranked(self, edges: IntArray) -> dict[str, float]:
         with torch.no_grad(), full_products(self.tables.device):
             found = ranks(
                 self.tables,
-                self.embeddings.relations,
+                self.relations,
                 edges,
                 known(self.graph),
-                self.update,
+                self.operator,
                 self._look,
             )
         return summary(found)
@@ -224,10 +242,7 @@ class EmbeddingTrainer:
         A link suffices, because these files are only ever replaced.
         """
         self.tables.flush()
-        relations = {
-            "relations": self.embeddings.relations.cpu(),
-            "relation_state": self.embeddings.state.cpu(),
-        }
+        relations = {"relations": self.relations.cpu(), "relation_state": self.state.cpu()}
         save_checkpoint(self.context.folder, self.work, relations, self._progress(), wait=wait)
         self.context.checkpointed()
         self.saved = time.monotonic()
@@ -240,7 +255,7 @@ class EmbeddingTrainer:
             "losses": self.losses,
             "reported": self.reported,
             "metrics": self.metrics,
-            "shape": [self.options.dimension, self.options.state_size, self.options.partitions],
+            "shape": [self.options.dimension, self.options.partitions],
         }
 
     def _restore(self) -> dict[str, torch.Tensor] | None:
@@ -253,7 +268,7 @@ class EmbeddingTrainer:
         if found is None:
             return None
         path, progress = found
-        shape = [self.options.dimension, self.options.state_size, self.options.partitions]
+        shape = [self.options.dimension, self.options.partitions]
         if progress["shape"] != shape:
             raise TrialFailure(
                 "crashed",

@@ -134,16 +134,10 @@ class ImageClassification(Classifier):
             "classes.txt": "the classes, in the order of the logits",
         }
 
-    def examples(
-        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
-    ) -> Batch:
-        """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
-        return self.examples_part(split, rows, rng_seed, slice(None))
-
     def examples_part(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
     ) -> Batch:
-        """See `Classifier`."""
+        """`images` (b, 3, size, size) of uint8 and `label` (b,)."""
         import torch
 
         from .augment import augment

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 Pixels = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
-AUGMENTATIONS = ("none", "flip", "flip_shift", "flip_shift_erase")
+AUGMENTATIONS = ("none", "flip", "flip_shift")
 
 
 def augment(
@@ -20,7 +20,7 @@ def augment(
     """An augmented copy of images (n, channels, height, width).
 
     Half of the images are mirrored; "shift" moves images by up to an eighth of their size, with
-    reflected borders; "erase" greys a square of a quarter of the size.
+    reflected borders.
 
     Args:
         pixels: uint8.
@@ -32,25 +32,17 @@ def augment(
     if name == "none":
         return pixels
     total = len(pixels) if num_images is None else num_images
-    height, width = pixels.shape[2:]
+    height = pixels.shape[2]
     mirrored = rng.random(total)[part] < 0.5
     pixels = np.where(mirrored[:, None, None, None], pixels[..., ::-1], pixels)
     if "shift" in name:
         pad = _pad(height)
         pixels = _shift(pixels, *rng.integers(0, 2 * pad + 1, (2, total))[:, part])
-    if "erase" in name:
-        side = _side(height)
-        starts = [rng.integers(0, size - side + 1, total)[part] for size in (height, width)]
-        pixels = _erase(pixels, *starts)
     return pixels
 
 
 def _pad(height: int) -> int:
     return max(height // 8, 1)
-
-
-def _side(height: int) -> int:
-    return max(height // 4, 1)
 
 
 def _shift(pixels: Pixels, dy: Indices, dx: Indices) -> Pixels:
@@ -59,17 +51,3 @@ def _shift(pixels: Pixels, dy: Indices, dx: Indices) -> Pixels:
     padded = np.pad(pixels, ((0, 0), (0, 0), (pad, pad), (pad, pad)), mode="reflect")
     views: Any = np.lib.stride_tricks.sliding_window_view(padded, (height, width), axis=(2, 3))
     return cast(Pixels, views[np.arange(count), :, dy, dx])
-
-
-def _erase(pixels: Pixels, rows: Indices, columns: Indices) -> Pixels:
-    height, width = pixels.shape[2:]
-    side = _side(height)
-    in_rows, in_columns = _interval(height, side, rows), _interval(width, side, columns)
-    hidden = in_rows[:, None, :, None] & in_columns[:, None, None, :]
-    return np.where(hidden, np.uint8(128), pixels)
-
-
-def _interval(size: int, length: int, start: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Positions within `length` of each start, shape (n, size)."""
-    at = np.arange(size)
-    return (at >= start[:, None]) & (at < start[:, None] + length)

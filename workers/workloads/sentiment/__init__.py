@@ -52,7 +52,6 @@ class Sentiment(Classifier):
         "bidirectional": False,
         "pooling": "last",
         "dropout": 0.2,
-        "kernel": "fused",
         "layout": "batch_major",
         "batching": "padded",
     }
@@ -87,13 +86,6 @@ class Sentiment(Classifier):
             Choice("pooling", ["last", "mean", "max"], default="last", affects=quality),
             Float("dropout", 0.0, 0.6, default=0.2, affects=quality),
             Float("label_smoothing", 0.0, 0.2, default=0.0, affects=quality),
-            Choice(
-                "kernel",
-                ["fused", "cells"],
-                default="fused",
-                when={"cell": ["gru", "lstm"]},
-                affects=cost,
-            ),
             Choice("layout", ["batch_major", "time_major"], default="batch_major", affects=cost),
             Choice("batching", ["padded", "bucketed"], default="padded"),
         ]
@@ -136,18 +128,10 @@ class Sentiment(Classifier):
         files = super(Sentiment, padded).export(trial, target)
         return {**files, "vocabulary.txt": "the words, in the order of their ids"}
 
-    def examples(
-        self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None = None
-    ) -> Batch:
-        """`words` (b, length) and `label` (b,); a bucketed batch is as long as its longest
-        review.
-        """
-        return self.examples_part(split, rows, rng_seed, slice(None))
-
     def examples_part(
         self, split: str, rows: IntArray, rng_seed: tuple[int, int] | None, part: slice
     ) -> Batch:
-        """See `Classifier`."""
+        """`words` (b, length) and `label` (b,); a bucketed batch is shorter."""
         import torch
 
         reviews = self.examples_of(split)

@@ -1,6 +1,6 @@
 """The review classifier: embedding, recurrent layers, pooling over the words, two classes.
 
-The layers are GRU and LSTM by fused kernels or cell by cell, and QRNN.
+The layers are GRU, LSTM or QRNN.
 """
 
 import math
@@ -90,46 +90,12 @@ class QuasiRecurrent(nn.Module):
         return torch.sigmoid(o) * linear_scan(f, (1 - f) * torch.tanh(z))
 
 
-def run_cells(rnn: nn.GRU | nn.LSTM, x: Tensor, suffix: str) -> Tensor:
-    """One layer and direction of `rnn`, cell by cell: the same function as its fused kernel.
-
-    Args:
-        rnn: holds the weights.
-        x: (steps, batch, input_size).
-        suffix: of the names of the weights, such as "l0".
-
-    Returns:
-        Hidden states, (steps, batch, hidden_size).
-    """
-    w_ih, w_hh, b_ih, b_hh = (
-        getattr(rnn, f"{n}_{suffix}") for n in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-    )
-    projected = nn.functional.linear(x, w_ih, b_ih)
-    h = x.new_zeros(x.shape[1], rnn.hidden_size, dtype=projected.dtype)
-    c = h
-    states = []
-    for step in projected:
-        recurrent = nn.functional.linear(h, w_hh, b_hh)
-        if isinstance(rnn, nn.LSTM):
-            i, f, g, o = (step + recurrent).chunk(4, dim=-1)
-            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-            h = torch.sigmoid(o) * torch.tanh(c)
-        else:
-            ri, zi, ni = step.chunk(3, dim=-1)
-            rh, zh, nh = recurrent.chunk(3, dim=-1)
-            n = torch.tanh(ni + torch.sigmoid(ri + rh) * nh)
-            h = torch.lerp(n, h, torch.sigmoid(zi + zh).to(n.dtype))
-        states.append(h)
-    return torch.stack(states)
-
-
 class Recurrent(nn.Module):
     """Layers of one kind of cell, in one direction or both.
 
     Args:
         cell: "gru", "lstm" or "qrnn".
         sizes: input and hidden size.
-        kernel: "fused" or "cells", for gru and lstm; the weights are the same.
         layout: "batch_major" takes (batch, steps, size), "time_major" takes (steps, batch, size).
     """
 
@@ -139,16 +105,13 @@ class Recurrent(nn.Module):
         sizes: tuple[int, int],
         num_layers: int,
         bidirectional: bool,
-        kernel: str,
         layout: str,
     ) -> None:
         super().__init__()
         input_size, hidden_size = sizes
         directions = 1 + bidirectional
         self.cell = cell
-        self.kernel = kernel
         self.batch_major = layout == "batch_major"
-        self.num_layers = num_layers
         self.directions = directions
         if cell == "qrnn":
             widths = [input_size] + [hidden_size * directions] * (num_layers - 1)
@@ -168,27 +131,19 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Hidden states of the last layer, in the layout of x; both directions are concatenated."""
-        if self.cell != "qrnn" and self.kernel == "fused" and not self._lacks_fused(x):
-            return self.rnn(x)[0]  # type: ignore[no-any-return]
+        if self.cell != "qrnn":
+            lacks_fp16 = self.cell == "lstm" and x.device.type == "cpu"  # oneDNN, on some CPUs
+            if lacks_fp16 and torch.get_autocast_dtype("cpu") == torch.half:
+                with torch.autocast("cpu", enabled=False):
+                    return cast(Tensor, self.rnn(x.float())[0])
+            return cast(Tensor, self.rnn(x)[0])
         x = x.transpose(0, 1) if self.batch_major else x
-        for layer in range(self.num_layers):
-            x = torch.cat(
-                [self._direction(x, layer, back) for back in range(self.directions)], dim=-1
-            )
+        for layer in range(0, len(self.layers), self.directions):
+            found = [self.layers[layer](x)]
+            if self.directions == 2:
+                found.append(self.layers[layer + 1](x.flip(0)).flip(0))
+            x = torch.cat(found, dim=-1)
         return x.transpose(0, 1) if self.batch_major else x
-
-    def _lacks_fused(self, x: Tensor) -> bool:
-        """Whether there is no fused kernel: oneDNN has no LSTM in fp16 on some CPUs."""
-        in_fp16 = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.half
-        return self.cell == "lstm" and x.device.type == "cpu" and in_fp16
-
-    def _direction(self, x: Tensor, layer: int, back: int) -> Tensor:
-        x = x.flip(0) if back else x
-        if self.cell == "qrnn":
-            h: Tensor = self.layers[layer * self.directions + back](x)
-        else:
-            h = run_cells(self.rnn, x, f"l{layer}" + ("_reverse" if back else ""))
-        return h.flip(0) if back else h
 
 
 def _initialise(rnn: nn.GRU | nn.LSTM) -> None:
@@ -217,7 +172,6 @@ class SentimentModelOptions:
     bidirectional: bool = False
     pooling: str = "last"
     dropout: float = 0.2
-    kernel: str = "fused"
     layout: str = "batch_major"
 
 
@@ -234,7 +188,6 @@ class SentimentModel(nn.Module):
             (options.embedding_size, options.hidden_size),
             options.num_layers,
             options.bidirectional,
-            options.kernel,
             options.layout,
         )
         self.dropout = nn.Dropout(options.dropout)

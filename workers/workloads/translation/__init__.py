@@ -143,7 +143,6 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
             dropout=self.option("dropout"),
             layout=self.option("attention_layout"),
             kernel=self.option("attention_kernel"),
-            positions=self.option("positions"),
             tied=self.option("tied_embeddings"),
             max_length=self.option("max_length"),
         )
@@ -175,7 +174,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """See `criterion`; `chunked_loss` computes logits and loss together, in chunks."""
-        from .loss import real_positions, smoothed_cross_entropy
+        from .loss import cross_entropy, real_positions
 
         if self._compiles_whole_model and not self._loss_in_chunks(batch["labels"]):
             return super().loss(model, batch)
@@ -186,7 +185,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         if self._loss_in_chunks(labels):
             found = model(*self.inputs(batch), labels=labels, smoothing=smoothing, real=real)
             return cast("torch.Tensor", found)
-        return smoothed_cross_entropy(model(*self.inputs(batch), real=real), labels, smoothing)
+        return cross_entropy(model(*self.inputs(batch), real=real), labels, smoothing)
 
     @property
     def _compiles_whole_model(self) -> bool:
@@ -208,13 +207,13 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
 
     def criterion(self, output: torch.Tensor, batch: Batch) -> torch.Tensor:
         """Label-smoothed cross-entropy of logits (n, v) of tokens, or (b, t, v) with padding."""
-        from .loss import padded_cross_entropy, smoothed_cross_entropy
+        from .loss import cross_entropy
 
-        labels = batch["labels"]
+        labels = batch["labels"].flatten()
+        if output.ndim == 2:
+            labels = labels[labels != 0]
         smoothing = float(self.option("label_smoothing"))
-        if output.ndim == 3:
-            return padded_cross_entropy(output, labels, smoothing)
-        return smoothed_cross_entropy(output, labels[labels != 0], smoothing)
+        return cross_entropy(output.flatten(0, -2), labels, smoothing)
 
     def weight(self, batch: Batch) -> float:
         """Number of target tokens, including end-of-sentence tokens."""
@@ -275,7 +274,7 @@ class Translation(DeclarativeWorkload, SharedEvaluation, TrainedWorkload):
         folder = self._folder()
         if folder is not None and self._context is not None:
             result.write(folder)
-            self._context.details.update(result.details())
+            self._context.details.update(result.details)
         return result.metrics
 
     def _folder(self, name: str = "") -> Path | None:

@@ -7,33 +7,20 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from .inference import Stepper, best_tokens, fast_products
+from .inference import Decoder, best_tokens
 from .model import Transformer
 from .vocabulary import BOS, EOS, PAD
 
 _SHRINK = 0.75  # finished sentences leave the batch if at most this share is unfinished
-_SIZE_STEP = 4  # batch sizes are rounded up to a multiple of this
+_SIZE_STEP = 4  # batch sizes are multiples of this, because each needs its own kernels
 _GPU_INTERVAL = 8  # tokens between two looks at what is finished; the host waits for the GPU then
 
 
 def look_interval(device: torch.device) -> int:
     """Tokens between two looks at what is finished; on CPUs a look costs nothing."""
     return 1 if device.type == "cpu" else _GPU_INTERVAL
-
-
-def shrunk(left: int, size: int) -> int:
-    """The new size of a batch of `size` that has `left` unfinished sentences.
-
-    Sizes are rounded up, because each size needs its own kernels.
-    """
-    few = left if left <= 2 else -(-left // _SIZE_STEP) * _SIZE_STEP
-    return few if left <= _SHRINK * size else size
-
-
-def rows_first(wanted: Tensor, count: int) -> Tensor:
-    """Indices of `count` rows; the wanted ones (b,) come first."""
-    return wanted.int().argsort(descending=True, stable=True)[:count]
 
 
 @dataclass(frozen=True)
@@ -76,50 +63,51 @@ def translate(
         sources: ids that end in EOS.
     """
     decode = greedy if search.beam == 1 else beam_search
-    device = model.embedding.tokens.weight.device
+    decoder = Decoder(model)
+    device = model.output_weight.device
     order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
     results: dict[int, list[int]] = {}
-    with fast_products(device):
-        stepper = Stepper(model)
-        for begin in range(0, len(order), search.batch):
-            chosen = order[begin : begin + search.batch]
-            longest = len(sources[chosen[0]])
-            source = torch.tensor(
-                [[*sources[i], *[PAD] * (longest - len(sources[i]))] for i in chosen]
-            ).to(device)
-            room = search.max_length(longest, model.architecture.max_length)
-            results.update(zip(chosen, decode(stepper, source, room, search), strict=True))
+    for begin in range(0, len(order), search.batch):
+        chosen = order[begin : begin + search.batch]
+        rows = [torch.tensor(sources[i]) for i in chosen]
+        source = pad_sequence(rows, batch_first=True, padding_value=PAD).to(device)
+        room = search.max_length(source.shape[1], model.architecture.max_length)
+        results.update(zip(chosen, decode(decoder, source, room, search), strict=True))
     return [results[i] for i in range(len(sources))]
 
 
-def greedy(stepper: Stepper, source: Tensor, room: int, search: SearchOptions) -> list[list[int]]:
+def greedy(decoder: Decoder, source: Tensor, room: int, search: SearchOptions) -> list[list[int]]:
     """Greedy search for sources (b, s); finished sentences leave the batch."""
-    state = stepper.start(source, 1, room)
+    state = decoder.start(source, 1, room)
     rows = torch.arange(len(source), device=source.device)
     output = torch.full((len(source), room), PAD, device=source.device)
     ids = torch.full_like(rows, BOS)
-    going = torch.ones_like(rows, dtype=torch.bool)
+    done = torch.zeros_like(rows, dtype=torch.bool)
     interval = look_interval(source.device)
     for position in range(room):
-        ids = EOS + stepper.score(stepper.step(ids, state))[:, EOS:].argmax(-1)
+        ids = decoder.step(ids, state).argmax(-1)
         output[rows, position] = ids
-        going &= ids != EOS
+        done |= ids == EOS
         if (position + 1) % interval:
             continue
-        left = int(going.sum())
-        if left == 0:
+        kept = unfinished(done)
+        if not len(kept):
             break
-        if (size := shrunk(left, len(ids))) < len(ids):
-            kept = rows_first(going, size)
+        if len(kept) < len(done):
             state.keep(kept)
-            rows = rows[kept]
-            ids = ids[kept]
-            going = going[kept]
+            rows, ids, done = rows[kept], ids[kept], done[kept]
     return [_until_end(row) for row in output.tolist()]
 
 
+def unfinished(done: Tensor) -> Tensor:
+    """Rows (n,) of the batch that go on: all of `done` (b,), unless so few are unfinished."""
+    left = len(done) - int(done.sum())
+    size = -(-left // _SIZE_STEP) * _SIZE_STEP
+    return done.int().argsort(stable=True)[: size if size <= _SHRINK * len(done) else len(done)]
+
+
 def beam_search(
-    stepper: Stepper, source: Tensor, room: int, search: SearchOptions
+    decoder: Decoder, source: Tensor, room: int, search: SearchOptions
 ) -> list[list[int]]:
     """The best of `search.beam` hypotheses for each source of (b, s).
 
@@ -127,30 +115,22 @@ def beam_search(
     for a sentence stops as soon as no unfinished hypothesis can overtake its best finished one, see
     `Beams.done`.
     """
-    state = stepper.start(source, search.beam, room)
+    state = decoder.start(source, search.beam, room)
+    beams = Beams.start(source, search)
     interval = look_interval(source.device)
-    beams = Beams.start(source, search, looks=interval == 1)
     results: dict[int, list[int]] = {}
-    for position in range(room):
-        logits = stepper.score(stepper.step(beams.last(), state))[:, EOS:]
-        state.follow(beams.extend(logits))
-        if (position + 1) % interval and position + 1 < room:
+    for position in range(1, room + 1):
+        state.follow(beams.extend(decoder.step(beams.ids[:, :, -1].flatten(), state)))
+        if position % interval and position < room:
             continue
-        done = (
-            beams.done(room)
-            if position + 1 < room
-            else torch.ones_like(beams.sentences, dtype=torch.bool)
-        )
-        if done is None:
-            continue
-        left = len(done) - int(done.sum())
-        if (size := shrunk(left, len(done))) < len(done):
+        done = beams.done(room) | (position == room)
+        kept = unfinished(done)
+        if len(kept) < len(done):
             results = {**beams.best(done), **results}
-            if left == 0:
-                break
-            kept = rows_first(~done, size)
             state.keep(kept)
             beams.keep(kept)
+        if not len(kept):
+            break
     return [results[i] for i in range(len(source))]
 
 
@@ -164,8 +144,6 @@ class Beams:
         scores: summed log-probabilities, (b, k).
         lengths: numbers of tokens including EOS, (b, k).
         finished: whether a hypothesis has ended, (b, k).
-        any_finished: whether any hypothesis may be finished.
-        looks: whether `done` finds out if any hypothesis is finished, instead of assuming it.
     """
 
     search: SearchOptions
@@ -174,85 +152,53 @@ class Beams:
     scores: Tensor
     lengths: Tensor
     finished: Tensor
-    any_finished: bool = False
-    looks: bool = True
 
     @classmethod
-    def start(cls, source: Tensor, search: SearchOptions, *, looks: bool = True) -> Beams:
+    def start(cls, source: Tensor, search: SearchOptions) -> Beams:
         """One empty hypothesis per row of ids (b, s); the other k - 1 have a score of -inf."""
-        shape = (len(source), search.beam)
-        device = source.device
-        scores = torch.full(shape, -torch.inf, device=device)
+        sentences = torch.arange(len(source), device=source.device)
+        zeros = torch.zeros(len(source), search.beam, device=source.device)
+        scores = torch.full_like(zeros, -torch.inf)
         scores[:, 0] = 0.0
-        return cls(
-            search,
-            sentences=torch.arange(len(source), device=device),
-            ids=torch.full((*shape, 1), BOS, device=device),
-            scores=scores,
-            lengths=torch.zeros(shape, device=device),
-            finished=torch.zeros(shape, dtype=torch.bool, device=device),
-            any_finished=not looks,
-            looks=looks,
-        )
-
-    def last(self) -> Tensor:
-        """The last id of each hypothesis, (b * k,)."""
-        return self.ids[:, :, -1].flatten()
+        ids = torch.full_like(zeros[..., None], BOS, dtype=torch.long)
+        return cls(search, sentences, ids, scores, zeros, zeros.bool())
 
     def extend(self, logits: Tensor) -> Tensor:
         """Extend the hypotheses by one token and keep the best k.
 
         Args:
-            logits: (b * k, n) for the entries of the vocabulary from EOS on.
+            logits: (b * k, v).
 
         Returns:
             For each new hypothesis the index, 0 to k - 1, of the one that it continues, (b, k).
         """
         b, k = self.scores.shape
         found = best_tokens(logits.log_softmax(-1, dtype=torch.float32), k)
-        logs, columns = (x.view(b, k, -1) for x in found)
-        tokens = EOS + columns
-        lengths = self.lengths + ~self.finished
-        if self.any_finished:
-            self._stay(logs, tokens)
-        totals = logs.add_(self.scores[..., None])
-        ranked = totals
-        if self.any_finished:  # else all lengths are equal
-            ranked = totals / self._penalty(lengths)[..., None]
-        best = ranked.flatten(1).topk(k).indices
-        parent = best // logs.shape[-1]
-        token = tokens.flatten(1).gather(1, best)
-        self.scores = totals.flatten(1).gather(1, best)
-        self.lengths = lengths.gather(1, parent)
-        self._append(parent, token)
-        return parent
-
-    def _stay(self, logs: Tensor, tokens: Tensor) -> None:
-        """Let finished hypotheses continue unchanged, by the first candidate of (b, k, k) only."""
+        logs, tokens = (part.view(b, k, -1) for part in found)
+        # A finished hypothesis continues unchanged, by its first candidate only.
         finished = self.finished[..., None]
         logs.masked_fill_(finished, -torch.inf)
         logs[..., :1].masked_fill_(finished, 0.0)
-        tokens.masked_fill_(finished, EOS)
-
-    def _append(self, parent: Tensor, token: Tensor) -> None:
-        """Append tokens (b, k) to the ids of their parent hypotheses."""
+        totals = self.scores[..., None] + logs
+        lengths = self.lengths + ~self.finished
+        best = (totals / self._penalty(lengths)[..., None]).flatten(1).topk(k).indices
+        parent = best // logs.shape[-1]
         before = self.finished.gather(1, parent)
+        token = tokens.flatten(1).gather(1, best).masked_fill(before, PAD)
         history = self.ids.gather(1, parent[..., None].expand(-1, -1, self.ids.shape[2]))
-        self.ids = torch.cat([history, token.masked_fill(before, PAD)[..., None]], dim=2)
+        self.ids = torch.cat([history, token[..., None]], dim=2)
+        self.scores = totals.flatten(1).gather(1, best)
+        self.lengths = lengths.gather(1, parent)
         self.finished = (token == EOS) | before
+        return parent
 
-    def done(self, room: int) -> Tensor | None:
-        """Whether no unfinished hypothesis of a sentence can overtake its best finished one, (b,).
-
-        None if no hypothesis of any sentence is finished.
-        """
-        self.any_finished = not self.looks or bool(self.finished.any())
-        if not self.any_finished:
-            return None
+    def done(self, room: int) -> Tensor:
+        """Whether no unfinished hypothesis can overtake the best finished one, (b,)."""
         values = self.scores / self._penalty(self.lengths)
         finished = values.masked_fill(~self.finished, -torch.inf).amax(1)
-        most = self._penalty(torch.full_like(self.lengths, room))
-        return finished >= (self.scores / most).masked_fill(self.finished, -torch.inf).amax(1)
+        possible = self.scores / self._penalty(torch.full_like(self.lengths, room))
+        possible = possible.masked_fill(self.finished, -torch.inf).amax(1)
+        return self.finished.any(1) & (finished >= possible)
 
     def best(self, which: Tensor) -> dict[int, list[int]]:
         """The best hypothesis of the given sentences, a finished one if any, by position."""
@@ -265,11 +211,8 @@ class Beams:
 
     def keep(self, rows: Tensor) -> None:
         """Keep only the given sentences."""
-        self.sentences = self.sentences[rows]
-        self.ids = self.ids[rows]
-        self.scores = self.scores[rows]
-        self.lengths = self.lengths[rows]
-        self.finished = self.finished[rows]
+        for name in ("sentences", "ids", "scores", "lengths", "finished"):
+            setattr(self, name, getattr(self, name)[rows])
 
     def _penalty(self, lengths: Tensor) -> Tensor:
         base = self.search.length_base

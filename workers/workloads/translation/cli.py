@@ -28,22 +28,16 @@ def translate(arguments: Sequence[str]) -> None:
     add("--model", required=True, type=Path, help="folder that training or a sweep exported")
     add("--reference", type=Path, metavar="FILE", help="print BLEU against its lines in place")
     add("--beam", type=int, default=5, help="hypotheses per sentence")
-    add("--length-penalty", type=float, default=1.0, help="0 for none")
-    add("--batch", type=int, default=64, help="sentences at once")
-    add("--threads", type=int, default=1, help="CPU threads")
     given = parser.parse_args(arguments)
-    if min(given.beam, given.batch, given.threads) < 1:
-        parser.error("--beam, --batch and --threads must be at least 1")
+    if given.beam < 1:
+        parser.error("--beam must be at least 1")
     references = _references(given.reference) if given.reference else None
-    import torch
-
     from .beam_search import SearchOptions
     from .evaluation import score
     from .translator import Translator
 
-    torch.set_num_threads(given.threads)
     translator = Translator.load(given.model)
-    search = SearchOptions(given.beam, given.length_penalty, batch=given.batch)
+    search = SearchOptions(given.beam, batch=64)
     lines, translations = iter(sys.stdin.buffer), []
     while chunk := [_text(line) for line in islice(lines, _CHUNK)]:
         texts = translator.translate(chunk, search)

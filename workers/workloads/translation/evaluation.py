@@ -7,22 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
+from torch import nn
 
+from workers.device.precision import wide
 from workers.files.folder import Folder
 
 from .batches import Examples, Ids
 from .beam_search import SearchOptions, translate
-from .language_tags import LanguagePair
-from .loss import smoothed_cross_entropy
 from .model import Transformer
 from .prepare import Prepared
 from .vocabulary import PAD
-
-if TYPE_CHECKING:
-    from torch import nn
 
 _BATCH = 64
 _HAN, _KANA = ("\u3400", "\u9fff"), ("\u3040", "\u30ff")
@@ -41,34 +39,18 @@ class Scores:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Metrics and the sentences behind them."""
+    """Metrics and the sentences behind them.
 
-    loss: float
-    scores: Scores
+    Args:
+        metrics: `bleu` and `chrf` (0 to 100), `loss` (nats per token), `perplexity` (its
+            exponential), and BLEU of each language pair if there are several.
+        details: facts for the outcome of the trial.
+    """
+
+    metrics: Mapping[str, float]
+    details: Mapping[str, Any]
     hypotheses: list[str]
     references: list[str]
-    skipped: int
-    by_pair: Mapping[str, float]  # BLEU of each language pair by the name of its metric
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """`bleu` and `chrf` (0 to 100), `loss` (nats per token), `perplexity` (its exponential)."""
-        return {
-            "bleu": self.scores.bleu,
-            "chrf": self.scores.chrf,
-            "loss": self.loss,
-            "perplexity": math.exp(min(self.loss, 700.0)),
-            **self.by_pair,
-        }
-
-    def details(self) -> dict[str, Any]:
-        """Facts for the outcome of the trial."""
-        return {
-            "bleu_signature": self.scores.bleu_signature,
-            "chrf_signature": self.scores.chrf_signature,
-            "evaluated_sentences": len(self.references),
-            "skipped_pairs": self.skipped,
-        }
 
     def write(self, folder: Path) -> None:
         """Write `hypotheses.valid.txt` and `references.valid.txt`, for use with `sacrebleu`."""
@@ -112,37 +94,30 @@ def combine(
     for index, share in enumerate(shares):
         hypotheses[index :: len(shares)] = share["hypotheses"]
     references = list(prepared.splits.valid.targets[:total])
-    loss = sum(share["loss"] for share in shares)
-    tokens = sum(share["tokens"] for share in shares)
-    return Evaluation(
-        loss / max(1, tokens),
-        score(hypotheses, references, tokenizer),
-        hypotheses,
-        references,
-        prepared.train.skipped,
-        _bleu_by_pair(hypotheses, references, prepared.splits.valid_pairs[:total], tokenizer),
-    )
-
-
-def _bleu_by_pair(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    pairs: Sequence[LanguagePair],
-    tokenizer: str,
-) -> dict[str, float]:
-    """BLEU of the sentences of each language pair, by the name of its metric."""
-    found = {}
+    loss = sum(share["loss"] for share in shares) / max(1, sum(s["tokens"] for s in shares))
+    scores = score(hypotheses, references, tokenizer)
+    metrics = {
+        "bleu": scores.bleu,
+        "chrf": scores.chrf,
+        "loss": loss,
+        "perplexity": math.exp(min(loss, 700.0)),
+    }
+    pairs = prepared.splits.valid_pairs[:total]
     for pair in dict.fromkeys(pairs):
         rows = [row for row, other in enumerate(pairs) if other == pair]
-        said, right = ([texts[row] for row in rows] for texts in (hypotheses, references))
-        found[pair.metric] = score(said, right, tokenizer).bleu
-    return found
+        said, right = ([lines[row] for row in rows] for lines in (hypotheses, references))
+        metrics[pair.metric] = score(said, right, tokenizer).bleu
+    details = {
+        "bleu_signature": scores.bleu_signature,
+        "chrf_signature": scores.chrf_signature,
+        "evaluated_sentences": total,
+        "skipped_pairs": prepared.train.skipped,
+    }
+    return Evaluation(metrics, details, hypotheses, references)
 
 
 def summed_loss(model: Transformer, examples: Examples, rows: Ids) -> tuple[float, int]:
     """Summed cross-entropy of the target tokens of these rows, in nats, and their number."""
-    import torch
-
     device = model.embedding.tokens.weight.device
     rows = rows[np.argsort(examples.targets.lengths[rows], kind="stable")]
     # The sum stays on the device: to read it would wait for every batch.
@@ -153,7 +128,8 @@ def summed_loss(model: Transformer, examples: Examples, rows: Ids) -> tuple[floa
         tokens += int((cpu_batch["labels"] != PAD).sum())
         batch = {key: value.to(device) for key, value in cpu_batch.items()}
         labels = batch["labels"][batch["labels"] != PAD]
-        total += smoothed_cross_entropy(model(batch["source"], batch["shifted"]), labels, 0.0)
+        logs = wide(model(batch["source"], batch["shifted"])).log_softmax(-1)
+        total -= logs.gather(1, labels[:, None]).sum()
     return float(total), tokens
 
 

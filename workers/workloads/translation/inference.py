@@ -1,141 +1,47 @@
-"""Fast inference: the encoder, and the decoder one position at a time with cached keys.
+"""The decoder one position at a time, with cached keys and values.
 
 The beams of a sentence share their keys and values as the nodes of a tree: each node is a column,
 and a mask marks the ancestors of each hypothesis. If hypotheses change places, only the mask is
 reordered. All beams of a sentence attend in one product, which suits the usual 2 to 20 beams.
 
-Matrix products have packed weights and fused bias, ReLU and addition. On CPUs fp32 products use
-oneDNN with packed weights: about twice as fast as torch's default, and as exact.
-
-Shapes: b sentences, k beams, h heads, d head_dim, s source positions, t target positions so far, v
-entries. S and n are numbers of keys, rounded up to multiples of 16 with the rest masked, which
-makes softmax several times faster.
+Shapes: b sentences, k beams, h heads, d head_dim, s source positions, v entries of the vocabulary,
+n nodes, which is a multiple of 16, because softmax is several times faster then.
 """
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from workers.device.precision import matmul_precision, medium_is_exact
+from .model import DecoderLayer, Transformer, padding_mask
+from .vocabulary import EOS
 
-from .attention import Attention
-from .model import DecoderLayer, EncoderLayer, Transformer
-from .vocabulary import PAD
-
-_LARGE = 200  # elements per matrix; with more, oneDNN is faster
 _ROWS = 64  # number of rows for which oneDNN packs the weights
+_NODES = 16  # numbers of nodes are multiples of this
+BLOCK = 64  # numbers of scores are multiples of this, see `best_tokens`
 
 
-class Product(Protocol):
-    """Maps x (n, in) to (n, out), and adds the result to `onto` (n, out) if it is given."""
+def product(weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
+    """Maps x (n, in) to (n, out) by a weight (out, in) in the format of autocast.
 
-    def __call__(self, x: Tensor, onto: Tensor | None = None) -> Tensor:
-        """See the class."""
-
-
-def product_of(linear: nn.Linear, *, relu: bool = False) -> Product:
-    """The product of a linear module, with a ReLU if requested."""
-    return product(linear.weight, linear.bias, relu=relu)
-
-
-def product(weight: Tensor, bias: Tensor | None, *, relu: bool = False) -> Product:
-    """The product with a weight (out, in) and a bias (out,); later changes have no effect."""
+    On CPUs oneDNN packs the weight once, which is twice as fast as torch's default, and as exact.
+    Later changes of weight and bias have no effect.
+    """
     device = weight.device.type
-    if torch.is_autocast_enabled(device):  # convert once instead of in every product
+    if torch.is_autocast_enabled(device):
         weight = weight.to(torch.get_autocast_dtype(device))
-    if device == "cpu" and weight.dtype in (torch.float32, torch.bfloat16) and _packs():
-        kind = _packed if weight.dtype == torch.float32 else _narrow
-        return kind(weight, bias, "relu" if relu else "none")
-    columns = weight.t().contiguous() if device == "cpu" else weight.t()
-
-    def multiply(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        x = x.to(columns.dtype)
-        y = torch.mm(x, columns) if bias is None else torch.addmm(bias.to(x.dtype), x, columns)
-        y = y.relu_() if relu else y
-        return y if onto is None else onto + y
-
-    return multiply
-
-
-def _packed(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
+    weight, bias = weight.detach(), bias.detach().to(weight.dtype)
+    library: Any = torch.backends.mkldnn
+    packs = device == "cpu" and weight.dtype in (torch.float32, torch.bfloat16)
+    if not (packs and library.is_available()):
+        return lambda x: nn.functional.linear(x.to(weight.dtype), weight, bias).to(x.dtype)
     operations: Any = torch.ops.mkldnn
-    columns = operations._reorder_linear_weight.default(weight.detach(), _ROWS)
-    plain = operations._linear_pointwise.default
-    added = operations._linear_pointwise.binary
-
-    def multiply(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        if onto is None:
-            return cast(Tensor, plain(x, columns, bias, activation, [], ""))
-        return cast(Tensor, added(x, onto, columns, bias, "add"))
-
-    return multiply
-
-
-def _narrow(weight: Tensor, bias: Tensor | None, activation: str) -> Product:
-    """A product with a bf16 weight: sums are in fp32, and so are the results.
-
-    The result of a ReLU stays in bf16, because another product follows.
-    """
-    bias = None if bias is None else bias.to(weight.dtype)
-    multiply = _packed(weight, bias, activation)
-
-    def narrow(x: Tensor, onto: Tensor | None = None) -> Tensor:
-        y = multiply(x.to(weight.dtype))
-        if onto is not None:
-            return onto + y
-        return y.float() if activation == "none" else y
-
-    return narrow
-
-
-@lru_cache(maxsize=1)
-def _packs() -> bool:
-    """Whether torch was built with oneDNN and its operations on packed weights."""
-    backend: Any = torch.backends.mkldnn
-    return backend.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def fast_products(device: torch.device) -> AbstractContextManager[None]:
-    """Use oneDNN for fp32 products on CPUs, if it is as exact as torch's default."""
-    if (
-        device.type != "cpu"
-        or torch.get_float32_matmul_precision() == "medium"
-        or not medium_is_exact()
-    ):
-        return nullcontext()
-    return matmul_precision("fp32", "medium")
-
-
-def default_products(device: torch.device, size: int) -> AbstractContextManager[None]:
-    """Use torch's default for small batched fp32 products on CPUs, for which it is faster.
-
-    Args:
-        size: elements per matrix.
-    """
-    if device.type != "cpu" or torch.get_float32_matmul_precision() == "highest" or size > _LARGE:
-        return nullcontext()
-    return matmul_precision("fp32", "highest")
-
-
-_MULTIPLE = 16  # of the numbers of keys
-
-
-@dataclass
-class LayerCache:
-    """Keys and values of one layer.
-
-    Args:
-        past: of the tree, (b * h, n, d) each, with room for further nodes.
-        source: of the source, (b * h, S, d) each.
-    """
-
-    past: tuple[Tensor, Tensor]
-    source: tuple[Tensor, Tensor]
+    packed = operations._reorder_linear_weight.default(weight, _ROWS)
+    multiply = operations._linear_pointwise.default
+    return lambda x: multiply(x.to(weight.dtype), packed, bias, "none", [], "").to(x.dtype)
 
 
 @dataclass
@@ -143,263 +49,143 @@ class DecoderState:
     """The state of decoding.
 
     Args:
-        bias: for the scores of source positions, (b, 1, 1, S); 0, or -inf for padding.
-        ancestors: for the scores of the tree's nodes, (b, k, n); 0 for ancestors, else -inf.
-        itself: the same for new nodes, (k, k).
-        places: one position embedding (width,) per target position.
+        past: keys and values of the nodes, (2, b, h, n, d) for each layer, with room for more.
+        source: keys and values of the source, (2, b, h, s, d) for each layer.
+        mask: True for source positions that are not padding, (b, 1, 1, s).
+        ancestors: True for the nodes that a hypothesis continues, (b, k, n).
     """
 
-    caches: list[LayerCache]
-    bias: Tensor
+    past: list[Tensor]
+    source: list[Tensor]
+    mask: Tensor
     ancestors: Tensor
-    itself: Tensor
-    places: list[Tensor]
     position: int = 0
-
-    @property
-    def beams(self) -> int:
-        """k."""
-        return self.itself.shape[0]
 
     def follow(self, parents: Tensor) -> None:
         """Continue from the hypotheses `parents` (b, k), numbered 0 to k - 1."""
         self.ancestors = self.ancestors.gather(1, parents[..., None].expand_as(self.ancestors))
 
-    def grow(self) -> Tensor:
-        """Add one node per hypothesis at the current position.
-
-        Returns:
-            The ancestors of the new nodes, (b, 1, k, n).
-        """
-        begin = self.position * self.beams
-        self.ancestors.narrow(2, begin, self.beams).copy_(self.itself)
-        return self.ancestors.narrow(2, 0, rounded(begin + self.beams)).unsqueeze(1)
-
     def keep(self, sentences: Tensor) -> None:
-        """Keep only the given sentences; few of them move."""
-        count = len(sentences)
-        to = (sentences != torch.arange(count, device=sentences.device)).nonzero()[:, 0]
-        moved = sentences[to], to, count
-        heads = len(self.caches[0].source[0]) // len(self.bias)
-        filled = rounded(self.position * self.beams)
-        for cache in self.caches:
-            keys, values = (_kept(part, moved, heads, filled) for part in cache.past)
-            cache.past = keys, values
-            keys, values = (_kept(part, moved, heads) for part in cache.source)
-            cache.source = keys, values
-        self.bias = self.bias[sentences]
+        """Keep only the given sentences."""
+        self.past = [part[:, sentences] for part in self.past]
+        self.source = [part[:, sentences] for part in self.source]
+        self.mask = self.mask[sentences]
         self.ancestors = self.ancestors[sentences]
 
 
-def _kept(
-    tensor: Tensor, moved: tuple[Tensor, Tensor, int], heads: int, filled: int | None = None
-) -> Tensor:
-    """Move sentences of (b * h, n, d) in place and return the kept ones.
-
-    Args:
-        moved: old places, new places, and the number of kept sentences.
-        filled: number of columns in use; None for all.
-    """
-    begin, to, count = moved
-    if len(to):
-        by_sentence = tensor.view(-1, heads, *tensor.shape[1:])[:, :, :filled]
-        by_sentence[to] = by_sentence[begin]
-    return tensor[: count * heads]
-
-
-def rounded(count: int) -> int:
-    """The next multiple of 16."""
-    return -(-count // _MULTIPLE) * _MULTIPLE
-
-
-class EncoderStep:
-    """The matrix products of an encoder layer."""
-
-    def __init__(self, layer: EncoderLayer) -> None:
-        self.norms = layer.attention_norm, layer.feed_forward_norm
-        self.project = _inputs(layer.attention)
-        self.output = product_of(layer.attention.output)
-        self.inner = product_of(layer.feed_forward.inner, relu=True)
-        self.outer = product_of(layer.feed_forward.outer)
-        self.head_dim = layer.attention.head_dim
-
-    def __call__(self, x: Tensor, bias: Tensor, length: int) -> Tensor:
-        """Apply the layer to x (b * s, width) with s = `length`; same shape."""
-        shape = (len(bias), length, 3, -1, self.head_dim)
-        projected = self.project(norm(self.norms[0], x)).view(shape)
-        keys, values = _by_head(projected[:, :, 1:], bias.shape[-1])
-        x = self.output(_attend(projected[:, :, 0], keys, values, bias), x)
-        return self.outer(self.inner(norm(self.norms[1], x)), x)
-
-
-class DecoderStep:
+class LayerStep:
     """The matrix products of a decoder layer."""
 
     def __init__(self, layer: DecoderLayer) -> None:
-        self.norms = layer.self_norm, layer.cross_norm, layer.feed_forward_norm
-        self.project = _inputs(layer.self_attention)
-        self.output = product_of(layer.self_attention.output)
-        self.query, self.memory = _query_and_memory(layer.cross_attention)
-        self.mix = product_of(layer.cross_attention.output)
-        self.inner = product_of(layer.feed_forward.inner, relu=True)
-        self.outer = product_of(layer.feed_forward.outer)
-        self.head_dim = layer.self_attention.head_dim
-        self.scratch: Tensor | None = None
+        self.layer = layer
+        width = layer.self_norm.normalized_shape[0]
+        self.project = product(*layer.self_attention.packed())
+        weight, bias = layer.cross_attention.packed()
+        self.query = product(weight[:width], bias[:width])
+        self.memory = product(weight[width:], bias[width:])
+        self.output, self.mix, self.inner, self.outer = (
+            product(one.weight, one.bias)
+            for one in (
+                layer.self_attention.output,
+                layer.cross_attention.output,
+                layer.feed_forward.inner,
+                layer.feed_forward.outer,
+            )
+        )
 
-    def start(self, memory: Tensor, bias: Tensor, length: int, room: int) -> LayerCache:
-        """A cache: keys and values of memory (b * s, width), s = `length`, and room for n nodes."""
-        projected = self.memory(memory).view(len(bias), length, 2, -1, self.head_dim)
-        source = _by_head(projected, bias.shape[-1])
-        return LayerCache(self._room(len(source[0]), room, source[0]), source)
-
-    def _room(self, rows: int, columns: int, like: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (rows, columns, d) with arbitrary, finite content that is masked later.
-
-        The buffer of the last batch is reused if it is large enough, because fresh memory is slow.
-        """
-        count = rows * columns * self.head_dim
-        scratch = self.scratch
-        if scratch is None or scratch.shape[1] < count or scratch.dtype != like.dtype:
-            scratch = self.scratch = like.new_zeros(2, count)
-        keys, values = scratch[:, :count].view(2, rows, columns, self.head_dim).unbind()
-        return keys, values
-
-    def step(self, x: Tensor, state: DecoderState, cache: LayerCache, tree: Tensor) -> Tensor:
+    def step(self, x: Tensor, state: DecoderState, past: Tensor, source: Tensor) -> Tensor:
         """Process one position x (b * k, width) of each hypothesis; same shape."""
-        b = tree.shape[0]
-        k = state.beams
-        d = self.head_dim
-        query, *new = self.project(norm(self.norms[0], x)).view(b, k, 3, -1, d).unbind(2)
-        for past, one in zip(cache.past, new, strict=True):
-            past.narrow(1, state.position * k, k).view(b, -1, k, d).copy_(one.transpose(1, 2))
-        keys, values = (past.narrow(1, 0, tree.shape[3]) for past in cache.past)
-        x = self.output(_attend(query, keys, values, tree), x)
-        query = self.query(norm(self.norms[1], x)).view(b, k, -1, d)
-        x = self.mix(_attend(query, *cache.source, state.bias), x)
-        return self.outer(self.inner(norm(self.norms[2], x)), x)
+        b, k, _ = state.ancestors.shape
+        shape = (b, k, -1, past.shape[-1])
+        query, *new = self.project(self.layer.self_norm(x)).chunk(3, -1)
+        begin = state.position * k
+        for part, one in zip(past, new, strict=True):
+            part[:, :, begin : begin + k] = one.view(shape).transpose(1, 2)
+        n = _rounded(begin + k)
+        tree = state.ancestors[:, None, :, :n]
+        x = x + self.output(_attend(query.view(shape), past[..., :n, :], tree))
+        query = self.query(self.layer.cross_norm(x)).view(shape)
+        x = x + self.mix(_attend(query, source, state.mask))
+        return x + self.outer(self.inner(self.layer.feed_forward_norm(x)).relu_())
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-    """Attention of scaled queries (b, k, h, d) over keys and values (b * h, n, d).
-
-    Args:
-        bias: broadcasts to (b, h, k, n).
+def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
+    """Attention of queries (b, k, h, d) over (2, b, h, n, d), with a mask for (b, h, k, n).
 
     Returns:
-        Output (b * k, h * d). If k = 1, torch's own attention is faster.
+        Output (b * k, h * d).
     """
-    b, k, h, d = query.shape
-    if k == 1:
-        keys, values = (torch.unflatten(part, 0, (b, h)) for part in (keys, values))
-        found = nn.functional.scaled_dot_product_attention(
-            query.transpose(1, 2), keys, values, bias, scale=1.0
-        )
-        return found.reshape(b, h * d)
-    with default_products(query.device, k * keys.shape[1]):
-        scores = torch.bmm(query.transpose(1, 2).reshape(b * h, k, d), keys.transpose(1, 2))
-        scores.view(b, h, k, -1).add_(bias)
-        weights = scores.softmax(-1)
-        mixed = torch.bmm(weights.to(values.dtype), values)
-    return mixed.view(b, h, k, d).transpose(1, 2).reshape(b * k, h * d)
+    query = query.transpose(1, 2)
+    keys, values = keys_values
+    if query.shape[2] == 1:  # for several queries on a CPU, torch's own attention is slower
+        found = nn.functional.scaled_dot_product_attention(query, keys, values, mask)
+        return found.flatten(1)
+    scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(2, 3)
+    mixed: Tensor = scores.masked_fill_(~mask, -math.inf).softmax(-1) @ values
+    return mixed.transpose(1, 2).flatten(0, 1).flatten(1)
 
 
-def _by_head(projected: Tensor, room: int) -> tuple[Tensor, Tensor]:
-    """Split (b, n, 2, h, d) into keys and values (b * h, room, d), padded with zeros."""
-    b, n, _, h, d = projected.shape
-    found = projected.new_zeros(2, b, h, room, d)
-    found[:, :, :, :n] = projected.permute(2, 0, 3, 1, 4)
-    return found[0].view(b * h, room, d), found[1].view(b * h, room, d)
+def _rounded(count: int) -> int:
+    return -(-count // _NODES) * _NODES
 
 
-def norm(one: nn.LayerNorm, x: Tensor) -> Tensor:
-    """The same as the module, without the overhead of a module call."""
-    return torch.layer_norm(x, one.normalized_shape, one.weight, one.bias, one.eps)
-
-
-def _inputs(attention: Attention) -> Product:
-    """Scaled queries, keys and values in one product."""
-    return product(*_scaled_weights(attention))
-
-
-def _query_and_memory(attention: Attention) -> tuple[Product, Product]:
-    """For cross-attention: products for scaled queries, and for keys and values."""
-    weight, bias = _scaled_weights(attention)
-    rows = attention.output.in_features
-    return product(weight[:rows], bias[:rows]), product(weight[rows:], bias[rows:])
-
-
-def _scaled_weights(attention: Attention) -> tuple[Tensor, Tensor]:
-    """`Attention.packed` with the scale of the scores multiplied into the query rows."""
-    weight, bias = (part.detach().clone() for part in attention.packed())
-    rows = attention.output.in_features
-    for part in (weight, bias):
-        part[:rows] *= 1 / math.sqrt(attention.head_dim)
-    return weight, bias
-
-
-class Stepper:
-    """Encoder and decoder of a model in eval mode, for any attention layout.
+class Decoder:
+    """Decodes by a model in eval mode with any attention layout, one position at a time.
 
     Weights are copied to a fast layout; later changes of the model have no effect.
     """
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
-        self.score = product(model.output_weight, None)  # hidden states (m, width) to logits (m, v)
-        self.encoder = [
-            EncoderStep(layer) for layer in model.encoder.layers if isinstance(layer, EncoderLayer)
-        ]
-        self.decoder = [
-            DecoderStep(layer) for layer in model.decoder.layers if isinstance(layer, DecoderLayer)
-        ]
+        weight = model.output_weight
+        count = -len(weight) % BLOCK
+        bias = weight.new_zeros(len(weight) + count)
+        bias[:EOS] = bias[len(weight) :] = -math.inf  # padding, unknown and BOS never follow
+        self.score = product(nn.functional.pad(weight, (0, 0, 0, count)), bias)
+        layers = model.decoder.layers
+        self.layers = [LayerStep(layer) for layer in layers if isinstance(layer, DecoderLayer)]
 
     def start(self, source: Tensor, beams: int, room: int) -> DecoderState:
         """Encode sources (b, s) and allocate `room` target positions of `beams` hypotheses each."""
-        b, s = source.shape
-        mask = nn.functional.pad(source != PAD, (0, rounded(s) - s))[:, None, None]
-        bias = torch.zeros(mask.shape, device=source.device).masked_fill_(~mask, -math.inf)
-        x = (self.model.source_embedding or self.model.embedding)(source).flatten(0, 1)
-        for layer in self.encoder:
-            x = layer(x, bias, s)
-        memory = norm(self.model.encoder.norm, x)
-        caches = [layer.start(memory, bias, s, rounded(room * beams)) for layer in self.decoder]
-        itself = bias.new_full((beams, beams), -math.inf).fill_diagonal_(0.0)
-        ancestors = bias.new_full((b, beams, rounded(room * beams)), -math.inf)
-        places = list(self.model.embedding.places(room, source.device).unbind())
-        return DecoderState(caches, bias, ancestors, itself, places)
+        mask = padding_mask(source)
+        memory = self.model.encode(source, mask)
+        b, s, _ = memory.shape
+        h, d = self.model.architecture.num_heads, self.model.architecture.head_dim
+        found = [
+            layer.memory(memory.flatten(0, 1)).view(b, s, 2, h, d).permute(2, 0, 3, 1, 4)
+            for layer in self.layers
+        ]
+        nodes = _rounded(room * beams)
+        past = [part.new_zeros(2, b, h, nodes, d) for part in found]
+        ancestors = torch.zeros(b, beams, nodes, dtype=torch.bool, device=source.device)
+        return DecoderState(past, [part.contiguous() for part in found], mask, ancestors)
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Decode ids (b * k,) at the next position.
 
         Returns:
-            Hidden states (b * k, width), ready for `score`.
+            Logits (b * k, v) of what follows, with further columns of -inf.
         """
-        x = self.model.embedding(ids, state.places[state.position])
-        tree = state.grow()
-        for layer, cache in zip(self.decoder, state.caches, strict=True):
-            x = layer.step(x, state, cache, tree)
+        k = state.ancestors.shape[1]
+        begin = state.position * k
+        state.ancestors[:, :, begin : begin + k] = torch.eye(k, dtype=torch.bool, device=ids.device)
+        place = self.model.embedding.places(state.position + 1, ids.device)[-1]
+        x = self.model.embedding(ids, place)
+        for layer, past, source in zip(self.layers, state.past, state.source, strict=True):
+            x = layer.step(x, state, past, source)
         state.position += 1
-        return norm(self.model.decoder.norm, x)
-
-
-_BLOCK = 64  # columns per block of `best_tokens`
+        return self.score(self.model.decoder.norm(x))
 
 
 def best_tokens(logs: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row (n, v) and their columns, (n, count) each.
+    """The `count` largest of each row (m, v) and their columns, (m, count) each.
 
-    They lie in the blocks with the largest maxima, so only those blocks are sorted.
+    They lie in the blocks with the largest maxima, so only those blocks are sorted. v is a multiple
+    of `BLOCK`.
     """
-    width = logs.shape[1]
-    count = min(count, width)
-    blocks = width // _BLOCK
-    if blocks <= count:
-        return logs.topk(count)
-    maxima = torch.unflatten(logs[:, : _BLOCK * blocks], 1, (blocks, _BLOCK)).amax(2)
-    chosen = maxima.topk(count).indices
-    index = (_BLOCK * chosen[..., None] + torch.arange(_BLOCK, device=logs.device)).flatten(1)
-    if width % _BLOCK:
-        rest = torch.arange(_BLOCK * blocks, width, device=logs.device).expand(len(logs), -1)
-        index = torch.cat([index, rest], 1)
-    values, places = logs.gather(1, index).topk(count)
+    blocks = torch.unflatten(logs, 1, (-1, BLOCK)).amax(2)
+    chosen = blocks.topk(min(count, blocks.shape[1])).indices
+    columns = BLOCK * chosen[..., None] + torch.arange(BLOCK, device=logs.device)
+    index = columns.flatten(1)
+    values, places = logs.gather(1, index).topk(min(count, index.shape[1]))
     return values, index.gather(1, places)

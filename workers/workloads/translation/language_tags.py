@@ -23,11 +23,6 @@ class LanguagePair(NamedTuple):
     target: str
 
     @property
-    def name(self) -> str:
-        """Such as "en-de"."""
-        return f"{self.source}-{self.target}"
-
-    @property
     def metric(self) -> str:
         """The name of BLEU on the sentences of this pair, such as "bleu_en_de"."""
         return f"bleu_{self.source}_{self.target}"

@@ -1,13 +1,15 @@
-"""Label-smoothed cross-entropy with few passes over the logits, which saves memory traffic."""
+"""Label-smoothed cross-entropy, from logits or without storing them."""
 
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from workers.device.fake_tensors import device_type
+from workers.device.precision import wide
 
+PAD = 0
 _CHUNK = {"cpu": 256}  # rows of logits computed at once, which stay in the processor's cache
 _LARGE_CHUNK = 4096  # elsewhere: enough rows to keep a GPU busy
 
@@ -19,7 +21,7 @@ def real_positions(labels: Tensor, num_real: int | None = None) -> Tensor:
         labels: padded behind the last label of a row.
         num_real: n. If the host knows it, it does not wait for a GPU to count.
     """
-    real = labels != 0
+    real = labels != PAD
     if num_real is None:
         return real.flatten().nonzero().squeeze(1)
     rows, width = labels.shape
@@ -29,65 +31,22 @@ def real_positions(labels: Tensor, num_real: int | None = None) -> Tensor:
     return torch.arange(num_real, device=labels.device) + shift
 
 
-class _SmoothedCrossEntropy(torch.autograd.Function):
-    """Sum over rows of -(1 - e) log p(label) - e/v sum of log p, with p = softmax(logits).
-
-    Rows that are not `real` count 0.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, logits: Tensor, labels: Tensor, smoothing: float, real: Tensor | None
-    ) -> Tensor:
-        logs = torch.log_softmax(logits, dim=-1, dtype=_full(logits))
-        ctx.save_for_backward(logs, labels, real)
-        ctx.smoothing = smoothing
-        ctx.dtype = logits.dtype
-        picked = logs.gather(1, labels[:, None])
-        if real is not None:
-            picked = picked.masked_fill(~real[:, None], 0.0)
-        loss = picked.sum() * (smoothing - 1)
-        if not smoothing:
-            return loss
-        sums = logs.sum() if real is None else logs.sum(1).masked_fill(~real, 0.0).sum()
-        return loss - sums * (smoothing / logs.shape[1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        logs, labels, real = ctx.saved_tensors
-        gradient = logs.exp()
-        if ctx.smoothing:
-            gradient.sub_(ctx.smoothing / logs.shape[1])
-        gradient.scatter_add_(
-            1, labels[:, None], gradient.new_full((len(labels), 1), ctx.smoothing - 1)
-        )
-        if real is not None:
-            gradient.masked_fill_(~real[:, None], 0.0)
-        return gradient.mul_(grad).to(ctx.dtype), None, None, None
-
-
-def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Summed cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-    https://arxiv.org/abs/1512.00567. Computed in fp32; differentiable once.
+    https://arxiv.org/abs/1512.00567. Computed in fp32.
 
     Args:
         logits: (n, v).
-        labels: (n,).
+        labels: (n,); those that are padding do not count.
         smoothing: the share of the probability that is spread evenly over all classes.
 
     Returns:
         A scalar.
     """
-    return cast(Tensor, _SmoothedCrossEntropy.apply(logits, labels, smoothing, None))  # type: ignore[no-untyped-call]
-
-
-def padded_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """`smoothed_cross_entropy` of logits (b, t, v); labels (b, t) that are 0 do not count."""
-    flat = labels.flatten()
-    apply: Any = _SmoothedCrossEntropy.apply
-    return cast(Tensor, apply(logits.flatten(0, 1), flat, smoothing, flat != 0))
+    return nn.functional.cross_entropy(
+        wide(logits), labels, ignore_index=PAD, reduction="sum", label_smoothing=smoothing
+    )
 
 
 class _LinearSmoothedCrossEntropy(torch.autograd.Function):
@@ -149,7 +108,7 @@ class _LinearSmoothedCrossEntropy(torch.autograd.Function):
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, labels: Tensor, smoothing: float
 ) -> Tensor:
-    """`smoothed_cross_entropy` of the logits hidden @ weight.T, without storing them.
+    """`cross_entropy` of the logits hidden @ weight.T, without storing them.
 
     One chunk of rows at a time stays in the processor's cache, from the logits to the gradients of
     both factors (the idea of Wijmans et al. 2024, https://arxiv.org/abs/2411.09009). Products use

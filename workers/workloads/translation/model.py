@@ -16,7 +16,7 @@ from workers.device.fake_tensors import device_type
 
 from . import attention_layouts
 from .attention import Attention
-from .loss import linear_cross_entropy
+from .loss import PAD, linear_cross_entropy
 
 
 class Dropout(nn.Module):
@@ -29,10 +29,6 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
-
-    def extra_repr(self) -> str:
-        """The probability."""
-        return f"p={self.p}"
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply dropout to a tensor of any shape."""
@@ -64,9 +60,6 @@ def random_mask(x: Tensor, dropped: int) -> Tensor:
     return kept.mul_(256 / (256 - dropped))
 
 
-PAD = 0
-
-
 @dataclass(frozen=True)
 class Architecture:
     """The hyperparameters that determine the model.
@@ -76,11 +69,8 @@ class Architecture:
         encoder_layers, decoder_layers: numbers of layers.
         feed_forward: hidden units of the feed-forward blocks.
         layout, kernel: of attention, see `attention`.
-        positions: "sinusoidal", or "learned" up to `max_length`.
-        tied: which of the source embedding, the target embedding and the output projection share
-            one matrix (Press and Wolf 2017, https://arxiv.org/abs/1608.05859): "all",
-            "source_target", "target_output" or "none". True means "all", False means
-            "source_target".
+        tied: whether the output projection is the embedding of source and target (Press and Wolf
+            2017, https://arxiv.org/abs/1608.05859), or a matrix of its own.
     """
 
     vocabulary_size: int
@@ -92,23 +82,8 @@ class Architecture:
     dropout: float
     layout: str = "interleaved"
     kernel: str = "auto"
-    positions: str = "sinusoidal"
-    tied: str | bool = "all"
+    tied: bool = True
     max_length: int = 256
-
-    def __post_init__(self) -> None:
-        if isinstance(self.tied, bool):
-            object.__setattr__(self, "tied", "all" if self.tied else "source_target")
-
-    @property
-    def ties_output(self) -> bool:
-        """Whether the output projection is the target embedding."""
-        return self.tied in ("all", "target_output")
-
-    @property
-    def ties_source(self) -> bool:
-        """Whether source and target share one embedding."""
-        return self.tied in ("all", "source_target")
 
     @property
     def head_dim(self) -> int:
@@ -122,7 +97,6 @@ class Embedding(nn.Module):
     def __init__(self, a: Architecture) -> None:
         super().__init__()
         self.tokens = nn.Embedding(a.vocabulary_size, a.width)
-        self.positions = nn.Embedding(a.max_length, a.width) if a.positions == "learned" else None
         self.dropout = Dropout(a.dropout)
 
     def forward(self, ids: Tensor, places: Tensor | None = None) -> Tensor:
@@ -138,9 +112,7 @@ class Embedding(nn.Module):
 
     def places(self, length: int, device: torch.device) -> Tensor:
         """Embeddings (length, width) of the first positions."""
-        if self.positions is None:
-            return sinusoids(0, length, self.tokens.embedding_dim, device)
-        return cast(Tensor, self.positions(torch.arange(length, device=device)))
+        return sinusoids(length, self.tokens.embedding_dim, device)
 
     def score(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden states (..., width)."""
@@ -229,9 +201,7 @@ class Transformer(nn.Module):
         self.embedding = Embedding(a)
         self.encoder = LayerStack((EncoderLayer(a) for _ in range(a.encoder_layers)), a.width)
         self.decoder = LayerStack((DecoderLayer(a) for _ in range(a.decoder_layers)), a.width)
-        apart = not a.ties_output
-        self.projection = nn.Linear(a.width, a.vocabulary_size, bias=False) if apart else None
-        self.source_embedding = None if a.ties_source else Embedding(a)
+        self.projection = None if a.tied else nn.Linear(a.width, a.vocabulary_size, bias=False)
         if not self.embedding.tokens.weight.is_meta:
             initialise(self, seed)
 
@@ -252,7 +222,7 @@ class Transformer(nn.Module):
             source: ids (b, s).
             shifted: target ids (b, t), shifted right, padded at the positions of padded labels.
             labels: ids (n,) of the unpadded positions.
-            smoothing: see `loss.smoothed_cross_entropy`.
+            smoothing: see `loss.cross_entropy`.
             real: the unpadded positions (n,) among all b * t, see `loss.real_positions`.
         """
         mask = padding_mask(source)
@@ -275,8 +245,7 @@ class Transformer(nn.Module):
 
     def encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (b, s, width) of ids (b, s)."""
-        embedding = self.source_embedding or self.embedding
-        return cast(Tensor, self.encoder(embedding(source), mask))
+        return cast(Tensor, self.encoder(self.embedding(source), mask))
 
     def score(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden states (..., width)."""
@@ -292,13 +261,10 @@ def padding_mask(source: Tensor) -> Tensor:
     return (source != PAD)[:, None, None]
 
 
-def sinusoids(begin: int, length: int, width: int, device: torch.device) -> Tensor:
-    """Sines, then cosines, (length, width), of positions from `begin` on.
-
-    Vaswani et al. 2017, section 3.5.
-    """
+def sinusoids(length: int, width: int, device: torch.device) -> Tensor:
+    """Sines, then cosines, (length, width), of the positions (Vaswani et al. 2017, section 3.5)."""
     rates = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
-    angles = torch.arange(begin, begin + length, device=device)[:, None] * rates
+    angles = torch.arange(length, device=device)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)[:, :width]
 
 

@@ -52,8 +52,7 @@ DEFAULTS: Final[Mapping[str, Any]] = {
     "dropout": DROPOUT.default,
     "attention_layout": ATTENTION_LAYOUT.default,
     "attention_kernel": "auto",
-    "positions": "sinusoidal",
-    "tied_embeddings": True,  # "all"; False is "source_target"
+    "tied_embeddings": True,
     # training; workers.training.settings has further options
     "label_smoothing": LABEL_SMOOTHING.default,
     "batch_tokens": 1024,
@@ -73,8 +72,7 @@ _WORDS = {
     "tokenizer": ("auto", "13a", "zh", "ja-mecab", "char"),
     "attention_kernel": ("auto", "sdpa", "math", "fused"),
     "attention_layout": ATTENTION_LAYOUT.choices,
-    "positions": ("sinusoidal", "learned"),
-    "tied_embeddings": (True, False, "all", "source_target", "target_output", "none"),
+    "tied_embeddings": (True, False),
 }
 _COUNTS = (
     *("vocabulary_size", "max_length", "num_layers", "num_decoder_layers", "width", "num_heads"),

@@ -33,15 +33,10 @@ def plan(architecture: Architecture) -> ParallelPlan:
         layers=tuple(layers),
         tensor=tensor,
         num_heads=a.num_heads,
-        embeddings=_tables(a),
+        # An embedding that is no output projection may be on a parameter server.
+        embeddings=() if a.tied else ("embedding.tokens",),
         stages=f"{__name__}:cut",
     )
-
-
-def _tables(a: Architecture) -> tuple[str, ...]:
-    """Embeddings with no other use, which a parameter server may hold."""
-    tables = () if a.ties_output else ("embedding.tokens",)
-    return tables if a.ties_source else (*tables, "source_embedding.tokens")
 
 
 def _split_attention(name: str, layout: str) -> dict[str, str]:
@@ -80,17 +75,13 @@ class TransformerStage(nn.Module):
         a = model.architecture
         middle = a.encoder_layers
         last = a.encoder_layers + a.decoder_layers
-        self.starts_encoder = begin == 0
         self.starts_decoder = begin <= middle < end
         self.ends = end == last
         if begin < middle:
             self.encoder = _part(model.encoder, begin, min(end, middle))
         if end > middle:
             self.decoder = _part(model.decoder, max(begin, middle) - middle, end - middle)
-        if self.starts_encoder and model.source_embedding is not None:
-            self.source_embedding = model.source_embedding
-        embeds_source = self.starts_encoder and a.ties_source
-        if embeds_source or self.starts_decoder or (self.ends and a.ties_output):
+        if begin == 0 or self.starts_decoder or (self.ends and a.tied):
             self.embedding = model.embedding
         if self.ends and model.projection is not None:
             self.projection = model.projection
@@ -100,7 +91,7 @@ class TransformerStage(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """See `cut`."""
         mask = padding_mask(source)
-        memory = hidden[0] if hidden else self._embed(source)
+        memory = hidden[0] if hidden else self.embedding(source)
         if hasattr(self, "encoder"):
             memory = _run(self.encoder, memory, mask)
         if not hasattr(self, "decoder"):
@@ -112,10 +103,6 @@ class TransformerStage(nn.Module):
     def _score(self, x: Tensor) -> Tensor:
         score: Any = self.projection if hasattr(self, "projection") else self.embedding.score
         return cast(Tensor, score(x))
-
-    def _embed(self, source: Tensor) -> Tensor:
-        embedding: Any = getattr(self, "source_embedding", None) or self.embedding
-        return cast(Tensor, embedding(source))
 
 
 def _part(side: nn.Module, begin: int, end: int) -> nn.Module:

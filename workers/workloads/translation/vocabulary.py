@@ -52,11 +52,6 @@ class Vocabulary:
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
-    @property
-    def hash(self) -> str:
-        """Hash that identifies the vocabulary."""
-        return hashlib.sha256(self.proto).hexdigest()
-
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of each text, without BOS and EOS."""
         return cast(list[list[int]], self._processor.encode(list(texts), num_threads=1))
@@ -64,10 +59,6 @@ class Vocabulary:
     def piece(self, token: int) -> str:
         """The text of an entry."""
         return str(self._processor.id_to_piece(token))
-
-    def id(self, piece: str) -> int:
-        """The entry with the given text."""
-        return int(self._processor.piece_to_id(piece))
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Plain text of each sequence, without special ids and line breaks."""

@@ -8,7 +8,6 @@ import torch
 
 from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
 from workers.workloads.graph_embedding.update import (
-    UpdateOptions,
     adagrad,
     equal_pairs,
     gradients,
@@ -31,52 +30,43 @@ def test_scores_agree_with_their_definition(name: str) -> None:
     }
     forth = operator.compare(operator.apply(h, r), t)
     torch.testing.assert_close(forth, definition[name]())
-    torch.testing.assert_close(operator.compare(operator.apply(t, r, inverse=True), h), forth)
     torch.testing.assert_close(operator.compare_all(operator.apply(h, r), t).diagonal(), forth)
 
 
-@pytest.mark.parametrize("loss", ["softmax", "logistic", "margin"])
-@pytest.mark.parametrize("reciprocal", [False, True])
 @pytest.mark.parametrize("name", OPERATORS)
-def test_gradients_of_rows_are_those_of_the_dense_loss(
-    name: str, reciprocal: bool, loss: str
-) -> None:
+def test_gradients_of_rows_are_those_of_the_dense_loss(name: str) -> None:
     generator = torch.Generator().manual_seed(1)
     entities = torch.randn(9, 4, generator=generator, dtype=torch.double)
-    relations = torch.randn(6 if reciprocal else 3, 4, generator=generator, dtype=torch.double)
+    relations = torch.randn(6, 4, generator=generator, dtype=torch.double)
     edges = torch.tensor([[0, 0, 1], [1, 2, 3], [0, 1, 1]])
     negatives = torch.tensor([1, 4, 5, 4])
-    options = UpdateOptions(name, reciprocal, loss, 4, True, 0.1, 2.0, torch.double)
+    options = (OPERATORS[name], 0.1, torch.double)
     value, (rows, by_entities), (relation_rows, _) = gradients(
-        entities, relations, edges, negatives, options
+        entities, relations, edges, negatives, *options
     )
     assert rows.tolist() == [0, 1, 3, 4, 5]
-    assert relation_rows.tolist() == ([0, 1, 2, 3, 4, 5] if reciprocal else [0, 1, 2])
+    assert relation_rows.tolist() == [0, 1, 2, 3, 4, 5]
     moved = entities.clone()
     moved[rows] -= 1e-6 * by_entities
-    after = gradients(moved, relations, edges, negatives, options)[0]
+    after = gradients(moved, relations, edges, negatives, *options)[0]
     assert torch.isfinite(value)
     assert after < value + 1e-9
 
 
 def test_softmax_loss_by_hand() -> None:
     entities = torch.tensor([[1.0], [2.0], [3.0], [-1.0]])
-    relations = torch.tensor([[1.0]])
-    options = UpdateOptions("distmult", False, "softmax", 2, False, 0.0)
-    loss, _, _ = gradients(
-        entities, relations, torch.tensor([[0, 0, 1]]), torch.tensor([2, 1]), options
-    )
+    edges, negatives = torch.tensor([[0, 0, 1]]), torch.tensor([2, 1])
+    loss, _, _ = gradients(entities, torch.ones(2, 1), edges, negatives, OPERATORS["distmult"])
     tail = -np.log(np.exp(2) / (np.exp(2) + np.exp(3)))  # the target itself is no negative
     head = -np.log(np.exp(2) / (np.exp(2) + np.exp(6) + np.exp(4)))
     assert float(loss) == pytest.approx((tail + head) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_adagrad_touches_only_its_rows(width: int) -> None:
-    table, state = torch.ones(4, 3), torch.zeros(4, width)
+def test_adagrad_touches_only_its_rows() -> None:
+    table, state = torch.ones(4, 3), torch.zeros(4, 3)
     adagrad(table, state, torch.tensor([2]), torch.tensor([[3.0, 3.0, 3.0]]), 0.5)
     torch.testing.assert_close(table, torch.tensor([[1.0] * 3, [1.0] * 3, [0.5] * 3, [1.0] * 3]))
-    torch.testing.assert_close(state[2], torch.full((width,), 9.0))
+    torch.testing.assert_close(state[2], torch.full((3,), 9.0))
 
 
 def test_the_softmax_has_the_gradients_of_autograd() -> None:

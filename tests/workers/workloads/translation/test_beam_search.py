@@ -10,13 +10,10 @@ from counting import Counting
 
 from workers.workloads.translation.beam_search import (
     SearchOptions,
-    beam_search,
-    greedy,
     translate,
 )
-from workers.workloads.translation.inference import Stepper, best_tokens
 from workers.workloads.translation.model import padding_mask
-from workers.workloads.translation.vocabulary import BOS, EOS, PAD
+from workers.workloads.translation.vocabulary import BOS, EOS
 
 
 @pytest.fixture
@@ -76,16 +73,6 @@ def test_cached_greedy_search_equals_plain_recomputation(sharp, sources, layout,
     assert len({len(ids) for ids in found}) > 1
 
 
-def test_a_beam_of_one_is_greedy(sharp, sources):
-    model = sharp()
-    longest = max(map(len, sources))
-    source = torch.tensor([s + [PAD] * (longest - len(s)) for s in sources])
-    with torch.no_grad():
-        stepper = Stepper(model)
-        found = beam_search(stepper, source, 20, SearchOptions(beam=1))
-        assert found == greedy(stepper, source, 20, SearchOptions())
-
-
 def plain_beam(model, source, room, beam, alpha, base):
     """Keeps the `beam` best by normalised score; finished ones stay."""
     beams = [(0.0, [], False)]
@@ -127,15 +114,6 @@ def test_the_order_and_size_of_batches_do_not_matter(sharp, sources):
         model, sources[::-1], SearchOptions(beam=4, batch=7, max_ratio=0.0, max_extra=12)
     )[::-1]
     assert one == many
-
-
-@pytest.mark.parametrize("width", [3, 64, 700, 1003])
-def test_the_best_tokens_are_those_of_a_sort(width):
-    logits = 9 * torch.randn(7, width, generator=torch.Generator().manual_seed(0))
-    expected = logits.log_softmax(-1).topk(min(5, width))
-    values, columns = best_tokens(logits.log_softmax(-1), 5)
-    assert torch.allclose(values, expected.values, rtol=1e-5, atol=1e-6)
-    assert torch.equal(columns, expected.indices)
 
 
 @pytest.mark.parametrize("beam", [1, 4])

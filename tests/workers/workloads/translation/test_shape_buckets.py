@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from workers.workloads.translation import Translation
-from workers.workloads.translation.batches import rounded_up
 
 DATA = {"name": "builtin", "train": 300, "valid": 10}
 PARAMS = {"batch_tokens": 512, "width": 16, "num_layers": 1, "num_heads": 2, "dropout": 0.0}
@@ -29,13 +28,6 @@ def shapes(batch):
     return tuple(batch["source"].shape) + tuple(batch["labels"].shape)
 
 
-def test_sizes_are_rounded_up_to_powers_of_two_and_their_middles():
-    assert list(map(rounded_up, (1, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 25, 33))) == [
-        *(4, 4, 6, 6, 8, 8, 12, 12, 16, 16, 24, 24, 32, 48),
-    ]
-    assert all(size <= rounded_up(size) <= 1.5 * size for size in range(3, 2000))
-
-
 def test_padding_to_a_bucket_changes_neither_loss_nor_gradients(workload):
     model = workload.build_model().train()
     for batch in list(workload.train_batches(0))[:3]:
@@ -55,15 +47,6 @@ def test_no_sentence_is_longer_than_the_model_allows(workload):
     longest = max(limited.bucketed(b)["source"].shape[1] for b in limited.train_batches(0))
     assert longest <= 40
     assert max(workload.bucketed(b)["source"].shape[1] for b in workload.train_batches(0)) > 40
-
-
-def test_a_shape_is_one_graph_and_there_are_few():
-    """The built-in corpus has 129 shapes in 385 batches of 1,024 tokens."""
-    default = Translation({"batch_tokens": 1024}, {"name": "builtin"}, {})
-    batches = list(default.train_batches(0))
-    assert len(set(map(shapes, map(default.bucketed, batches)))) < 0.25 * len(
-        set(map(shapes, batches))
-    )
 
 
 def test_a_batch_is_compiled_in_one_piece(workload):

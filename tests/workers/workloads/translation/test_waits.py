@@ -11,11 +11,6 @@ from counting import Counting
 from workers.data.batch import BatchShare
 from workers.device.fake_tensors import planned_for
 from workers.workloads.translation import Translation
-from workers.workloads.translation.loss import (
-    padded_cross_entropy,
-    real_positions,
-    smoothed_cross_entropy,
-)
 
 FIXED = {**Translation.smallest["fixed"], "batch_tokens": 256, "dropout": 0.0}
 
@@ -51,25 +46,3 @@ def test_the_loss_of_a_part_waits_for_nothing(named: dict[str, Any]) -> None:
         assert found == pytest.approx(expected, rel=1e-5)
         for name, slope in grads.items():
             torch.testing.assert_close(same[name], slope, rtol=1e-4, atol=1e-6, msg=name)
-
-
-def test_positions_are_the_same_whether_their_number_is_known() -> None:
-    labels = torch.tensor([[5, 3, 0, 0], [0, 0, 0, 0], [7, 8, 9, 2], [1, 0, 0, 0]])
-    with Counting() as counting:
-        found = real_positions(labels, 7)
-    assert counting.waits == 0
-    assert found.tolist() == real_positions(labels).tolist() == [0, 1, 8, 9, 10, 11, 12]
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_loss_of_padded_logits_is_that_of_the_others(smoothing: float) -> None:
-    logits = torch.randn(3, 4, 11, dtype=torch.float64, requires_grad=True)
-    labels = torch.tensor([[5, 3, 0, 0], [7, 8, 9, 2], [1, 0, 0, 0]])
-    with Counting() as counting:
-        padded = padded_cross_entropy(logits, labels, smoothing)
-        (grad,) = torch.autograd.grad(padded, logits)
-    assert counting.waits == 0
-    real = labels != 0
-    expected = smoothed_cross_entropy(logits[real], labels[real], smoothing)
-    torch.testing.assert_close(padded, expected)
-    torch.testing.assert_close(grad, torch.autograd.grad(expected, logits)[0])
