@@ -69,7 +69,7 @@ class Optimizer:
         store: folder or database URL for the trials; None to write no file.
         name: of the sweep in the store; if the store has it already, it is continued. The space may
             have changed since then, see `resume` of `automl.sweep`.
-        prior: good values by parameter, "usual" and "like:SWEEP"; metrics: that you report; see
+        prior: good values by parameter, and "like:SWEEP"; metrics: that you report; see
             `automl.sweep`.
         replicates: how often each configuration is run; such a trial has `replicate_of`, and
             another `seed`. "auto" or "none": `ask` repeats none. To be surer of the `recommended`
@@ -106,7 +106,7 @@ class Optimizer:
         location = arguments.optional(arguments.location, "store", store)
         expected, learns, sources = split_prior(prior)
         if sources:
-            rule = "good values, 'usual' or 'like:SWEEP' (finished trials: `add`),"
+            rule = "good values or 'like:SWEEP' (finished trials: `add`),"
             raise WrongValue("prior", rule, sources[0])
         spec, plugins, notes = read_spec(
             space,

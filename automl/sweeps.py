@@ -99,7 +99,7 @@ def sweep(
             configurations.
         constraints: such as "peak_memory_bytes <= 8e9".
         budget: a duration ("10m"), or a mapping of `trials`, `time`, `worker_time`, `target` and
-            `gain`.
+            `until`.
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or a mapping of `name`
             and its options, or your own class that inherits `Suggester`, or an object of it.
         stopper: "none", "asha", "hyperband", "median" or "curve"; or a mapping such as
@@ -118,12 +118,11 @@ def sweep(
             wider or narrower than before, or have new parameters with a default: what was learned
             is kept. No parameter may be missing or change its type.
         prior: what is known before, one or a list of: good values by parameter, each a value,
-            `[low, high]`, `{"at": value, "spread": 0.1}` (a part of the range), or
-            `{"weights": {choice: weight}}`, whose weight falls with every trial (piBO, Hvarfner et
-            al. 2022); finished trials to begin with, a `FILE.csv`, "optuna:URL#STUDY",
-            "sweep:NAME", an Optuna study, or a `Result`; "like:NAME" for an earlier sweep on other
-            data, hardware or sizes, "like:auto" for all of the store that are alike; "usual" to
-            begin near the usual values of well-known parameters.
+            `[low, high]`, or `{"at": value, "spread": 0.1}` (a part of the range), which count
+            less with every trial (piBO, Hvarfner et al. 2022); finished trials to begin with, a
+            `FILE.csv`, "optuna:URL#STUDY", "sweep:NAME", an Optuna study, or a `Result`;
+            "like:NAME" for an earlier sweep on other data, hardware or sizes, "like:auto" for all
+            of the store that are alike.
         enqueue: configurations to try after trial 0; what they do not name has its default.
         progress: whether to show the progress; None for yes: in a notebook, else on standard
             error, as a view in a terminal or a line a trial. False is silent.

@@ -20,7 +20,7 @@ from automl.cli import COMMANDS, cli
 
 DOCS = ROOT / "docs"
 KEY = re.compile(r"^(\w+):", re.MULTILINE)
-LARGE = ("keras", "pytorch_lightning", "transformers")  # `make test-all` installs them
+LARGE = ("pytorch_lightning", "transformers")  # `make test-all` installs them
 TRAINS = ("sweep", "resume", "confirm")
 pytestmark = pytest.mark.usefixtures("frozen_heap")
 

@@ -75,7 +75,6 @@ class Context(Suggesting):
         self.reported: set[str] = set()  # names of metrics
         self.failed_at: float | None = None  # by the clock of this machine
         self.stop: StopRequest | None = None  # the request that ends this attempt
-        self.terminated = False  # by a signal: its newest checkpoint may be cut
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
@@ -133,10 +132,6 @@ class Context(Suggesting):
     def resumed(self) -> bool:
         """Whether an earlier attempt at this trial has left files in `checkpoint_dir`."""
         return self.assignment.resume and bool((self.files / CHECKPOINTS).names())
-
-    def look_again(self) -> None:
-        """The checkpoints were replaced: ask anew whether the attempt goes on from them."""
-        self.__dict__.pop("resumed", None)
 
     def save(self, state: Any) -> None:
         """Save a state, such as `{"model": model.state_dict(), "epoch": 3}`, for `restore`.

@@ -36,7 +36,7 @@ MAX_LINE: Final = 300  # of an error in one line
 MAX_TRACEBACK: Final = 20_000
 MAX_CAUSES: Final = 10  # errors behind an error that are looked at
 MAX_NAME: Final = 200  # of the name of a metric or of an exception
-_CALLERS: Final = ("workers.run", "workers.artifacts.fallback")  # of an objective
+_CALLER: Final = "workers.run"  # of an objective
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+)', re.MULTILINE)
 _ROOT: Final = Path(__file__).parents[1]
 _OURS: Final = tuple(f"{_ROOT / name}{os.sep}" for name in ("automl", "workers", "search_spaces"))
@@ -104,7 +104,7 @@ def bounded(text: str, most: int = MAX_MESSAGE) -> str:
 def traceback_of(error: BaseException) -> str:
     """The traceback of an exception, without the first frames, which are ours."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_globals["__name__"] in _CALLERS:
+    while frames is not None and frames.tb_frame.f_globals["__name__"] == _CALLER:
         frames = frames.tb_next
     return "".join(traceback.format_exception(type(error), error, frames))[-MAX_TRACEBACK:]
 

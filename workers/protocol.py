@@ -19,11 +19,9 @@ Metrics = Mapping[str, float]
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
-CHECKPOINTS_BEFORE: Final = ".checkpoints-before"  # see `workers.artifacts.fallback`
-CHECKPOINTS_FAILED: Final = ".checkpoints-failed"
 WORK: Final = "work"  # folder of a command's own files
 # Folders of a trial that are deleted once the trial is of no more use, or for want of disk.
-DISPOSABLE: Final = (CHECKPOINTS, CHECKPOINTS_BEFORE, CHECKPOINTS_FAILED, WORK)
+DISPOSABLE: Final = (CHECKPOINTS, WORK)
 
 
 @dataclass(frozen=True)
@@ -249,7 +247,6 @@ class Outcome:
         details: further facts for the report (memory by module, skipped steps); JSON. Nothing is
             decided by them.
         worker_lost: the process is gone; the attempt did not end by its own code.
-        gpu_lost: why the GPU could not be used when the attempt began; "" if it could.
         gpus_full: the GPUs that a rank without memory saw, as CUDA_VISIBLE_DEVICES names them; None
             if none ran out of memory.
         failed_at: when a rank failed, by the clock of its machine; None if it did not.
@@ -275,7 +272,6 @@ class Outcome:
     peak_memory_bytes: int | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     worker_lost: bool = False
-    gpu_lost: str = ""
     gpus_full: str | None = None
     failed_at: float | None = None
     cause: Cause | None = None

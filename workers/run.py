@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, NoReturn
 
 from search_spaces.errors import StoreError, UsageError
@@ -57,7 +56,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
-    gpu_lost = unreachable = no_room = ""
+    unreachable = no_room = ""
     try:
         with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
@@ -84,8 +83,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
             typed["raised_at"] = raised_at(facts["traceback"])
         if context.device.startswith("cuda") and is_torch_out_of_memory(error):
             typed["gpus_full"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        if isinstance(error, _GpuLost):
-            gpu_lost = str(error)
         if isinstance(error, ArtifactsUnreachable):
             unreachable = str(error)
         if is_disk_full(error):
@@ -99,12 +96,9 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     if no_room:
         message = f"{NO_ROOM}: {no_room}"
         return lost(a, message, failure="preempted", seconds=seconds, cause=Cause.DISK)
-    if gpu_lost:  # before the trial began: it is not to blame
-        message = f"the GPU of its worker cannot be used: {gpu_lost}"
-        return replace(lost(a, message, seconds=seconds), gpu_lost=gpu_lost)
     peak = _peak(context, objective)
     facts |= context.memory.details() if context.memory else {}
-    details = _plain(context.details) | facts | notes.details
+    details = _plain(context.details) | facts
     message = notes.add_to(message)
     return Outcome(
         a.trial,
@@ -128,20 +122,17 @@ def _peak(context: Context, objective: Objective | None) -> int | None:
     """The peak memory of this rank; None if it was not measured.
 
     A function shares its process with the libraries that are loaded, so a small difference on the
-    CPU tells what the allocator did, and not what the function needs.
+    CPU tells what the allocator did, and not what the function needs. What a program takes of a
+    GPU is not known here.
     """
-    if context.memory is None:
+    a, program = context.assignment, getattr(objective, "checks_goals", False)
+    if context.memory is None or (program and context.memory.on_gpu):
         return None
     found: int = context.memory.bytes()
-    a, program = context.assignment, getattr(objective, "checks_goals", False)
     shared = a.workload is None and not program and not context.memory.on_gpu
     if shared and found < MIN_PEAK_BYTES and "peak_memory_bytes" not in (*a.goals, *a.constrained):
         return None
     return found
-
-
-class _GpuLost(Exception):
-    """The GPU could not be used before the trial began."""
 
 
 def _plain(details: Any) -> dict[str, Any]:
@@ -219,17 +210,11 @@ def _leave_loop(context: Context, *, failed: bool) -> None:
 
 
 def _set_up_gpu(context: Context, torch: Any) -> None:
-    """Set the rank's device and its share of the memory; called once torch is loaded.
-
-    Raises:
-        _GpuLost: the GPU does not compute.
-    """
+    """Set the rank's device and its share of the memory; called once torch is loaded."""
     if not context.device.startswith("cuda"):
         return
-    from .device.gpu import gpu_problem, memory_share, spills
+    from .device.gpu import memory_share, spills
 
-    if problem := gpu_problem(context.device):
-        raise _GpuLost(problem)
     a = context.assignment
     torch.cuda.set_device(context.device)
     free, total = torch.cuda.mem_get_info(context.device)
@@ -256,7 +241,7 @@ def _run_measured(context: Context, objective: Objective | None) -> Any:
     from .device.peak_memory import PeakMemory
 
     context.memory = PeakMemory(context.device)
-    # On a GPU the children are data loaders: nvidia-smi would run beside each trial for nothing.
+    # On a GPU the children are data loaders, or a program that nobody measures.
     with nullcontext() if context.memory.on_gpu else ChildProcesses(context.memory):
         return _call_in_own_process(context, objective)
 
@@ -297,10 +282,8 @@ def _call_target(context: Context, objective: Objective | None) -> Any:
     if assignment.workload is None:
         if objective is None:
             raise UsageError("the assignment names no workload, and no objective was given")
-        from .artifacts.fallback import call_with_fallback
-
         try:
-            result = call_with_fallback(context, partial(_call_objective, objective))
+            result = _call_objective(objective, context)
             _leave_loop(context, failed=False)
             return result
         finally:

@@ -110,7 +110,6 @@ def _text(name: str, help: str = "", metavar: str = "NAME") -> Decorator:
     help="Time before the limit at which trials are saved and the job is requeued.",
 )
 @_count("requeues", "How often the job requeues itself at its time limit.", 50)
-@_text("interface", "Network for Ray, such as ib0.")
 @click.option(
     "--setup",
     metavar="LINE",

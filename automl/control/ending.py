@@ -7,7 +7,7 @@
 | the same error, or a kill from outside, again and again | the same |
 | no trial has a metric that a constraint bounds | the same |
 | the space is exhausted, all trials of the budget were begun | no new trial begins |
-| too little gain is expected, or the recommendation is settled | the same |
+| the recommendation is settled | the same |
 | no trial could end in the time that is left | the same, and no waiting one begins |
 """
 
@@ -132,14 +132,11 @@ class EndOfSweep:
                 return ASKED_NOTHING
             limits = ", ".join(self._state.limits)
             return f"{NARROWED} {limits}" if limits else EXHAUSTED
-        gain = budget.gain or 0.0
-        if budget.until == SETTLED and (at := self._suggestions.settled(gain)):
+        if budget.until == SETTLED and (at := self._suggestions.settled()):
             return (
                 "the recommendation is settled: going on is expected to improve it by at most "
                 f"{at.gain:.2g}, and its standard error is {at.error:.2g}"
             )
-        if budget.until is None and not self._suggestions.worth(budget.gain):
-            return f"another trial is expected to gain less than {gain:g}"
         return self.reason_of_time(now)
 
     def reason_of_time(self, now: float) -> str:

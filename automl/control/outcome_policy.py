@@ -58,8 +58,6 @@ class OutcomePolicy:
             if sweep_stop is StopRequest.INTERRUPT:
                 return TrialState.INTERRUPTED, None, outcome.message
             return TrialState.STOPPED, None, outcome.message
-        if outcome.gpu_lost:  # the slot is out of use soon, so this does not go on for ever
-            return TrialState.WAITING, "preempted", outcome.message
         if failure == "preempted" or (failure == "crashed" and outcome.worker_lost):
             return self._retry(trial, outcome, failure)
         if failure == "crashed" and self._said_all_before(trial, outcome):

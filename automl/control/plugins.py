@@ -21,10 +21,9 @@ from automl.stopping.base import Stopper
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.knowledge import learned
 from automl.suggesters.proposer import Proposer, make_suggester
 from automl.suggesters.queue import BackgroundSuggestionQueue, SuggestionQueue
-from automl.suggesters.user_prior import LIKE, USUAL
+from automl.suggesters.user_prior import LIKE
 from search_spaces import Space
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def with_earlier(
     """
     choice = suggester or choose(SUGGESTERS, spec.suggester)
     learns = choice.kind(SUGGESTERS).uses_context
-    names = [one.removeprefix(LIKE) for one in spec.learns if one.startswith(LIKE)]
+    names = [one.removeprefix(LIKE) for one in spec.learns]
     found = _found(ledger, spec) if "auto" in names and learns else {}
     named = [name for name in names if name != "auto"]
     earlier = {name: _recorded(ledger.snapshot(name), spec) for name in named}
@@ -181,7 +180,6 @@ class Plugins:
             partial(self.make_suggester, spec),
             spec.suggester,
             Domain.of(spec),
-            gains=spec.budget.gain is not None,
             prospects=spec.budget.until is not None,
             replicates=spec.replicates,
         )
@@ -203,10 +201,4 @@ class Plugins:
 
 
 def _context(spec: SweepSpec, domain: Domain) -> SearchContext:
-    return SearchContext(
-        domain,
-        spec.prior,
-        spec.budget,
-        earlier=sweeps_of(spec),
-        knowledge=learned() if USUAL in spec.learns else {},
-    )
+    return SearchContext(domain, spec.prior, spec.budget, earlier=sweeps_of(spec))

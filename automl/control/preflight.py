@@ -19,7 +19,7 @@ from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
 from workers.artifacts.copies import check_writable
 from workers.artifacts.location import NONE
-from workers.own_loop.knobs import acting_knobs, mentions, without_prepare
+from workers.own_loop.knobs import mentions, without_prepare
 
 from .plugins import Plugins
 
@@ -78,7 +78,7 @@ def check_spec(
     if dispatcher != "agents":  # they know what to train
         _check_objective(spec, objective)
         _check_ranks(spec, dispatcher)
-    named = "gain" if spec.budget.gain is not None else spec.budget.until
+    named = spec.budget.until
     if named and (len(spec.goals) > 1 or not plugins.suggester.kind(SUGGESTERS).predicts_gain):
         raise UsageError(
             f"a budget of {named} needs a single goal and a suggester that predicts gains, such as "
@@ -125,19 +125,12 @@ def goes_on(objective: Callable[[Any], Any] | None) -> bool:
 
 
 def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:
-    """A line about the knobs that act only through `trial.prepare`, if it is not seen to be called.
-
-    What a program does is not seen.
-    """
-    if spec.workload is not None or objective is None:
+    """A line about the knobs that act only through `trial.prepare`, if no function calls it."""
+    if objective is None or spec.command:
         return []
-    if spec.command:
-        names, who = acting_knobs(spec.space), "the program calls"
-    else:
-        names, who = without_prepare(spec.space, objective), "the function calls"
-    import_it = " (from automl.client import trial)" if spec.command else ""
+    names = without_prepare(spec.space, objective)
     act = "acts" if len(names) == 1 else "act"
-    line = f"{', '.join(names)}: {act} only if {who} trial.prepare{import_it}, or reads the value"
+    line = f"{', '.join(names)}: {act} only if the function calls trial.prepare, or reads the value"
     return [line] if names else []
 
 

@@ -62,7 +62,6 @@ class Scheduler:
         self._shutdown = shutdown
         self._overtaken: Counter[int] = Counter()  # how many trials began before a waiting one
         self._end_noted = False
-        self._dispatcher_trouble = ""  # that was noted last
 
     def prepare(self) -> None:
         """Take up the trials of earlier runs and propose trial 0, before there is a dispatcher."""
@@ -92,7 +91,6 @@ class Scheduler:
         if self._shutdown.request is not None:
             self._dispatcher.demand((), 0)
             return
-        self._tell_trouble()
         free, begun = self._dispatcher.free_slots, 0
         while free > 0 and not self._first_begins and (first := self._next_trial(free)) is not None:
             trial: Trial | None = first
@@ -149,14 +147,6 @@ class Scheduler:
         return self._next_trial(1)
 
     # ------------------------------------------------------------------ the next trial
-
-    def _tell_trouble(self) -> None:
-        """Say for what the dispatcher waits, and which slots are out of use."""
-        dispatcher = self._dispatcher
-        self._journal.waits_for = dispatcher.trouble
-        if dispatcher.trouble != self._dispatcher_trouble:
-            self._dispatcher_trouble = dispatcher.trouble
-            self._journal.note("gpus", dispatcher.trouble)
 
     def _next_trial(self, free: int) -> Trial | None:
         """The next waiting trial: one that was tried before, else a paused one, else a new one."""

@@ -196,11 +196,6 @@ def whole(least: int | None = None, most: int | None = None) -> Kind:
     return Kind(words, partial(arguments.whole, least=least, most=most))
 
 
-def above(least: float) -> Kind:
-    """A number above a bound."""
-    return Kind(f"number of more than {least:g}", partial(_bounded, least, True))
-
-
 def at_least(least: float) -> Kind:
     """A number that is not below a bound."""
     return Kind(f"number of at least {least:g}", partial(_bounded, least, False))

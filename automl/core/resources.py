@@ -18,7 +18,6 @@ from .keys import (
     SIZE,
     TEXT,
     Kind,
-    above,
     at_least,
     key,
     keys_of,
@@ -52,17 +51,10 @@ class Budget:
     target: float | None = key(
         NUMBER, "Value of the first goal that is good enough.", "target: 0.05", None
     )
-    gain: float | None = key(
-        above(0),
-        "Least expected gain of another trial, in the unit of the goal. The sweep ends if `bayes` "
-        "expects less three times in a row, after at least ten trials.",
-        "gain: 0.001",
-        None,
-    )
     until: str | None = key(
         one_of("settled"),
         "`settled`: the sweep ends if `bayes` expects three times in a row that going on improves "
-        "the recommendation by less than its standard error (or than `gain`, if that is more). "
+        "the recommendation by less than its standard error. "
         "See [noise](../guides/noise.md#when-to-end).",
         "until: settled",
         None,
@@ -124,7 +116,7 @@ def read_budget(
         raise WrongValue("budget", rule, budget)
     given = {name: value for name, value in limits.items() if value is not None}
     found = replace(checked_budget(budget), **read_keys(LIMITS, given))
-    if replace(found, gain=None) == Budget():
+    if found == Budget():
         raise UsageError(
             "a sweep needs an end: give trials=, or budget= with a duration such as '10m'"
         )

@@ -110,8 +110,8 @@ class SweepSpec:
             whoever runs the sweep types it again.
         artifacts_folder: the sweep's own folder in `artifacts`.
         prior: densities of parameters, from what `prior` says of their values.
-        learns: words of `prior`: "usual" for the usual values of well-known parameters,
-            "like:SWEEP" for an earlier sweep, "like:auto" for all that are alike.
+        learns: words of `prior`: "like:SWEEP" for an earlier sweep, "like:auto" for all that are
+            alike.
         earlier: trials of the sweeps that `learns` names, by sweep, as they were when this sweep
             began: `params`, and `losses` by metric.
         dispatcher: that ran the sweep last; "" if it is not known.
@@ -467,8 +467,7 @@ KEYS: Final = {
         listed(Kind("values by parameter, or a source of finished trials", _prior)),
         "What is known before: good values by parameter, for `bayes`; finished trials to begin "
         "with: `FILE.csv`, `optuna:URL#STUDY`, `sweep:NAME`; `like:NAME` for an earlier sweep on "
-        "other data, hardware or sizes, `like:auto` for all that are alike; `usual` for the usual "
-        "values of well-known parameters. "
+        "other data, hardware or sizes, `like:auto` for all that are alike. "
         "See [prior knowledge](../guides/prior-knowledge.md).",
         "prior: [{learning_rate: {at: 2e-3, spread: 0.1}}, old.csv, like:last-week]",
         (),

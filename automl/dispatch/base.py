@@ -40,7 +40,6 @@ class Dispatcher(ABC):
         keeps_paused: user objectives can resume after a pause. (Workloads always can.)
         patience: the most seconds, on its clock, that `poll` may wait for an event.
         dashboard: address of a page that shows the workers; "" if there is none.
-        trouble: slots that are out of use, for a person; "" if there are none.
         num_slots, free_slots: the number of all slots, and of those without an attempt.
         elastic: slots come and go, so it must know what could begin (`demand`).
     """
@@ -54,7 +53,6 @@ class Dispatcher(ABC):
     patience: ClassVar[float] = 0.25
     elastic: ClassVar[bool] = False
     dashboard: str = ""
-    trouble: str = ""
     num_slots: int
     free_slots: int
 

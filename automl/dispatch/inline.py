@@ -1,9 +1,7 @@
 """Runs trials in this process, one at a time: for debugging, and for tests that must repeat."""
 
-import gc
 import os
 import socket
-import sys
 import threading
 import time
 from collections import deque
@@ -11,7 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final
 
-from automl.errors import AutomlError
 from search_spaces.errors import StoreError
 from workers.protocol import Assignment, Event, Outcome, Started, StopRequest, lost
 
@@ -44,8 +41,6 @@ class InlineDispatcher(Dispatcher):
     ) -> None:
         super().__init__()
         self._gpus = gpus
-        self._num_modules = len(sys.modules)  # that were imported when objects were frozen last
-        gc.freeze()
         self.num_slots = self.free_slots = num_slots
         self._objective = objective
         self._queue: deque[Assignment] = deque()
@@ -73,11 +68,7 @@ class InlineDispatcher(Dispatcher):
         self.stop(trial, attempt, StopRequest.INTERRUPT)
 
     def poll(self, handle: Callable[[Event | None], None], timeout: float) -> None:
-        """Run the next attempt to its end; wait if there is none.
-
-        Raises:
-            AutomlError: the attempt has left a GPU that this process cannot use any more.
-        """
+        """Run the next attempt to its end; wait if there is none."""
         if not self._queue:
             self._closed.wait(min(timeout, PULSE_SECONDS))
             return
@@ -102,29 +93,11 @@ class InlineDispatcher(Dispatcher):
             if self._error is not None:
                 raise self._error
             handle(outcome)
-        _leave_torch()
-        self._freeze()  # what the attempt has imported
-        if outcome.gpu_lost:
-            raise AutomlError(
-                f"this process cannot use its GPU any more: {outcome.gpu_lost}. Resume the sweep "
-                "in a new process; the dispatcher 'local' would have replaced a worker instead"
-            )
 
     def close(self) -> None:
         """Drop the attempts that have not begun."""
-        gc.unfreeze()
         self._queue.clear()
         self._closed.set()
-
-    def _freeze(self) -> None:
-        """Leave imported modules out of the garbage collection that precedes each attempt.
-
-        It would take 0.3 s, and an attempt's memory is measured after it.
-        """
-        if len(sys.modules) != self._num_modules:
-            self._num_modules = len(sys.modules)
-            gc.collect()
-            gc.freeze()
 
     def _run(self, assignment: Assignment, send: Callable[[Event], None]) -> Outcome:
         if assignment.num_ranks > 1:
@@ -159,13 +132,3 @@ class InlineDispatcher(Dispatcher):
     def _beat(self) -> None:
         while not self._closed.wait(PULSE_SECONDS):
             self._deliver(self._current, None)
-
-
-def _leave_torch() -> None:
-    """Let the next attempt of this process compile and connect anew."""
-    if dynamo := sys.modules.get("torch._dynamo"):
-        dynamo.reset()  # torch stops compiling a function after some graphs
-    distributed = sys.modules.get("torch.distributed")
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        with suppress(RuntimeError):
-            distributed.destroy_process_group()

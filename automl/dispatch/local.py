@@ -83,5 +83,4 @@ class LocalDispatcher(GangDispatcher):
 
     def _release(self, gang: Gang, rank: int, slot: int) -> None:
         self._ranks = {process: of for process, of in self._ranks.items() if of[0] is not gang}
-        if slot not in self.quarantined:
-            self._free.add(slot)
+        self._free.add(slot)

@@ -1,22 +1,13 @@
 """`LightningCallback`: reports, stops, checkpoints and resumes a training of Lightning."""
 
-from typing import Any, Final
-
-import torch
+from typing import Any
 
 try:
     from lightning.pytorch import Callback
 except ModuleNotFoundError:
     from pytorch_lightning import Callback
 
-from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import ACCUMULATION, COMPILE, PRECISION
-from workers.device.compilation import compile_module
-
-from .training import knob_of, newest_name, replacing, report
-
-PRECISIONS: Final = {"fp32": "32-true", "tf32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
-STRATEGIES: Final = {"single": "auto", "ddp": "ddp", "fsdp": "fsdp"}
+from .training import newest_name, replacing, report
 
 
 class LightningCallback(Callback):  # type: ignore[misc]
@@ -44,36 +35,6 @@ class LightningCallback(Callback):  # type: ignore[misc]
     def __init__(self, trial: Any, *, save: bool = True) -> None:
         self._trial = trial
         self._save = save
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The arguments of `Trainer` that the trial's knobs say: precision, strategy, accumulation.
-
-        `compile` and the precision tf32 act by the callback itself. Load data in batches of
-        `microbatch_size(trial, batch_size)` rows.
-
-        Raises:
-            UsageError: Lightning has no such value.
-        """
-        trial = self._trial
-        strategy = knob_of(trial, PARALLELISM, STRATEGIES, "Lightning")
-        found = {
-            "precision": knob_of(trial, PRECISION, PRECISIONS, "Lightning"),
-            "strategy": strategy,
-            "devices": trial.world_size if strategy else None,
-            "accumulate_grad_batches": trial.params.get(ACCUMULATION.name),
-        }
-        return {name: value for name, value in found.items() if value is not None}
-
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Compile the parts of the module, and set the precision of matrix products."""
-        params = self._trial.params
-        if PRECISION.name in params:
-            tf32 = params[PRECISION.name] == "tf32"
-            torch.set_float32_matmul_precision("high" if tf32 else "highest")
-        if (mode := params.get(COMPILE.name, "off")) != "off" and stage == "fit":
-            for part in pl_module.children():
-                compile_module(part, mode)
 
     @property
     def checkpoint(self) -> str | None:

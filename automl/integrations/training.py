@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from automl import client
-from automl.errors import UsageError
-from search_spaces.knobs import Option
-from search_spaces.knobs.table import ACCUMULATION
 from workers.protocol import StopRequest
 
 _NAME: Final = re.compile(r"step-(\d+)")
@@ -64,35 +61,6 @@ def report(trial: Any, step: int, metrics: Mapping[str, Any], *, last: bool = Fa
     if last and not goes_on:
         trial.accept_stop(None)
     return goes_on or last
-
-
-def knob_of(trial: Any, option: Option, words: Mapping[Any, Any], library: str) -> Any:
-    """What a library calls the value of a knob; None if the trial does not tune it.
-
-    Raises:
-        UsageError: the library has no such value.
-    """
-    value = trial.params.get(option.name)
-    if value is None or value in words:
-        return words.get(value)
-    known = ", ".join(map(str, words))
-    raise UsageError(f"{option.name} is one of {known} for {library}, got {value!r}")
-
-
-def microbatch_size(trial: Any, batch_size: int) -> int:
-    """Rows of a microbatch on each rank, so that an update sees `batch_size` rows.
-
-    Raises:
-        UsageError: they cannot be divided.
-    """
-    parts = trial.world_size * int(trial.params.get(ACCUMULATION.name, 1))
-    if batch_size % parts:
-        raise UsageError(
-            f"a batch of {batch_size} rows cannot be divided over {trial.world_size} ranks with "
-            f"accumulation {parts // trial.world_size}: choose a multiple of {parts}"
-        )
-    rows: int = batch_size // parts
-    return rows
 
 
 class BoostingCallback:

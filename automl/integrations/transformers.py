@@ -9,22 +9,8 @@ from torch import distributed
 from transformers import TrainerCallback
 
 from automl.errors import UsageError
-from search_spaces.knobs import Option
-from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import ACCUMULATION, ACTIVATION_CHECKPOINTING, COMPILE, PRECISION
 
-from .training import is_over, knob_of, report
-
-_MODES: Final = (*COMPILE.choices[1:], "max-autotune")
-_ARGUMENTS: Final[Mapping[Option, Mapping[Any, dict[str, Any]]]] = {
-    PRECISION: {"fp32": {}, "tf32": {"tf32": True}, "bf16": {"bf16": True}, "fp16": {"fp16": True}},
-    COMPILE: {
-        "off": {},
-        **{mode: {"torch_compile": True, "torch_compile_mode": mode} for mode in _MODES},
-    },
-    ACTIVATION_CHECKPOINTING: {"none": {}, "layers": {"gradient_checkpointing": True}},
-    PARALLELISM: {"single": {}, "ddp": {}, "fsdp": {"fsdp": "full_shard auto_wrap"}},
-}
+from .training import is_over, report
 
 
 def _samples(args: Any, state: Any) -> int:
@@ -91,23 +77,6 @@ class TransformersCallback(TrainerCallback):  # type: ignore[misc]
         if not _all_go_on(goes_on, args.device):
             control.should_training_stop = True
             control.should_save = not is_over(self._trial)
-
-
-def arguments(trial: Any) -> dict[str, Any]:
-    """The arguments of `TrainingArguments` that the trial's knobs say.
-
-    They are precision, accumulation, compile, recomputation, the optimizer's implementation and the
-    strategy. Give `microbatch_size(trial, batch_size)` as `per_device_train_batch_size`.
-
-    Raises:
-        UsageError: the `Trainer` has no such value.
-    """
-    found: dict[str, Any] = {}
-    for option, words in _ARGUMENTS.items():
-        found |= knob_of(trial, option, words, "transformers") or {}
-    if (parts := trial.params.get(ACCUMULATION.name)) is not None:
-        found["gradient_accumulation_steps"] = parts
-    return found
 
 
 def checkpoint(folder: str | Path) -> str | None:

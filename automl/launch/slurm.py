@@ -1,7 +1,6 @@
 """A batch job of Slurm that starts Ray on its nodes and runs a sweep there."""
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
@@ -10,30 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
 
 from automl.errors import AutomlError, UsageError
-
-_TIME: Final = re.compile(  # the field that a number without a colon is depends on the form
-    r"(?P<d>\d+)-(?P<dh>\d+)(:(?P<dm>\d+)(:(?P<ds>\d+))?)?"
-    r"|((?P<h>\d+):(?=\d+:))?(?P<m>\d+)(:(?P<s>\d+))?"
-)
-_SECONDS: Final = {"d": 86_400, "dh": 3600, "dm": 60, "ds": 1, "h": 3600, "m": 60, "s": 1}
-
-
-def time_limit(text: str) -> int:
-    """Seconds of a time limit of sbatch: MINUTES, M:S, H:M:S, D-H, D-H:M or D-H:M:S.
-
-    Raises:
-        UsageError: it is none.
-    """
-    found = _TIME.fullmatch(text)
-    if found is None:
-        raise UsageError(
-            f"--time: a time of Slurm is needed, such as 90 (minutes), 8:00:00 or 2-12 (days and "
-            f"hours), got {text!r}"
-        )
-    return sum(int(value) * _SECONDS[part] for part, value in found.groupdict("0").items())
 
 
 def flag_lines(flags: Sequence[str]) -> list[str]:
@@ -96,7 +73,6 @@ class SlurmJob:
         grace: seconds before the time limit at which trials are saved and the job is requeued.
         most_requeues: how often the job requeues itself.
         start_seconds: that nodes may take to join Ray.
-        interface: of the network, for Ray; "" to find it.
         setup: lines of bash that run first on the first node; other nodes get its environment.
         flags: further options of sbatch.
         python: of the environment in which automl is installed, on every node.
@@ -116,17 +92,11 @@ class SlurmJob:
     grace: int = 180
     most_requeues: int = 50
     start_seconds: int = 300
-    interface: str = ""
     setup: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     python: Path = Path(sys.executable)
 
     def __post_init__(self) -> None:
-        if self.time and 0 < (limit := time_limit(self.time)) < self.grace + 60:
-            raise UsageError(
-                f"--time {self.time} is {limit} s, but trials are saved {self.grace} s before the "
-                "end: take at least a minute more, or a smaller --grace"
-            )
         for text in (str(self.folder), self.partition, self.account, *flag_lines(self.flags)):
             if not text.isprintable():  # the script has a line for each
                 raise UsageError(f"an option of a job has no line feeds, got {text!r:.200}")
@@ -156,7 +126,6 @@ class SlurmJob:
             *flag_lines(self.flags),
         ]
         step = [f"--cpus-per-task={self.cpus_per_node}"] if self.cpus_per_node else []
-        interface = [f"--interface={self.interface}"] if self.interface else []
         return "\n".join(
             [
                 "#!/bin/bash",
@@ -167,7 +136,6 @@ class SlurmJob:
                 f"sweep=({shlex.join(self.sweep.arguments())})",
                 f"program=({shlex.join(self.sweep.program)})",
                 f"step_options=({shlex.join(step)})",
-                f"interface=({shlex.join(interface)})",
                 f"start_seconds={self.start_seconds} most_requeues={self.most_requeues}",
                 "",
                 files("automl.launch").joinpath("assets/slurm_job.sh").read_text("utf-8"),

@@ -34,7 +34,6 @@ _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in get_args(Sw
 MAX_CHARACTERS: Final[Mapping[str, int]] = {  # by field of an event or of an outcome
     "message": MAX_MESSAGE,
     "reason": MAX_MESSAGE,
-    "gpu_lost": MAX_MESSAGE,
     "worker": 300,
     "agent": MAX_NAME,
     "by": MAX_NAME,

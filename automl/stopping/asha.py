@@ -6,6 +6,7 @@ Source: Li et al., "A system for massively parallel hyperparameter tuning", MLSy
 import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from automl.core import Trial, TrialState
@@ -18,17 +19,14 @@ MAX_SORTED: Final = 300  # trials of a rung that are sorted by several goals, th
 
 
 class Rung:
-    """The trials that reached one level, and those that are paused there.
-
-    With one goal a step costs O(log n).
-    """
+    """The trials that reached one level, and those that are paused there."""
 
     def __init__(self, single: bool) -> None:
         self._single = single
         self.losses: dict[int, LossVector] = {}
         self.promoted: set[int] = set()
+        self.paused: set[int] = set()
         self._sorted: list[tuple[LossVector, int]] = []
-        self._paused: list[tuple[LossVector, int]] = []
 
     def add(self, number: int, losses: LossVector) -> None:
         """Add a trial that reached this level, unless it is known here."""
@@ -38,19 +36,9 @@ class Rung:
 
     def remove(self, number: int) -> None:
         """Forget a trial that is known here."""
-        self.pause(number, False)
         del self._sorted[bisect_left(self._sorted, (self.losses.pop(number), number))]
         self.promoted.discard(number)
-
-    def pause(self, number: int, paused: bool) -> None:
-        """Note whether a trial is paused here."""
-        entry = self.losses[number], number
-        place = bisect_left(self._paused, entry)
-        there = place < len(self._paused) and self._paused[place] == entry
-        if paused and not there:
-            self._paused.insert(place, entry)
-        elif there and not paused:
-            del self._paused[place]
+        self.paused.discard(number)
 
     def place(self, number: int) -> int:
         """How many trials are better than this one."""
@@ -62,12 +50,9 @@ class Rung:
 
     def best_paused(self) -> int | None:
         """The best trial that is paused here."""
-        if not self._paused:
-            return None
-        if self._single:
-            return self._paused[0][1]
-        paused = self._paused[:MAX_SORTED]
-        return paused[ranked([losses for losses, _ in paused])[0]][1]
+        paused = (entry for entry in self._sorted if entry[1] in self.paused)
+        some = list(islice(paused, 1 if self._single else MAX_SORTED))
+        return some[ranked([losses for losses, _ in some])[0]][1] if some else None
 
 
 class AshaStopper(Stopper):
@@ -118,7 +103,9 @@ class AshaStopper(Stopper):
             self._climb(trial, bracket)
         rung = self._rungs.get((bracket, self._level.get(number, -1)))
         if rung is not None and number in rung.losses:
-            rung.pause(number, trial.state is TrialState.PAUSED and number not in rung.promoted)
+            rung.paused.discard(number)
+            if trial.state is TrialState.PAUSED and number not in rung.promoted:
+                rung.paused.add(number)
 
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Pause at a level that the trial has just reached, unless it is among the best there."""
@@ -164,7 +151,7 @@ class AshaStopper(Stopper):
         """Mark a running trial as paused in the rung that it reached; None if it is in none."""
         rung = self._waiting_rung(number)
         if rung is not None:
-            rung.pause(number, True)
+            rung.paused.add(number)
         return rung
 
     def next_level(self, number: int) -> float:
@@ -239,7 +226,7 @@ class AshaStopper(Stopper):
             below = self._rungs.get((bracket, level - 1))
             if below is not None and trial.number in below.losses:
                 below.promoted.add(trial.number)
-                below.pause(trial.number, False)
+                below.paused.discard(trial.number)
             self._level[trial.number] = level
             level += 1
 

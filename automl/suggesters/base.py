@@ -43,14 +43,12 @@ class SearchContext:
         prior: where good values probably are, by parameter, in the form that `UserPrior` reads.
         budget: of the sweep. If it limits time, a suggester may prefer cheap trials.
         earlier: sweeps to learn from. How much each tells about this one has to be learned.
-        knowledge: usual values of well-known parameters, as `suggesters.knowledge.learned`.
     """
 
     domain: Domain
     prior: Mapping[str, Any] = field(default_factory=dict)
     budget: Budget = field(default_factory=Budget)
     earlier: Sequence[EarlierSweep] = ()
-    knowledge: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class Suggester(ABC):
 
     - `uses_context`: its constructor takes `context=SearchContext(...)`. It must propose within
       the domain, and it uses the prior and the budget. Other suggesters get the narrowed space.
-    - `predicts_gain`: `expected_gain` can return a number.
+    - `predicts_gain`: `prospect` can return what going on promises.
     - `guides_stopper`: a stopper with a model of its own may choose new configurations too.
 
     `package` is what must be installed, and the extra that brings it; "" if nothing.
@@ -167,15 +165,6 @@ class Suggester(ABC):
         """Import what only later suggestions need; called while trials run and nobody waits."""
         return
 
-    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
-        """Expected improvement of the goal by a trial, times its probability of success.
-
-        Returns:
-            A number in the goal's unit; None if the suggester cannot tell: it has no surrogate,
-            there are too few trials, or there are several goals.
-        """
-        return None
-
     def belief(self, history: Sequence[Trial]) -> Belief | None:
         """What it believes of the first goal; None if it has no model, or too few whole trials."""
         return None
@@ -190,7 +179,8 @@ class Suggester(ABC):
             params: a configuration that it has just proposed; None if no new one is left.
 
         Returns:
-            None if the suggester cannot tell, as in `expected_gain`.
+            None if the suggester cannot tell: it has no surrogate, there are too few trials, or
+            there are several goals.
         """
         return None
 

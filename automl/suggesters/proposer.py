@@ -91,7 +91,6 @@ class ProposalBatch:
         seconds: how long it took.
         note: why the suggester could not be used, "" if it could.
         exhausted: the space has no more configurations.
-        gain: expected gain of the first new configuration, None if it is unknown.
         prospect: what it promises, None if it is unknown.
     """
 
@@ -99,7 +98,6 @@ class ProposalBatch:
     seconds: float = 0.0
     note: str = ""
     exhausted: bool = False
-    gain: float | None = None
     prospect: Prospect | None = None
 
 
@@ -111,7 +109,6 @@ class Proposer:
             first needed, so that a heavy one is imported in the thread that uses it.
         name: of the suggester.
         domain: what may be proposed.
-        gains: whether batches should have the expected gain.
         prospects: whether they should have the prospect, which takes as long as a suggestion.
         replicates: which configurations run again: "auto", "none", or the runs of each.
     """
@@ -122,14 +119,13 @@ class Proposer:
         name: str,
         domain: Domain,
         *,
-        gains: bool = False,
         prospects: bool = False,
         replicates: str | int = "none",
     ) -> None:
         self.name = name
         self._replicates = replicates
         self._make = make
-        self._gains, self._prospects = gains, prospects
+        self._prospects = prospects
         self._domain = domain
         self._made: dict[str, Suggester] = {}
         self._pending_keys = TrialKeys(domain.space)
@@ -160,15 +156,13 @@ class Proposer:
             proposals = [] if done else [Proposal({}, FALLBACK)] * count
             return ProposalBatch(proposals, exhausted=done)
         history, pending = self._fitted(history), self._fitted(pending)
-        gain = prospect = None
+        prospect = None
         try:
             suggester = self._suggester(self.name)
             proposals = self._due(suggester, history, pending)[:count]
             if (wanted := count - len(proposals)) > 0:
                 params = self._ask(suggester, history, pending, wanted)
                 first = params[0] if params else None
-                if self._gains and first is not None:
-                    gain = suggester.expected_gain(history, first)
                 ends = self._replicates == "auto" and (last_part or first is None)
                 repeats = ends and self._may_repeat(history, pending, suggester.goals[0])
                 if repeats or self._prospects:
@@ -183,7 +177,7 @@ class Proposer:
         self._failures = 0
         seconds = time.perf_counter() - begun
         exhausted = not proposals
-        return ProposalBatch(proposals, seconds, exhausted=exhausted, gain=gain, prospect=prospect)
+        return ProposalBatch(proposals, seconds, exhausted=exhausted, prospect=prospect)
 
     def warm(self) -> None:
         """See `Suggester.warm`. An error comes again when the suggester is asked."""

@@ -15,7 +15,7 @@ from .proposer import Proposal, ProposalBatch, Proposer
 
 SWITCH_SECONDS: Final = 0.0005  # Python's 5 ms would delay the controller beside the thread
 THREAD: Final = "automl-suggester"
-NUM_GAINS: Final = 3  # a sweep ends after this many expected gains in a row that are too small
+NUM_PROSPECTS: Final = 3  # a sweep ends after so many in a row that promise too little
 NUM_TIMED: Final = 20  # suggestions whose mean duration counts
 FREE_SLOTS: Final = 8  # of so many free slots one gets a proposal at a time
 
@@ -41,8 +41,7 @@ class SuggestionQueue:
         seconds: how long each of the latest suggestions took.
         num_made: how many there were.
         state: current activity, in words.
-        gains: expected gains of the latest trials, as far as they are known.
-        prospects: what the latest suggestions promised, likewise.
+        prospects: what the latest suggestions promised, as far as it is known.
     """
 
     def __init__(self, proposer: Proposer, *, note: Callable[[str], None] | None = None) -> None:
@@ -53,8 +52,7 @@ class SuggestionQueue:
         self.seconds: deque[float] = deque(maxlen=1000)
         self.num_made = 0
         self.state = "idle"
-        self.gains: deque[float] = deque(maxlen=NUM_GAINS)
-        self.prospects: deque[Prospect] = deque(maxlen=NUM_GAINS)
+        self.prospects: deque[Prospect] = deque(maxlen=NUM_PROSPECTS)
 
     @property
     def exhausted(self) -> bool:
@@ -109,26 +107,18 @@ class SuggestionQueue:
         self.num_made += len(batch.proposals)
         if batch.proposals:
             self.seconds.extend([batch.seconds / len(batch.proposals)] * len(batch.proposals))
-        if batch.gain is not None:
-            self.gains.append(batch.gain)
         if batch.prospect is not None:
             self.prospects.append(batch.prospect)
         if batch.note and self._note is not None:
             self._note(batch.note)
 
-    def worth(self, gain: float | None) -> bool:
-        """Whether another trial is worthwhile: the latest few may gain at least `gain`."""
-        return gain is None or len(self.gains) < NUM_GAINS or max(self.gains) >= gain
-
-    def settled(self, least: float) -> Prospect | None:
+    def settled(self) -> Prospect | None:
         """The latest prospect if each of the latest few promises too little; else None.
 
-        Args:
-            least: a gain below it is too little, and so is one below the standard error of the
-                recommendation.
+        A gain below the standard error of the recommendation is too little.
         """
-        few = len(self.prospects) < NUM_GAINS
-        if few or any(one.gain >= max(one.error, least) for one in self.prospects):
+        few = len(self.prospects) < NUM_PROSPECTS
+        if few or any(one.gain >= one.error for one in self.prospects):
             return None
         return self.prospects[-1]
 

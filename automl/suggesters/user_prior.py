@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 SPREAD: Final = 0.15  # default standard deviation, as a part of the parameter's range
-FAVOUR: Final = 4.0  # weight of a favoured choice; the others weigh 1
+FAVOUR: Final = 4.0  # weight of a favoured choice, of two; the others weigh 1
 GOOD: Final = 0.15  # part of the trials of an earlier sweep that counts as good
 MIN_GOOD: Final = 3  # trials, at least
 FLOOR: Final = 0.1  # uniform share of the density, so that a wrong prior rules nothing out
-USUAL: Final = "usual"  # a word of `prior`: usual values of well-known parameters
-LIKE: Final = "like:"  # and before the name of an earlier sweep
-KEYS: Final = ("at", "spread", "weights", "strength")
+LIKE: Final = "like:"  # before the name of an earlier sweep
+KEYS: Final = ("at", "spread")
 
 
 @dataclass(frozen=True)
@@ -49,19 +48,19 @@ class ParameterPrior:
         at: values near which good ones are; for an unordered choice, the favoured ones.
         spread: standard deviation around each value, as a part of the parameter's range (of the
             range's logarithm if the parameter is logarithmic).
-        weights: of choices, by value. A choice that is not named weighs 1.
+        mass: probability of each choice, in their order; () for numbers.
         strength: power of the density in that of a configuration.
     """
 
     parameter: Parameter
-    at: tuple[Value, ...] = ()
+    at: tuple[Value, ...]
     spread: float = SPREAD
-    weights: tuple[tuple[Value, float], ...] = ()
+    mass: tuple[float, ...] = ()
     strength: float = 1.0
 
     @classmethod
     def read(cls, parameter: Parameter, given: Any) -> ParameterPrior:
-        """Read a value, `[low, high]` of a number, a list, `{at, spread}` or `{weights: ...}`.
+        """Read a value, `[low, high]` of a number, a list, or `{at, spread}`.
 
         Two numbers are a range: it is one standard deviation to both sides of its middle.
 
@@ -76,48 +75,44 @@ class ParameterPrior:
             given = {"at": [middle], "spread": (ends[1] - ends[0]) / 2 or SPREAD}
         elif not isinstance(given, Mapping):
             given = {"at": given}
-        if unknown := [key for key in given if key not in KEYS]:
-            known = "at, spread, weights and strength"
-            raise UsageError(f"prior.{name} takes {known}, got {show(unknown[0])}")
-        if not ("at" in given) ^ ("weights" in given):
-            raise UsageError(f"prior.{name} needs either at or weights, got {show(dict(given))}")
-        spread, strength = given.get("spread", SPREAD), given.get("strength", 1.0)
-        for key, part in (("spread", spread), ("strength", strength)):
-            if isinstance(part, bool) or not isinstance(part, int | float) or not 0 < part <= 1:
-                raise UsageError(
-                    f"{key} of prior.{name} must be above 0 and at most 1, got {show(part)}"
-                )
-        if given.get("at", True) in ([], ()) or given.get("weights", True) in ({}, None):
+        if set(given) - set(KEYS) or "at" not in given:
+            raise UsageError(
+                f"prior.{name} is a value, a list, or a mapping of at and spread, "
+                f"got {show(dict(given))}"
+            )
+        at, spread = given["at"], given.get("spread", SPREAD)
+        if isinstance(spread, bool) or not isinstance(spread, int | float) or not 0 < spread <= 1:
+            raise UsageError(
+                f"spread of prior.{name} must be above 0 and at most 1, got {show(spread)}"
+            )
+        listed = isinstance(at, list | tuple) and not parameter.legal(at)
+        values = tuple(parameter.accept(value) for value in (at if listed else [at]))
+        if not values:
             raise UsageError(f"prior.{name} needs at least one value, got {show(dict(given))}")
-        at = given.get("at", ())
-        values = tuple(
-            parameter.accept(value)
-            for value in (at if isinstance(at, list | tuple) and not parameter.legal(at) else [at])
-        )
-        weights = _weights(parameter, given.get("weights", {}))
-        return cls(parameter, values, float(spread), weights, float(strength))
+        mass: list[float] = []
+        if isinstance(parameter, Choice) and not parameter.ordered:
+            weight = (FAVOUR - 1) * len(parameter.choices) / 2 / len(values)
+            mass = [1 + weight * values.count(choice) for choice in parameter.choices]
+        return cls(parameter, values, float(spread), tuple(mass))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON data, the inverse of `read`."""
-        strength = {} if self.strength == 1 else {"strength": self.strength}
-        if self.weights:
-            return {"weights": {str(value): weight for value, weight in self.weights}, **strength}
-        return {"at": list(self.at), "spread": self.spread, **strength}
+        return {"at": list(self.at), "spread": self.spread}
 
     def density(self, unit: Array) -> Array:
         """Density of `m` coordinates in [0, 1]; uniform is 1, and so is NaN (inactive)."""
-        if (mass := self._mass()) is not None:
-            cells = np.minimum((np.nan_to_num(unit) * len(mass)).astype(int), len(mass) - 1)
-            found = mass[cells] * len(mass)
+        x = np.nan_to_num(unit)
+        if self.mass:
+            mass = self._mass()
+            found = mass[np.minimum((x * len(mass)).astype(int), len(mass) - 1)] * len(mass)
         else:
-            x = np.nan_to_num(unit)[:, None]
-            found = truncated_normal(x, self._centres(), self.spread).mean(1)
+            found = truncated_normal(x[:, None], self._centres(), self.spread).mean(1)
         return np.where(np.isnan(unit), 1.0, FLOOR + (1 - FLOOR) * found)
 
     def draw(self, rng: np.random.Generator, count: int) -> Array:
         """`count` coordinates from the density."""
-        if (mass := self._mass()) is not None:
-            found = (rng.choice(len(mass), size=count, p=mass) + 0.5) / len(mass)
+        if self.mass:
+            found = (rng.choice(len(self.mass), size=count, p=self._mass()) + 0.5) / len(self.mass)
         else:
             centres = self._centres()
             found = rng.choice(centres, size=count) + self.spread * rng.standard_normal(count)
@@ -128,34 +123,21 @@ class ParameterPrior:
     @property
     def mode(self) -> Value:
         """The most probable value."""
-        if self.weights:
-            return max(self.weights, key=lambda item: item[1])[0]
         return self.at[0]
 
     def _centres(self) -> Array:
         return np.array([self.parameter.to_unit(value) for value in self.at])
 
-    def _mass(self) -> Array | None:
-        """Probability of each choice; None for numbers, and for ordered choices without weights."""
-        if not isinstance(self.parameter, Choice) or (self.parameter.ordered and not self.weights):
-            return None
-        mass = np.ones(len(self.parameter.choices))
-        for value in self.at:
-            mass[self.parameter.index(value)] += (
-                (FAVOUR - 1) * len(self.parameter.choices) / 2 / len(self.at)
-            )
-        for value, weight in self.weights:
-            mass[self.parameter.index(value)] = weight
+    def _mass(self) -> Array:
+        mass = np.array(self.mass)
         return np.asarray(mass / mass.sum())
 
     def __str__(self) -> str:
-        if self.weights:
-            return ", ".join(f"{number(value)} ({weight:g})" for value, weight in self.weights)
         values = " or ".join(number(value) for value in self.at[:4])
         values += " or ..." if len(self.at) > 4 else ""
-        if self._mass() is not None:
-            return values
-        return f"near {values}, within about {self.spread:.0%} of the range"
+        return (
+            values if self.mass else f"near {values}, within about {self.spread:.0%} of the range"
+        )
 
 
 class UserPrior:
@@ -163,7 +145,7 @@ class UserPrior:
 
     Args:
         space: what is tuned.
-        given: a prior by parameter, in the form that `ParameterPrior.read` takes.
+        given: a prior by parameter, or what `ParameterPrior.read` takes.
 
     Raises:
         UsageError: a parameter is unknown, or a prior does not fit it.
@@ -178,7 +160,9 @@ class UserPrior:
                 hint = nearest(str(name), list(space.parameters))
                 raise UsageError(f"prior names {name!r}, which is not tuned: {hint}")
         self.by_name = {
-            name: ParameterPrior.read(space.parameters[name], value)
+            name: value
+            if isinstance(value, ParameterPrior)
+            else ParameterPrior.read(space.parameters[name], value)
             for name, value in given.items()
         }
         names = list(space.parameters)
@@ -211,15 +195,14 @@ class UserPrior:
 
 
 def split_prior(prior: Any) -> tuple[dict[str, Any], tuple[str, ...], list[Any]]:
-    """What is known before, apart: values by parameter, what to learn from, and sources of trials.
+    """What is known before, apart: values by parameter, earlier sweeps, and sources of trials.
 
     Args:
-        prior: a mapping, "usual", "like:SWEEP", a source, or a list of these.
+        prior: a mapping, "like:SWEEP", a source, or a list of these.
     """
     items = list(prior) if isinstance(prior, list | tuple) else [] if prior is None else [prior]
     expected = {name: v for one in items if isinstance(one, Mapping) for name, v in one.items()}
-    words = [one for one in items if isinstance(one, str)]
-    learns = tuple(one for one in words if one == USUAL or one.startswith(LIKE))
+    learns = tuple(one for one in items if isinstance(one, str) and one.startswith(LIKE))
     sources = [one for one in items if not isinstance(one, Mapping) and one not in learns]
     return expected, learns, sources
 
@@ -251,17 +234,10 @@ def without_unavailable(
     found: dict[str, Any] = {}
     for name, prior in given.items():
         left = prior
-        if isinstance(prior, Mapping) and isinstance(prior.get("weights"), Mapping):
-            weights = {
-                value: weight
-                for value, weight in prior["weights"].items()
-                if (name, str(value)) not in unavailable
-            }
-            left = {**prior, "weights": weights} if weights else None
-        elif not isinstance(prior, Mapping):
+        if not isinstance(prior, Mapping):
             values = prior if isinstance(prior, list) else [prior]
-            left = [value for value in values if (name, str(value)) not in unavailable] or None
-        if left is not None and (name, None) not in unavailable:
+            left = [value for value in values if (name, str(value)) not in unavailable]
+        if left and (name, None) not in unavailable:
             found[name] = left
     return found
 
@@ -273,7 +249,9 @@ def best_of(sweep: EarlierSweep, metric: str) -> list[Params]:
     return [sweep.params[i] for i in order[: max(MIN_GOOD, round(GOOD * len(order)))]]
 
 
-def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]]) -> dict[str, Any]:
+def prior_from_best(
+    space: Space, configurations: Sequence[Mapping[str, Value]]
+) -> dict[str, ParameterPrior]:
     """A prior around the best configurations of an earlier sweep.
 
     Numbers get a normal density around each value. Its width follows their standard deviation
@@ -281,10 +259,10 @@ def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]])
     weighted by how often they occur. Good values of several parameters depend on each other, so the
     product of their densities says too much: its logarithm is divided by the root of their number.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, ParameterPrior] = {}
     for name, parameter in space.parameters.items():
         values = [
-            params[name]
+            parameter.accept(params[name])
             for params in configurations
             if name in params and parameter.legal(params[name])
         ]
@@ -292,39 +270,14 @@ def prior_from_best(space: Space, configurations: Sequence[Mapping[str, Value]])
             continue
         if isinstance(parameter, Choice):
             each = FAVOUR * len(parameter.choices) / 2 / len(values)
-            found[name] = {
-                "weights": {
-                    parameter.text(choice): round(1 + each * values.count(choice), 3)
-                    for choice in parameter.choices
-                }
-            }
+            mass = [round(1 + each * values.count(choice), 3) for choice in parameter.choices]
+            best = parameter.choices[int(np.argmax(mass))]
+            found[name] = ParameterPrior(parameter, (best,), mass=tuple(mass))
         else:
             apart = float(np.std([parameter.to_unit(value) for value in values]))
             spread = min(max(1.06 * apart * len(values) ** -0.2, 0.05), 0.5)
-            found[name] = {"at": values, "spread": round(spread, 3)}
-    return {name: {**one, "strength": len(found) ** -0.5} for name, one in found.items()}
-
-
-def _weights(parameter: Parameter, given: Any) -> tuple[tuple[Value, float], ...]:
-    if not given:
-        return ()
-    if not isinstance(parameter, Choice) or not isinstance(given, Mapping):
-        raise UsageError(
-            f"only a choice has weights, as {{VALUE: WEIGHT}}; {parameter.name} has {given!r}"
-        )
-    found = []
-    for value, weight in given.items():
-        if (
-            isinstance(weight, bool)
-            or not isinstance(weight, int | float)
-            or not 0 < weight < math.inf
-        ):
-            raise UsageError(
-                f"the weight of {parameter.name}={value} must be a positive number, "
-                f"got {show(weight)}"
-            )
-        found.append((parameter.accept(value, text=True), float(weight)))
-    return tuple(found)
+            found[name] = ParameterPrior(parameter, tuple(values), round(spread, 3))
+    return {name: replace(prior, strength=len(found) ** -0.5) for name, prior in found.items()}
 
 
 def truncated_normal(x: Array, centres: Array, spread: float) -> Array:

@@ -3,56 +3,38 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from automl.core import Activity, Snapshot, TrialState, text
+from automl.core import Snapshot, TrialState, text
 from automl.core.snapshot import INFEASIBLE, Standings
-from workers.protocol import Report
 
-SECONDS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-RATES: Final = ("tokens_per_second", "items_per_second", "images_per_second")
-# By name: kind of metric, description, and label beside `sweep`. Ray adds `_total` to a counter.
-METRICS: Final[Mapping[str, tuple[str, str, str]]] = {
-    "trials": ("Gauge", "Trials by state.", "state"),
-    "failed_trials": ("Gauge", "Failed trials by kind of failure.", "kind"),
-    "best_goal": ("Gauge", "Best value of a goal so far.", "goal"),
-    "slots": ("Gauge", "Worker slots.", ""),
-    "utilisation": ("Gauge", "Share of the slots that are busy.", ""),
-    "sweep_seconds": ("Gauge", "Seconds of the sweep.", ""),
-    "items_per_second": ("Gauge", "Throughput of the trial that reported last.", ""),
-    "peak_memory_bytes": ("Gauge", "Largest peak memory of a trial.", ""),
-    "suggestion_queue": ("Gauge", "Suggestions that are ready for a slot.", ""),
-    "suggestion_seconds": ("Histogram", "Seconds that a suggestion took.", ""),
-    "trial_seconds": ("Histogram", "Seconds of trials that ended.", ""),
-    "commits": ("Counter", "Commits to the ledger.", ""),
-    "commit_seconds": ("Counter", "Seconds of these commits.", ""),
-    "retries": ("Counter", "Attempts of trials after the first.", ""),
-}
-BOUNDS: Final = {
-    "suggestion_seconds": SECONDS,
-    "trial_seconds": tuple(100 * bound for bound in SECONDS),
+# By name: what it is, and the label beside `sweep`.
+METRICS: Final[Mapping[str, tuple[str, str]]] = {
+    "trials": ("Trials by state.", "state"),
+    "failed_trials": ("Failed trials by kind of failure.", "kind"),
+    "best_goal": ("Best value of a goal so far.", "goal"),
+    "slots": ("Worker slots.", ""),
+    "utilisation": ("Share of the slots that are busy.", ""),
+    "sweep_seconds": ("Seconds of the sweep.", ""),
+    "peak_memory_bytes": ("Largest peak memory of a trial.", ""),
+    "suggestion_queue": ("Suggestions that are ready for a slot.", ""),
 }
 
 
 class RayMetrics:
     """The metrics of one sweep, in a process that is connected to Ray; call it with each snapshot.
 
-    Counters and histograms count the events of this process; gauges show the whole sweep.
-
     Args:
         sweep: its name, which is a label of every metric.
     """
 
     def __init__(self, sweep: str) -> None:
-        from ray.util import metrics
+        from ray.util.metrics import Gauge
 
         self._made: dict[str, Any] = {}
-        for name, (kind, description, label) in METRICS.items():
-            options = {"boundaries": list(BOUNDS[name])} if name in BOUNDS else {}
+        for name, (description, label) in METRICS.items():
             labels = ("sweep", label) if label else ("sweep",)
-            made = getattr(metrics, kind)(f"automl_{name}", description, tag_keys=labels, **options)
-            made.set_default_tags({"sweep": sweep})
-            self._made[name] = made
+            self._made[name] = Gauge(f"automl_{name}", description, tag_keys=labels)
+            self._made[name].set_default_tags({"sweep": sweep})
         self._standings = Standings()
-        self._activity = Activity()
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Update every metric."""
@@ -73,33 +55,9 @@ class RayMetrics:
         self._set("suggestion_queue", snapshot.activity.num_ready)
         peaks = [trial.peak_memory_bytes or 0 for trial in snapshot.trials]
         self._set("peak_memory_bytes", max(peaks, default=0))
-        self._count(snapshot)
-
-    def _count(self, snapshot: Snapshot) -> None:
-        """Add what is new."""
-        for event in snapshot.events:
-            rates = event.metrics if isinstance(event, Report) else {}
-            for name in RATES:
-                if name in rates:
-                    self._set("items_per_second", rates[name])
-        now, before, self._activity = snapshot.activity, self._activity, snapshot.activity
-        self._add("commits", now.num_commits - before.num_commits)
-        self._add("commit_seconds", now.commit_seconds - before.commit_seconds)
-        num_new = now.num_suggestions - before.num_suggestions
-        for seconds in snapshot.suggestion_seconds[-num_new:] if num_new else ():
-            self._made["suggestion_seconds"].observe(seconds)
-        for trial, state in snapshot.transitions:
-            if state is TrialState.RUNNING and trial.attempts > 1:
-                self._add("retries", 1)
-            if state.finished:
-                self._made["trial_seconds"].observe(trial.seconds)
 
     def _set(self, name: str, value: float, **labels: str) -> None:
         self._made[name].set(value, labels)
-
-    def _add(self, name: str, value: float) -> None:
-        if value:  # Ray's counters take no zero
-            self._made[name].inc(value)
 
 
 def with_ray_metrics(

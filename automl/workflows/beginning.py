@@ -13,8 +13,6 @@ from automl.core.keys import PluginChoice
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Suggester
-from automl.suggesters.knowledge import usual_values
-from automl.suggesters.user_prior import USUAL
 from workers.protocol import Params
 
 from . import import_trials
@@ -88,8 +86,6 @@ def begin(
         if not (resume and ledger.exists(spec.name)):
             raise
         return begin(ledger, spec, beginning, resume=True)  # another process was faster
-    if text := usual_values(spec.space, spec.prior) if USUAL in spec.learns else "":
-        tell(text, False)
     if spec.earlier:
         tell(f"learns from {spec.learned_from}", False)
     name = spec.name

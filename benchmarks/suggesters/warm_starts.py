@@ -1,4 +1,4 @@
-"""What is known before the first trial: earlier sweeps, and knowledge of parameters.
+"""What earlier sweeps teach a search.
 
     python benchmarks/suggesters/warm_starts.py --part tables
     python benchmarks/suggesters/warm_starts.py --part subset --contestants bayes,bayes+related
@@ -6,9 +6,7 @@
 
 `bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
 from random configurations with the losses of these sweeps. `tpe+related` and `optuna-gp+related`
-try the best configurations of these sweeps first, as with Optuna's `enqueue_trial`. `bayes+known`
-has knowledge of parameters that was learned without the data set, `bayes+unknown` without the
-family of models.
+try the best configurations of these sweeps first, as with Optuna's `enqueue_trial`.
 `~RULE` at the end flips a rule of the policy.
 Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
 `held_out.py`.
@@ -42,7 +40,6 @@ from benchmarks.suggesters.contestants import make, policy_of
 from benchmarks.suggesters.earlier_sweeps import earlier_sweep
 from benchmarks.suggesters.fingerprint import present_fingerprint
 from benchmarks.suggesters.held_out import KEYS, Judged
-from benchmarks.suggesters.learn_knowledge import learn
 from benchmarks.suggesters.suggesters import one_thread
 from search_spaces import Space
 from workers.protocol import Params
@@ -94,18 +91,12 @@ def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Sug
         sweeps = [earlier_sweep(other) for other in like]
     if kind == "unrelated":
         sweeps = [unrelated(sweep, problem.space) for sweep in sweeps]
-    knowledge = {}
-    if kind in ("known", "unknown"):
-        left = [p for p in held_out.problems("develop") if p.name != problem.name]
-        if kind == "unknown":
-            left = [p for p in left if family(p) != family(problem)]
-        knowledge = learn([(p.space, earlier_sweep(p)) for p in left])
     if own != "bayes":
         turns = zip_longest(*(best_of(sweep, "loss") for sweep in sweeps))
         first = [params for turn in turns for params in turn if params][:NUM_TRANSFERRED]
         peer = make(own, held_out.Task(problem.space), seed)  # type: ignore[arg-type]
         return Enqueued(peer, first)
-    context = SearchContext(Domain(problem.space), earlier=sweeps, knowledge=knowledge)
+    context = SearchContext(Domain(problem.space), earlier=sweeps)
     policy = policy_of(name)
     return BayesSuggester(problem.space, goals, seed=seed, context=context, policy=policy)
 

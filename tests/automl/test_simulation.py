@@ -133,20 +133,6 @@ def test_what_replays_may_not_yield() -> None:
     assert gc.get_threshold() == before  # which a simulation raises while it runs
 
 
-def test_a_sweep_ends_when_another_trial_is_expected_to_gain_too_little() -> None:
-    def bowl(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        yield 1.0, {"loss": 100.0 * (params["x"] - 0.3) ** 2}
-
-    options: dict[str, Any] = {"suggester": "bayes", "workers": 1, "seconds": None, "trials": 40}
-    result = simulate(bowl, **options, budget={"gain": 0.05})
-    assert result.state == "finished"
-    assert 12 <= len(result.trials) < 40
-    assert result.best is not None
-    assert result.best.metrics["loss"] < 0.5
-    with pytest.raises(UsageError, match="a budget of gain needs a single goal"):
-        simulate(bowl, trials=3, budget={"gain": 0.05})
-
-
 @pytest.mark.parametrize(
     ("budget", "number"), [({"time": 95.0}, 9), ({"worker_time": 95.0}, 9), ({"time": 100.5}, 10)]
 )

@@ -17,8 +17,6 @@ from fake_gpu import FakeCuda
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context
-from workers.device import peak_memory
-from workers.device.gpu import gpu_problem
 from workers.failures import failure_of
 from workers.functions import saved_state
 from workers.functions.speed import SpeedProbe
@@ -351,21 +349,6 @@ def test_the_peak_of_a_gpu_is_kept(runner, monkeypatch):
     assert outcome.details["peak_allocated_bytes"] == 501_000
     assert outcome.details["peak_reserved_bytes"] == 700_000
     assert outcome.details["gpu_used_bytes"] == 700_000
-    # To ask whether the GPU computes is no part of the trial.
-    assert cuda.calls.index("ones") < cuda.calls.index("reset_peak_memory_stats")
-
-
-def test_a_gpu_that_fails_before_the_trial_is_not_its_fault(runner, monkeypatch):
-    FakeCuda("uncorrectable ECC error encountered").install(monkeypatch.setattr)
-    ran = []
-    outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), ran.append)
-    assert not ran
-    assert outcome.worker_lost
-    assert outcome.gpu_lost
-    assert outcome.message == (
-        "the GPU of its worker cannot be used: "
-        "AcceleratorError: CUDA error: uncorrectable ECC error encountered"
-    )
 
 
 FULL = (
@@ -379,36 +362,15 @@ FULL = (
 @pytest.mark.parametrize("error", FULL)
 def test_a_gpu_that_is_full_is_not_broken(runner, monkeypatch, error):
     """Another program may have left no room for a context."""
-    cuda = FakeCuda().install(monkeypatch.setattr)
+    FakeCuda().install(monkeypatch.setattr)
 
     def full(*given):
         raise error
 
-    monkeypatch.setattr(cuda, "synchronize", full)
-    monkeypatch.setattr(torch.cuda, "synchronize", full)
-    assert gpu_problem("cuda:0") == ""
     monkeypatch.setattr(torch.cuda, "set_device", full)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
     outcome = run(Context(runner.assignment(), print, lambda: None, device="cuda:0"), print)
     assert (outcome.failure, outcome.gpus_full) == ("out_of_memory", "GPU-7")
-    assert not outcome.gpu_lost
-
-
-def test_the_driver_is_asked_once_for_the_memory_of_a_process(runner, monkeypatch):
-    cuda = FakeCuda(allocated=1_000, reserved=2_000).install(monkeypatch.setattr)
-    asked = []
-    monkeypatch.setattr(peak_memory, "process_bytes", lambda pids: asked.append(pids) or 502_000)
-    peak_memory._bytes_beside_allocator.cache_clear()
-    for reserved in (2_000, 9_000):
-        cuda.reserved = reserved
-        monkeypatch.setattr(cuda, "empty_cache", lambda: None)
-        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-        monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 2_000, raising=False)
-        context = Context(runner.assignment(), print, lambda: None, device="cuda:0")
-        outcome = run(context, lambda trial: {"loss": 1.0})
-        assert outcome.details["gpu_process_bytes"] == 500_000 + reserved
-    peak_memory._bytes_beside_allocator.cache_clear()
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("named", ["nothing", "goals", "constrained"])

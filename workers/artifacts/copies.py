@@ -155,18 +155,14 @@ class Copies:
             raise DamagedCopy(f"{self.location}/{found.name} is the manifest of another copy")
         return manifest
 
-    def restore(self, found: Manifest, target: Folder) -> list[str]:
+    def restore(self, found: Manifest, target: Folder) -> None:
         """Write the files of a copy into a folder.
 
-        Returns:
-            A description of each object that is missing or damaged and belongs to a numbered
-            checkpoint, which is left out: whoever loads it takes the one before.
-
         Raises:
-            DamagedCopy: another object is; what is left would be half of a state.
+            DamagedCopy: an object is missing or damaged; what is left is half of a state.
             StoreError: a link leads out of the folder.
         """
-        manifest, sizes, damaged = self.read(found), self.sizes(), list[str]()
+        manifest, sizes = self.read(found), self.sizes()
         for path, file in manifest.files.items():
             *parts, name = path.split("/")
             folder = Folder(target.root, *target.parts, *parts)
@@ -180,12 +176,8 @@ class Copies:
             else:
                 problem = self._fetched(stored, folder.file(name), file.sha256)
             if problem:
-                damaged.append(f"{self.location}/{stored} ({path}) {problem}")
-                if not (parts and parts[-1].isdecimal()):
-                    raise DamagedCopy(damaged[-1])
-                folder.remove()
+                raise DamagedCopy(f"{self.location}/{stored} ({path}) {problem}")
         target.check()
-        return damaged
 
     def _fetched(self, stored: str, path: Path, expected: str) -> str:
         """Write a file; what is wrong with its object, "" for nothing."""
@@ -261,9 +253,8 @@ class SweepArtifacts:
         def fetched() -> bool:
             copies = Copies(self.trial(number))
             found = copies.found()
-            damaged = copies.restore(found[0], Folder(target)) if found else []
-            if damaged:
-                raise DamagedCopy("; ".join(damaged))
+            if found:
+                copies.restore(found[0], Folder(target))
             return bool(found)
 
         return _tried(fetched, f"{self.location} cannot be read")

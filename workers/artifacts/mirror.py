@@ -7,8 +7,8 @@ a working copy: at the end of an attempt, once everything is at the location, it
 from __future__ import annotations
 
 import fcntl
-import json
 import re
+import shutil
 import socket
 import stat
 import sys
@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,17 +24,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from search_spaces.errors import StoreError
 from workers.failures import one_line
 from workers.files.folder import Folder, link, sha256
-from workers.protocol import LOGS, log_name
 
-from .copies import (
-    NOT_KEPT,
-    CopiedFile,
-    Copies,
-    DamagedCopy,
-    Manifest,
-    object_name,
-    retried,
-)
+from .copies import NOT_KEPT, CopiedFile, Copies, DamagedCopy, Manifest, object_name, retried
 
 if TYPE_CHECKING:
     from workers.context import Context
@@ -43,7 +34,7 @@ LOOK_SECONDS: Final = 2.0  # between two looks for files that nobody has announc
 AGAIN: Final = 15  # times as long after an upload that has failed
 RESTORE_SECONDS: Final = 300.0  # until an attempt gives up to read its files
 FINISH_SECONDS: Final = 300.0  # until an attempt gives up to write them at its end
-MARK: Final = ".artifacts.json"  # in the trial's folder: the attempt whose files these are
+MARK: Final = ".artifacts.mark"  # in the trial's folder: the attempt whose files these are
 LOCK: Final = ".artifacts.lock"  # in the trial's folder: held by the rank that restores it
 LINKS: Final = ".artifacts.links"  # in the trial's folder: its files at one moment
 _DRAFT: Final = re.compile(r"\.[0-9]+(\.[0-9]+)?")  # a checkpoint that is being written
@@ -53,14 +44,9 @@ class ArtifactsUnreachable(Exception):
     """The location of the artifacts does not answer, so the attempt cannot go on from them."""
 
 
-class ChangedMeanwhile(Exception):
-    """A file changed while it was read: there is no moment at which it was as it was read."""
-
-
 class FileIdentity(NamedTuple):
     """A file as it was: if this is the same, so is its content; `link` is the target of a link."""
 
-    inode: int
     size: int
     changed: int
     link: str = ""
@@ -72,13 +58,11 @@ class ArtifactNotes:
 
     Args:
         message: for a person; "" for nothing.
-        details: of the outcome.
         seconds: how long the attempt has waited for its files.
         artifact_bytes: of them, at the location.
     """
 
     message: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     artifact_bytes: int = 0
 
@@ -91,14 +75,13 @@ class ArtifactNotes:
 def mirrored(context: Context, notes: ArtifactNotes) -> Iterator[None]:
     """While inside, the trial's files are here, and new ones are uploaded by rank 0.
 
-    Does nothing but to tell what is missing if the assignment names no location.
+    Does nothing if the assignment names no location.
 
     Raises:
         ArtifactsUnreachable: the location does not answer, so the attempt cannot go on from it.
     """
     a = context.assignment
     if not a.artifacts:
-        notes.message = moved(context)
         yield
         return
     mirror = Mirror(a.artifacts, a.files, a.attempt, resume=a.resume, notes=notes)
@@ -113,36 +96,24 @@ def mirrored(context: Context, notes: ArtifactNotes) -> Iterator[None]:
             mirror.finish(context.stop_requested, remove=context.world_size == 1)
 
 
-def moved(context: Context) -> str:
-    """Why an attempt has no files of the one before, if that ran on another disk; else ""."""
-    a = context.assignment
-    logs = a.files / LOGS
-    if context.rank or a.attempt == 1 or not a.resume:
-        return ""
-    here = logs.is_file(log_name(a.attempt, 0))
-    before = any(logs.is_file(log_name(n, 0)) for n in range(1, a.attempt))
-    if before or not here:  # without logs of its own nothing can be said
-        return ""
-    return (
-        f"began anew: the files of its earlier attempts are not on {socket.gethostname()}. "
-        "If `artifacts` names a place that all nodes use, a trial goes on from its checkpoint"
-    )
-
-
-def listed(folder: Folder) -> Mapping[str, FileIdentity]:
+def listed(top: Path) -> dict[str, FileIdentity]:
     """The files in a trial's folder that are kept, by their path in it with slashes."""
     found: dict[str, FileIdentity] = {}
-    top = len(folder.parts)
-    for inner, name, facts in folder.walk():
-        parts = (*inner.parts[top:], name)
-        if parts[0] in NOT_KEPT or parts[0].startswith(".") or any(map(_DRAFT.fullmatch, parts)):
+    for path in top.rglob("*"):
+        parts = path.relative_to(top).parts
+        if _left_out(parts[0], top=True) or any(map(_left_out, parts)):
             continue
-        path, identity = "/".join(parts), (facts.st_ino, facts.st_size, facts.st_mtime_ns)
-        if stat.S_ISREG(facts.st_mode):
-            found[path] = FileIdentity(*identity)
-        elif stat.S_ISLNK(facts.st_mode):
-            found[path] = FileIdentity(*identity, str((inner.path / name).readlink()))
+        with suppress(FileNotFoundError):  # the attempt may remove it meanwhile
+            facts = path.lstat()
+            target = str(path.readlink()) if stat.S_ISLNK(facts.st_mode) else ""
+            if target or stat.S_ISREG(facts.st_mode):
+                found["/".join(parts)] = FileIdentity(facts.st_size, facts.st_mtime_ns, target)
     return found
+
+
+def _left_out(name: str, *, top: bool = False) -> bool:
+    """Whether a name is not kept: a draft anywhere, at the top also logs and hidden files."""
+    return bool(_DRAFT.fullmatch(name)) or (top and (name in NOT_KEPT or name.startswith(".")))
 
 
 class Mirror:
@@ -164,7 +135,7 @@ class Mirror:
         self._attempt = attempt
         self._resume = resume
         self.notes = notes
-        self._known: dict[FileIdentity, CopiedFile] = {}  # files that are at the location
+        self._files: dict[str, CopiedFile] = {}  # of the newest copy of this attempt
         self._manifests: list[Manifest] = []  # of this attempt, at most two
         self._stored: Mapping[str, FileIdentity] = {}  # the files as they are at the location
         self._wake = threading.Event()
@@ -182,10 +153,7 @@ class Mirror:
         """
         begun = time.monotonic()
         self._folder.make()
-        try:
-            self._copies = Copies(self._location)
-        except ImportError as error:
-            raise ArtifactsUnreachable(str(error)) from error
+        self._copies: Copies = self._asked(lambda: Copies(self._location))
         with self._locked():
             mark = self._mark()
             if mark != self._attempt:  # else rank 0, on this machine, has done it
@@ -218,9 +186,7 @@ class Mirror:
         while self._thread.is_alive() and time.monotonic() - begun < 1.2 * FINISH_SECONDS:
             self._thread.join(1.0)
             beat()
-        objects: dict[str, int] = {}
-        for manifest in self._manifests:
-            objects |= manifest.objects
+        objects = {name: size for one in self._manifests for name, size in one.objects.items()}
         self.notes.artifact_bytes = sum(objects.values())
         if not self._done:
             self._note(
@@ -237,35 +203,27 @@ class Mirror:
         Returns:
             The attempt whose files are here now; 0 if there are none.
         """
-        damaged: list[str] = []
-        found = self._asked(lambda: self._copies.found(self._attempt))
-        while found and found[0].attempt > mark:
+        damaged = ""
+        for found in self._asked(lambda: self._copies.found(self._attempt)):
+            if found.attempt <= mark:
+                break
             try:
-                damaged += self._asked(partial(self._restored, found[0]))
+                self._asked(partial(self._restored, found))
             except DamagedCopy as error:
-                again = self._asked(lambda: self._copies.found(self._attempt))
-                if again and again[0].name > found[0].name:
-                    found = again  # an attempt that was given up had replaced it meanwhile
-                    continue
-                damaged.append(str(error))
-                found = found[1:]
+                damaged = damaged or str(error)
+                print(f"artifacts: {error}", file=sys.stderr)
+                self._remove_files()
+                mark = 0
             else:
-                self._stored = listed(self._folder)
-                mark = found[0].attempt
-        if damaged and not self._stored:
-            self._remove_files()
-            mark = 0
-        for text in damaged:
-            print(f"artifacts: {text}", file=sys.stderr)
+                self._stored, mark = listed(self._folder.path), found.attempt
         if damaged:
-            self.notes.details["damaged_artifacts"] = damaged
             went_on = "an older copy" if self._stored else "nothing: it began anew"
-            self._note(f"{damaged[0]}; the attempt went on from {went_on}")
+            self._note(f"{damaged}; the attempt went on from {went_on}")
         return mark
 
-    def _restored(self, found: Manifest) -> list[str]:
+    def _restored(self, found: Manifest) -> None:
         self._remove_files()
-        return self._copies.restore(found, self._folder)
+        self._copies.restore(found, self._folder)
 
     def _asked(self, call: Callable[[], Any]) -> Any:
         try:
@@ -286,12 +244,12 @@ class Mirror:
 
     def _mark(self) -> int:
         """The last attempt whose files are on this machine; 0 if it is unknown."""
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            return int(json.loads(self._folder.read(MARK))["attempt"])
+        with suppress(OSError, ValueError):
+            return int(self._folder.read(MARK))
         return 0
 
     def _set_mark(self, attempt: int) -> None:
-        self._folder.replace(MARK, json.dumps({"attempt": attempt}).encode())
+        self._folder.replace(MARK, str(attempt).encode())
 
     def _run(self) -> None:
         """Upload what is new until the attempt is over, then the last files."""
@@ -301,7 +259,7 @@ class Mirror:
             self._wake.clear()
             if self._over.is_set():
                 break
-            now = listed(self._folder)
+            now = listed(self._folder.path)
             if now != self._stored and (announced or now == before):
                 with self._errors_told():  # the training goes on without
                     self._upload()
@@ -315,53 +273,41 @@ class Mirror:
 
         Hard links keep the files of one moment readable while the program replaces them.
         """
-        now = listed(self._folder)
-        if now == self._stored:
-            return
-        links, files = self._folder / LINKS, {}
+        links = self._folder / LINKS
         links.remove()
         try:
-            new = [path for path, one in now.items() if not one.link and one not in self._known]
-            self._link(new, links)
-            if listed(self._folder) != now:
-                raise ChangedMeanwhile(f"{self._folder.path} is written all the time")
-            for path in new:
-                self._known[now[path]] = self._put(links.path / path, now[path])
+            top = self._folder.path
+            shutil.copytree(
+                top,
+                links.path,
+                symlinks=True,
+                copy_function=link,
+                ignore=lambda at, names: [n for n in names if _left_out(n, top=at == str(top))],
+            )
+            now = listed(links.path)
+            if now == self._stored:
+                return
+            files = {path: self._copied(links.path / path, now[path], path) for path in now}
+            if listed(links.path) != now:
+                raise OSError(f"{top} is written all the time")
         finally:
             links.remove()
-        for path, identity in now.items():
-            symbolic = CopiedFile(link=identity.link)
-            files[path] = symbolic if identity.link else self._known[identity]
         number = self._manifests[-1].number + 1 if self._manifests else 0
         manifest = Manifest(self._attempt, number, files)
         self._copies.write(manifest.name, manifest.to_json())
         self._manifests = [*self._manifests[-1:], manifest]
-        self._stored, self._error = now, ""
-        needed = set().union(*(one.objects for one in self._manifests))
-        self._known = {
-            identity: file
-            for identity, file in self._known.items()
-            if object_name(self._attempt, file) in needed
-        }
+        self._stored, self._files, self._error = now, files, ""
         with self._errors_told():  # what cannot be removed now stays for later
             self._copies.tidy(*self._manifests)
 
-    def _link(self, paths: list[str], links: Folder) -> None:
-        for path in paths:
-            source, target = self._folder.path / path, links.path / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                link(source, target)
-            except FileNotFoundError as error:
-                raise ChangedMeanwhile(f"{source} is gone") from error
-
-    def _put(self, path: Path, identity: FileIdentity) -> CopiedFile:
-        """Upload a file; raises ChangedMeanwhile if somebody writes to it."""
+    def _copied(self, path: Path, identity: FileIdentity, name: str) -> CopiedFile:
+        """The entry of a file, which is uploaded unless the last copy of this attempt has it."""
+        if identity.link:
+            return CopiedFile(link=identity.link)
+        if name in self._files and self._stored[name] == identity:
+            return self._files[name]
         file = CopiedFile(sha256(path), identity.size)
         self._copies.put(object_name(self._attempt, file), path)
-        facts = path.stat()
-        if (facts.st_size, facts.st_mtime_ns) != (identity.size, identity.changed):
-            raise ChangedMeanwhile(f"{path} is written all the time")
         return file
 
     @contextmanager
@@ -380,7 +326,6 @@ class Mirror:
 
     def _remove_files(self) -> None:
         """Remove the files of this machine that are kept at the location, and the mark."""
-        self._folder.unlink(MARK)
         for name in self._folder.names():
             if name in (*NOT_KEPT, LOCK):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -15,13 +15,7 @@ from search_spaces.errors import UsageError
 from search_spaces.parameters import Parameter
 from search_spaces.plugins import nearest
 
-# Every parameter as arguments of its own; `{params}` is the first of them.
-STYLES: Final = {
-    "params": ("--{}={}",),
-    "--key=value": ("--{}={}",),
-    "--key value": ("--{}", "{}"),
-    "key=value": ("{}={}",),
-}
+ALL: Final = "params"  # stands for an argument `--NAME=VALUE` for each parameter
 FACTS: Final = ("trial", "trial_dir", "checkpoint_dir", "seed", "config")
 _PART: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FLAG: Final = re.compile(r"--?[A-Za-z][^={}]*")
@@ -50,9 +44,9 @@ def _check_part(argument: str, found: re.Match[str], names: Collection[str]) -> 
             f"a brace in the argument {argument!r} has no partner: "
             f"write {found[0] * 2} for a brace of your own"
         )
-    if name in names or name in FACTS or name in STYLES:
+    if name in (*names, *FACTS, ALL):
         return
-    hint = nearest(name, [*names, *FACTS, *STYLES])
+    hint = nearest(name, [*names, *FACTS, ALL])
     raise UsageError(
         f"the argument {argument!r} names no parameter: {hint} "
         f"(write {{{{{name}}}}} for braces of your own)"
@@ -95,9 +89,8 @@ class Braces:
         filled: list[str] = []
         before = ""  # the argument before, as it was given
         for argument in arguments:
-            style = self._style(argument)
-            if style is not None:
-                filled += style
+            if argument == f"{{{ALL}}}" and ALL not in self.params:
+                filled += self._pairs()
             elif (text := self.replaced(argument)) is None or (argument and not text):
                 if _is_flag(before) and not self._is_own_flag(argument):
                     filled.pop()
@@ -114,29 +107,16 @@ class Braces:
         found = iter(values)
         return _PART.sub(lambda m: m[0][0] if m[1] is None else str(next(found)), text)
 
-    def _style(self, argument: str) -> list[str] | None:
-        """The arguments that stand for all parameters; None if this argument is another one."""
-        name = argument[1:-1]
-        if argument != f"{{{name}}}" or name in self.params or name not in STYLES:
-            return None
-        return list(self._pairs(STYLES[name]))
-
-    def _pairs(self, forms: tuple[str, ...]) -> Iterator[str]:
-        for name, value in self.params.items():
-            if value is not None and len(forms) == 1:
-                yield forms[0].format(name, text_of(value))
-            elif value is not None:
-                yield forms[0].format(name)
-                yield text_of(value)
+    def _pairs(self) -> list[str]:
+        values = self.params.items()
+        return [f"--{name}={text_of(value)}" for name, value in values if value is not None]
 
     def _value(self, name: str) -> str | None:
         if name in self.params:
             return None if self.params[name] is None else text_of(self.params[name])
         if name in self.facts:
             return self.facts[name]
-        if name in STYLES:
-            return " ".join(self._pairs(STYLES[name]))
-        return None
+        return " ".join(self._pairs()) if name == ALL else None
 
     def _is_own_flag(self, argument: str) -> bool:
         """Whether an argument that is left out would have been a flag itself."""
@@ -146,7 +126,7 @@ class Braces:
 
 def unnamed(command: str, names: Collection[str]) -> list[str]:
     """The parameters that no placeholder of a command stands for; none if one stands for all."""
-    if any(f"{{{name}}}" in command for name in (*STYLES, "config")):
+    if any(f"{{{name}}}" in command for name in (ALL, "config")):
         return []
     return [name for name in names if f"{{{name}}}" not in command]
 

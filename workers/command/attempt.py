@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import shlex
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import StoreError, TrialFailure
-from workers.device.peak_memory import ChildProcesses
 from workers.failures import DISK_WORDS, MEMORY_WORDS, NO_ROOM
 from workers.protocol import Cause, StopRequest
 from workers.runtime.gang import oom_kills
@@ -22,7 +20,6 @@ from .arguments import Braces, with_absolute_path
 from .csv_file import CSV_FILE, place_of
 from .metrics import Collector
 from .output import Tail, TrialLog
-from .printed_metrics import printed_metrics
 from .process import CommandProcess, End, read_some
 from .sources import Sources
 
@@ -55,8 +52,9 @@ class CommandAttempt:
         self._assignment = context.assignment
         self._begun = self._moved = time.monotonic()
         self._resumed = context.resumed  # before this attempt writes anything
-        self._own = context.files / FOLDER
-        self._files = self._own / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        self._files = (
+            context.files / FOLDER / f"attempt-{self._assignment.attempt}-rank-{context.rank}"
+        )
         params = self._assignment.params
         facts = {
             "trial": str(context.number),
@@ -96,13 +94,12 @@ class CommandAttempt:
         sources = self._sources(collector, environment)
         kills = oom_kills()
         log.say(f"runs {json.dumps(arguments)}")
-        with self._measured():
-            try:
-                process = CommandProcess(arguments, self._folder, environment)
-            except (OSError, ValueError) as error:
-                raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
-            with process:
-                end = self._listen(process, sources, log)
+        try:
+            process = CommandProcess(arguments, self._folder, environment)
+        except (OSError, ValueError) as error:
+            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+        with process:
+            end = self._listen(process, sources, log)
         sources.close()
         self._conclude(end, oom_killed=oom_kills() > kills)
         if self._request is None and not self._resumed:
@@ -152,9 +149,7 @@ class CommandAttempt:
             self._files,
             patterns,
             self._command.goal,
-            self._own,
             goals=self._assignment.goals or tuple(filter(None, [self._command.goal])),
-            goes_on=self._resumed,
             table=table,
         )
 
@@ -162,11 +157,6 @@ class CommandAttempt:
         return str(self._files.path / name)
 
     # ------------------------------------------------------------------ while it runs
-
-    def _measured(self) -> AbstractContextManager[None]:
-        """Measures the memory of the command on a GPU; on a CPU `workers.run` measures it."""
-        memory = self._context.memory
-        return nullcontext() if memory is None or not memory.on_gpu else ChildProcesses(memory)
 
     def _listen(self, process: CommandProcess, sources: Sources, log: TrialLog) -> End:
         """Take in output and reports, and pass requests on, until the command has ended."""
@@ -263,7 +253,6 @@ class CommandAttempt:
             raise self._failure
         if self._request is not None and (self._terminated or end.status == 0):
             context.accept_stop(self._request)
-            context.terminated = self._terminated
             if self._request is StopRequest.PAUSE and not _has_files(context.checkpoint_dir):
                 context.accept_stop(StopRequest.STOP)
                 context.message = (
@@ -365,11 +354,8 @@ def nothing_reported(
     elif CSV_FILE in patterns:
         words += f"; no column of {patterns[CSV_FILE]} has that name, or the command wrote no row"
     else:
-        metrics = {one.name: one.pattern for one in printed_metrics(last_lines)}
-        found = f"reports.{goal}='REGEX'"
-        if goal in metrics:
-            found = shlex.quote(f"reports.{goal}={metrics[goal]}")
-        words += f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: {found}"
+        words += f"; print '{goal} 0.5', write to AUTOML_REPORTS, or give a pattern: "
+        words += f"reports.{goal}='REGEX'"
     if collector.complaint:
         words += f"; {collector.complaint}"
     words += f"; the last lines that it printed: {' | '.join(last_lines)}" if last_lines else ""

@@ -64,8 +64,6 @@ class Collector:
         self._num_complaints += 1
         if self._num_complaints <= NUM_COMPLAINTS:
             self._say(f"{words}; it is left out")
-        if self._num_complaints == NUM_COMPLAINTS:
-            self._say("more reports that cannot be read are not described")
 
     def _numbers(self, metrics: Mapping[str, Any], source: str) -> dict[str, float]:
         """The metrics as numbers; without those that are none, about which it complains."""

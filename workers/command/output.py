@@ -5,16 +5,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final
 
-from search_spaces.errors import StoreError
 from workers.protocol import LOGS, Assignment, log_name
-from workers.runtime.logs import LOG_BYTES, shorten
 
 COLOURS: Final = r"\x1b\[[0-9;]*m"  # of a terminal
 LINE_BYTES: Final = 10_000  # of a line in which patterns are searched; the rest of it is ignored
 TAIL_BYTES: Final = 8_192
 SHOWN_LINES: Final = 3  # of an output, in a message
 LINE_SHOWN: Final = 300  # characters of each
-LOG_PIECE: Final = LOG_BYTES // 4  # written between two looks at the size of the log
 
 
 class Lines:
@@ -37,17 +34,6 @@ class Lines:
         lines = [self._begun, *(line[: self._most] for line in others[:-1])]
         self._begun = others[-1][: self._most]
         return lines
-
-    @property
-    def begun(self) -> bytes:
-        """The line that does not end yet."""
-        return self._begun
-
-    def skip(self, chunk: bytes) -> None:
-        """Like `feed`, if nobody wants the lines."""
-        place = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
-        begun = b"" if place >= 0 else self._begun
-        self._begun = (begun + chunk[place + 1 :])[: self._most]
 
     def rest(self) -> bytes:
         """What follows the last line."""
@@ -83,17 +69,15 @@ class Tail:
 
 
 class TrialLog:
-    """The log of a rank, bounded: its first and its newest part stay. Use it in `with`.
+    """The log of a rank, written beside its output. Use it in `with`.
 
     A log that cannot be written is given up: the trial is not to blame.
     """
 
     def __init__(self, assignment: Assignment, rank: int) -> None:
-        self._folder = assignment.files / LOGS
-        self._name = log_name(assignment.attempt, rank)
-        self._folder.make()
-        self._file = self._folder.open(self._name, "ab", buffering=0)
-        self._written = 0
+        logs = assignment.files / LOGS
+        logs.make()
+        self._file = logs.open(log_name(assignment.attempt, rank), "ab", buffering=0)
 
     def __enter__(self) -> TrialLog:
         return self
@@ -103,12 +87,8 @@ class TrialLog:
 
     def write(self, chunk: bytes) -> None:
         """Append bytes."""
-        with suppress(OSError, StoreError):
+        with suppress(OSError):
             self._file.write(chunk)
-            self._written += len(chunk)
-            if self._written > LOG_PIECE:
-                self._written = 0
-                shorten(self._folder, self._name, LOG_BYTES - LOG_PIECE)
 
     def say(self, words: str) -> None:
         """Append a line of our own."""

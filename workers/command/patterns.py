@@ -6,7 +6,7 @@ linear in the length of a line, whatever the expression is.
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import re2
@@ -23,7 +23,6 @@ MAX_PATTERN: Final = 1000  # characters
 MAX_MEMORY: Final = 1 << 20  # bytes of a compiled expression
 _AROUND: Final = b",;:)]}'\""  # after a number in a sentence or a list
 _THOUSANDS: Final = re.compile(rb"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d*)?")
-_ANCHORS: Final = ("^", "$", "\\A", "\\z")  # match elsewhere in many lines than in one
 
 
 class PatternReports:
@@ -37,8 +36,6 @@ class PatternReports:
         patterns: regular expressions by metric, with one group each; `step` is that of the step.
         goal: the metric whose matches are counted if there is no pattern for the step.
         collector: gets the reports.
-        step: the last step of earlier attempts, if steps are counted.
-        counted: called with each step that is counted.
         may_count: whether there may be no steps to find.
 
     Raises:
@@ -50,8 +47,6 @@ class PatternReports:
         patterns: Mapping[str, str],
         goal: str,
         collector: Collector,
-        step: int = 0,
-        counted: Callable[[int], object] = lambda step: None,
         *,
         may_count: bool = False,
     ) -> None:
@@ -60,25 +55,14 @@ class PatternReports:
         self._metrics = compiled
         self._goal = goal if goal in compiled else next(iter(compiled), "")
         self._collector = collector
-        self._step: int | None = None if self._steps else step
-        self._last, self._may_count = step, may_count
-        self._counted = counted
+        self._step: int | None = None if self._steps else 0
+        self._may_count = may_count
         self._found: dict[str, float] = {}
         self._lines: defaultdict[str, Lines] = defaultdict(Lines)  # by stream
-        anchored = any(anchor in text for text in patterns.values() for anchor in _ANCHORS)
-        self._all = [] if anchored else [*filter(None, [self._steps]), *compiled.values()]
 
     def feed(self, chunk: bytes, stream: str = "stdout") -> None:
         """Take in the next bytes of a stream of the output."""
-        lines = self._lines[stream]
-        if b"\x1b" in chunk:
-            chunk = re.sub(COLOURS.encode(), b"", chunk)
-        if self._all:  # most lines say nothing: look at all of them at once first
-            text = lines.begun + chunk
-            if not any(pattern.search(text) for pattern in self._all):
-                lines.skip(chunk)
-                return
-        for line in lines.feed(chunk):
+        for line in self._lines[stream].feed(re.sub(COLOURS.encode(), b"", chunk)):
             self._search(line)
 
     def _search(self, line: bytes) -> None:
@@ -98,7 +82,7 @@ class PatternReports:
                 else:
                     self._found[name] = value
         if self._may_count and self._step is None and self._found:
-            self._steps, self._step = None, self._last
+            self._steps, self._step = None, 0
         if self._is_complete():
             self._send()
 
@@ -123,7 +107,6 @@ class PatternReports:
             return
         if self._steps is None:
             self._step = (self._step or 0) + 1
-            self._counted(self._step)
         self._collector.report(self._step, self._found, SOURCE)
         self._found = {}
 

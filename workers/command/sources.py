@@ -3,12 +3,10 @@
 import json
 import os
 import reprlib
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from search_spaces.errors import StoreError
 from workers.files.folder import Folder
 
 from .csv_file import CsvFile
@@ -83,9 +81,6 @@ class ReportFile:
             self._collector.finish(found, source)
 
 
-COUNT: Final = "steps"  # file of the last step, if steps are counted
-
-
 class Sources:
     """Reads the reports of a command from wherever it makes them.
 
@@ -95,8 +90,6 @@ class Sources:
         patterns, goal: see `PatternReports`; without patterns and table, and as long as the file
             is empty, the usual lines of output count.
         goals: the metrics in usual lines.
-        kept: folder that outlives the attempt, for the number of counted steps.
-        goes_on: the attempt goes on from a checkpoint, so counted steps do too.
         table: a CSV file of metrics; None if there is none.
     """
 
@@ -107,10 +100,8 @@ class Sources:
         folder: Folder,
         patterns: Mapping[str, str],
         goal: str,
-        kept: Folder,
         *,
         goals: Sequence[str] = (),
-        goes_on: bool,
         table: Path | None = None,
     ) -> None:
         self._file = ReportFile(folder, file, collector)
@@ -119,10 +110,7 @@ class Sources:
         self._waiting: list[tuple[bytes, str]] = []  # output to search at the next look
         patterns = usual_patterns(goals) if self._usual else patterns
         if patterns:
-            step = _count(kept) if goes_on else 0
-            self._patterns = PatternReports(
-                patterns, goal, collector, step, _counter(kept), may_count=self._usual
-            )
+            self._patterns = PatternReports(patterns, goal, collector, may_count=self._usual)
         self._table = CsvFile(table, collector) if table is not None else None
 
     def feed(self, chunk: bytes, stream: str) -> None:
@@ -162,19 +150,3 @@ class Sources:
         if self._patterns is not None:
             for chunk, stream in waiting:
                 self._patterns.feed(chunk, stream)
-
-
-def _count(folder: Folder) -> int:
-    """The last step that an earlier attempt has counted; 0 if there is none."""
-    try:
-        return int(folder.read(COUNT))
-    except (OSError, ValueError):  # StoreError is a ValueError
-        return 0
-
-
-def _counter(folder: Folder) -> Callable[[int], None]:
-    def counted(step: int) -> None:
-        with suppress(OSError, StoreError), folder.open(COUNT, "w") as file:
-            file.write(str(step))
-
-    return counted

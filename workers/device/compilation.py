@@ -1,9 +1,6 @@
 """What `torch.compile` does for a value of the option `compile`."""
 
-import sys
-from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
@@ -41,25 +38,3 @@ def _arguments(mode: str) -> dict[str, Any]:
     from torch._inductor import list_mode_options
 
     return {"options": {**list_mode_options(mode), "layout_optimization": False}}
-
-
-# Files of torch's compiler, and the functions in them that run without compiling anything.
-_COMPILER: Final = {
-    "torch/_dynamo/convert_frame.py": (),
-    "torch/_inductor/compile_fx.py": ("run",),
-    "torch/_inductor/select_algorithm.py": (),
-}
-
-
-def is_compiling() -> bool:
-    """Whether a thread of this process compiles a graph; may be called in any thread."""
-    return any(map(_compiles, sys._current_frames().values()))
-
-
-def _compiles(frame: FrameType | None) -> bool:
-    while frame is not None:
-        path = "/".join(Path(frame.f_code.co_filename).parts[-3:])
-        if path in _COMPILER and frame.f_code.co_name not in _COMPILER[path]:
-            return True
-        frame = frame.f_back
-    return False

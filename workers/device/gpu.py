@@ -1,42 +1,15 @@
-"""Whether the GPU of a process computes, and what `nvidia-smi` tells of all GPUs.
-
-A process without torch has used no GPU through torch, so nothing is done there.
-"""
+"""A rank's share of a GPU, and what `nvidia-smi` tells of all GPUs."""
 
 import csv
 import platform
 import subprocess
-import sys
-from collections.abc import Set
 from functools import cache
-from typing import Any, Final
-
-from workers.failures import is_torch_out_of_memory, one_line
+from typing import Final
 
 # What a process takes of a GPU beside torch's allocator, roughly: the CUDA context and its kernels.
 CONTEXT_BYTES: Final = 500_000_000
 # torch's allocator gives out multiples of this (torch.distributed._tools.mem_tracker).
 GPU_BLOCK: Final = 512
-
-
-def gpu_problem(device: str) -> str:
-    """Why this process cannot compute on its device; "" if it can.
-
-    The device is asked to finish what it was given, to allocate, and to return a number. A device
-    whose memory is full computes.
-
-    Args:
-        device: "cpu", or "cuda" with or without an index.
-    """
-    torch = _torch_for(device)
-    if torch is None:
-        return ""
-    try:
-        torch.cuda.synchronize(device)
-        float(torch.ones(8, device=device).sum())
-    except Exception as error:
-        return "" if is_torch_out_of_memory(error) else one_line(error)
-    return ""
 
 
 def memory_share(total: int, gpus: float, limit: int | None) -> float:
@@ -59,11 +32,6 @@ def spills() -> bool:
     An attempt would crawl there for hours, in place of a failure for want of memory.
     """
     return "microsoft" in platform.release().lower()
-
-
-def _torch_for(device: str) -> Any:
-    """torch, if the device is a GPU and this process has loaded torch."""
-    return sys.modules.get("torch") if device.startswith("cuda") else None
 
 
 SMI_SECONDS: Final = 20.0  # it takes seconds if no process has opened the driver
@@ -92,18 +60,3 @@ def desktop_bytes() -> int:
     computing = query("--query-compute-apps=pid")
     alone = len(used) == 1 and not computing
     return int(used[0][0]) * _MIB if alone and used[0][0].isdigit() else 0
-
-
-def process_bytes(pids: Set[int], timeout: float = SMI_SECONDS) -> int | None:
-    """GPU memory of these processes together, as the driver counts it.
-
-    Returns:
-        None if the driver lists none of them, as in most containers, where it knows other numbers.
-    """
-    rows = query("--query-compute-apps=pid,used_memory", timeout)
-    found = [
-        int(row[1]) * _MIB
-        for row in rows
-        if len(row) == 2 and row[0].isdigit() and int(row[0]) in pids and row[1].isdigit()
-    ]
-    return sum(found) if found else None

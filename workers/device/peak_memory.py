@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import os
 import resource
@@ -20,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import psutil
-
-from .gpu import process_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -75,8 +72,7 @@ class PeakMemory:
 
         `peak_allocated_bytes` counts the baseline too, `peak_reserved_bytes` the pieces that
         torch's allocator keeps free. At the end of the trial, `gpu_used_bytes` is what the driver
-        counts for all processes. `gpu_process_bytes` is the peak of this process, if the driver
-        knows it: what is reserved, and what the process takes besides.
+        counts for all processes.
         """
         torch = self._torch()
         if torch is None:
@@ -88,9 +84,6 @@ class PeakMemory:
         with contextlib.suppress(RuntimeError):  # of a GPU that fails
             free, total = torch.cuda.mem_get_info(self._device)
             found["gpu_used_bytes"] = total - free
-        besides = _bytes_beside_allocator(self._device)
-        if besides is not None:
-            found["gpu_process_bytes"] = besides + found["peak_reserved_bytes"]
         return found
 
     @property
@@ -194,17 +187,6 @@ class Contributions:
         return tensor
 
 
-@functools.cache
-def _bytes_beside_allocator(device: str) -> int | None:
-    """GPU memory of this process that torch's allocator has not reserved; None if unknown.
-
-    The driver is asked once in a process, since `nvidia-smi` takes seconds.
-    """
-    counted = process_bytes({os.getpid()})
-    reserved: int = sys.modules["torch"].cuda.memory_reserved(device)
-    return None if counted is None else max(0, counted - reserved)
-
-
 def nbytes(tensor: Tensor) -> int:
     """Bytes of the part of a tensor on this rank."""
     local: Any = tensor.to_local() if hasattr(tensor, "to_local") else tensor
@@ -273,17 +255,13 @@ def keep_few_kernels(count: int = 128) -> None:
 MIN_SECONDS: Final = 0.1  # between two samples
 CLOCK_TICK: Final = 0.01  # to which the system rounds the start of a process
 SHARE: Final = 0.01  # of a core that sampling may take
-GPU_SHARE: Final = 0.05  # of the time in which nvidia-smi may run
-_LISTED: Final = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 class ChildProcesses:
     """Adds the memory of new child processes, at all depths, to a measurement while it is entered.
 
     A thread takes samples, so a process that lives for less than a tenth of a second may be missed.
-    Pages that a child shares with this process after a fork do not count (unique set size). On a
-    GPU, the driver's count for the processes is taken: nothing in a container, where it knows them
-    by other numbers.
+    Pages that a child shares with this process after a fork do not count (unique set size).
 
     Args:
         memory: the measurement.
@@ -304,46 +282,13 @@ class ChildProcesses:
         self._thread.join()
 
     def _sample(self) -> None:
-        wait, gpu = MIN_SECONDS, self._memory.on_gpu
-        clock, share = (time.monotonic, GPU_SHARE) if gpu else (time.thread_time, SHARE)
+        wait = MIN_SECONDS
         while not self._ended.wait(wait):
-            began = clock()
-            if found := self._children():
-                self._memory.add_children(_gpu_bytes(found) if gpu else _host_bytes(found))
-            wait = max(MIN_SECONDS, (clock() - began) / share)
-
-    def _children(self) -> list[psutil.Process]:
-        """Processes that have begun since the trial has."""
-        try:
-            found = _descendants(self._process)
-        except (psutil.Error, OSError):
-            return []
-        return [child for child in found if _begun(child) >= self._begun]
-
-
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
-    """The children of a process, and theirs; Linux lists them without a look at all processes."""
-    if not _LISTED:
-        return process.children(recursive=True)
-    found: list[psutil.Process] = []
-    parents = [process.pid]
-    while parents:
-        children = _children_of(parents.pop())
-        parents += children
-        for pid in children:
-            with suppress(psutil.Error):  # it has ended
-                found.append(psutil.Process(pid))
-    return found
-
-
-def _children_of(pid: int) -> list[int]:
-    """The children of each thread of a process."""
-    found: list[int] = []
-    with suppress(OSError):  # it has ended
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                found += map(int, (task / "children").read_text().split())
-    return found
+            began = time.thread_time()
+            with suppress(psutil.Error, OSError):
+                found = self._process.children(recursive=True)
+                self._memory.add_children(sum(_unique_bytes(c, self._begun) for c in found))
+            wait = max(MIN_SECONDS, (time.thread_time() - began) / SHARE)
 
 
 def _now() -> float:
@@ -353,23 +298,9 @@ def _now() -> float:
     return time.time()
 
 
-def _begun(process: psutil.Process) -> float:
+def _unique_bytes(process: psutil.Process, begun: float) -> int:
+    """Bytes of a process that no other shares; 0 if it has begun before."""
     try:
-        return float(process.create_time())
-    except (psutil.Error, OSError):
-        return 0.0
-
-
-def _gpu_bytes(processes: list[psutil.Process]) -> int:
-    return process_bytes({process.pid for process in processes}) or 0
-
-
-def _host_bytes(processes: list[psutil.Process]) -> int:
-    return sum(map(_unique_bytes, processes))
-
-
-def _unique_bytes(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().uss)
+        return int(process.memory_full_info().uss) if process.create_time() >= begun else 0
     except (psutil.Error, OSError):  # it has ended, or it belongs to another user
         return 0

@@ -31,7 +31,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def link(source: Path, target: Path) -> None:
+def link(source: str | Path, target: str | Path) -> None:
     """Hard-link a file, or copy it if the file system has no such links."""
     try:
         os.link(source, target)

@@ -5,7 +5,7 @@ from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-from search_spaces import Choice, Space
+from search_spaces import Space
 from search_spaces.errors import SpaceError, UsageError
 from search_spaces.hardware import Hardware, detect
 from search_spaces.knobs import KNOBS, Option
@@ -31,7 +31,7 @@ from search_spaces.knobs.table import (
 )
 from search_spaces.parameters import Parameter, parameter_from_dict
 from search_spaces.plugins import nearest
-from workers.parallel import STRATEGIES, requirements
+from workers.parallel import requirements
 
 CLIP_NORM: Final = Option("clip_norm", "bound on the norm of the gradient; 0 for none", 0.0)
 LOCAL_BATCH_NORM: Final = Option(
@@ -63,7 +63,6 @@ PREPARED: Final = (
 
 SHARED_OUT: Final = ("single", "ddp", "fsdp")  # what `parallelism` tries unless it is told
 ANY_SLOTS: Final = 1024  # the sweep knows its slots, see `automl.core.ranks`
-CALLBACKS: Final = ("LightningCallback", "TransformersCallback")  # they set knobs too
 
 
 def knobs(*names: str, **choices: Any) -> tuple[Parameter, ...]:
@@ -118,7 +117,7 @@ def resolved(
                 "strategies": strategies,
                 "plan": ("layers", "tensor"),
                 "slots": ANY_SLOTS,
-                name: choices.get(name, [one for one in SHARED_OUT if one in strategies]),
+                name: choices.get(name, list(SHARED_OUT)),
             }
         found |= {p.name: p for p in knob().resolve(detected(), adjustments).parameters}
     return {name: _alone(found[name], wanted) for name in wanted if name in found}
@@ -134,31 +133,15 @@ def _alone(parameter: Parameter, names: Mapping[str, Any]) -> Parameter:
     return parameter_from_dict({**parameter.to_dict(), "when": when}) if missing else parameter
 
 
-def acting_knobs(space: Space) -> list[str]:
-    """The parameters of a space that act through `trial.prepare`: by name, and by their values."""
-    found = []
-    for option in PREPARED:
-        parameter = space.parameters.get(option.name)
-        if not isinstance(parameter, Choice):
-            continue
-        values = (*option.choices, *option.on_request, *option.untuned) or STRATEGIES.names()
-        numbers = {type(value) for value in values} <= {int, float}
-        known = {type(value) for value in values} if numbers else {*values}
-        if known.issuperset(type(one) if numbers else one for one in parameter.choices):
-            found.append(option.name)
-    return found
-
-
 def without_prepare(space: Space, objective: Any) -> list[str]:
     """The knobs of a space that a function neither hands to `trial.prepare` nor reads.
 
     It is read from the code of the function and of those functions of its module that it calls.
     """
-    named = acting_knobs(space)
-    said = set(_mentioned(objective)) if named else set()
-    if not said or said.intersection(("prepare", *CALLBACKS)):
+    said = set(_mentioned(objective))
+    if not said or "prepare" in said:
         return []
-    return [name for name in named if name not in said]
+    return [o.name for o in PREPARED if o.name in space.parameters and o.name not in said]
 
 
 def mentions(objective: Any, *names: str) -> bool:

@@ -1,249 +1,156 @@
 """What `trial.prepare` returns: the user's own model, optimizer and scheduler, and its loader.
 
 The objects stay those of the user, of their classes, with all their attributes, methods and hooks.
-Methods of the model that take tensors compute in the trial's number format; `step`, `zero_grad` and
-the state of the optimizer, and `step` of the scheduler, act once an update.
+Methods of the model that take tensors compute in the trial's number format; `step` and `zero_grad`
+of the optimizer, and `step` of the scheduler, act once an update.
 """
 
-import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import partial
 from types import FunctionType, MethodType
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import register_fsdp_forward_method
-from torch.nn.modules.module import _IncompatibleKeys
+from torch.distributed.fsdp import FSDPModule, register_fsdp_forward_method
+from torch.distributed.utils import _apply_to_tensors
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map_only
 
 from search_spaces.errors import UsageError
-from workers.parallel.transfers import is_sharded
+from workers.device.precision import HALF
+from workers.parallel.transfers import is_sharded, sent
 from workers.ranks.process_group import value_of_rank_0
 
 from .loop import PreparedLoop
 
 _END: Final = object()
-_LOOP: Final = "_prepared_loop"
-_MOMENTS: Final = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer", "square_avg")
+_RUN: Final = "_prepared_run"
 
 
-def prepared_model(model: nn.Module, loop: PreparedLoop) -> nn.Module:
-    """The model itself, of a subclass of its class whose methods go through the loop.
+def prepare_model(model: nn.Module, loop: PreparedLoop) -> None:
+    """Let the methods of the model compute under the loop; `module` is the model, as DDP calls it.
 
-    `module` is the model, as DDP calls it. Every rank calls `state_dict` and `load_state_dict`. If
-    ranks hold parts of the model, the state has its whole tensors, on the CPU of rank 0; it is
-    empty on other ranks. A copy of the model is a plain one.
+    If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The state
+    has whole tensors, on the CPU of rank 0; it is empty on other ranks.
     """
-    kind = type(model)
-    body: dict[str, Any] = dict(vars(_Prepared))
-    for name in ("__dict__", "__weakref__", "__annotations__"):
-        body.pop(name, None)
-    body |= {"_prepared_class": kind, "__module__": kind.__module__, "__doc__": kind.__doc__}
-    for base in reversed(kind.__mro__[: kind.__mro__.index(nn.Module)]):
-        if base.__module__.startswith("torch.distributed."):
-            continue
-        for name, method in vars(base).items():
-            own = isinstance(method, FunctionType) and not name.startswith("__")
-            if own and name not in body and not inspect.isgeneratorfunction(method):
-                body[name] = _through_the_loop(kind, name)
-    if hasattr(model, "module"):
-        del body["module"]  # the user's own
-    model.__dict__[_LOOP] = loop
-    model.__class__ = type(kind.__name__, (kind,), body)
-    register_fsdp_forward_method(model, "_prepared_run")
-    return model
+    held: Any = model  # methods of an object take the place of those of its class
+    held.zero_grad = partial(_clear, loop, model.zero_grad)
+    if not hasattr(model, "module"):
+        model.__dict__["module"] = model
+    if not loop.strategy.replicated:
+        held.register_state_dict_post_hook(partial(_gather, loop))
+        held.register_load_state_dict_pre_hook(partial(_scatter, loop))
+    elif loop.precision.name not in HALF:
+        return
+    own = [base for base in type(model).__mro__ if not base.__module__.startswith("torch.")]
+    if isinstance(model, FSDPModule):
+        setattr(model, _RUN, lambda method, *inputs, **named: method(*inputs, **named))
+        register_fsdp_forward_method(model, _RUN)
+    for name, function in [one for base in reversed(own) for one in vars(base).items()]:
+        if isinstance(function, FunctionType) and name not in vars(nn.Module):
+            method = getattr(type(model), name).__get__(model)
+            run = partial(getattr(model, _RUN), method) if hasattr(model, _RUN) else method
+            setattr(model, name, partial(_computed, loop, run))
+    held.forward = partial(_computed, loop, model.forward)
 
 
-def _through_the_loop(kind: type[nn.Module], name: str) -> Callable[..., Any]:
-    inner = getattr(kind, name)
-
-    @wraps(inner)
-    def method(self: Any, *inputs: Any, **named: Any) -> Any:
-        loop = self.__dict__.get(_LOOP)
-        if loop is None or loop.inside or not _has_tensors(inputs, named):
-            return inner(self, *inputs, **named)
-        return loop.call(self._prepared_run, inner, *inputs, **named)
-
-    return method
-
-
-def _has_tensors(*values: Any) -> bool:
-    return any(isinstance(leaf, Tensor) for leaf in tree_flatten(values)[0])
+def _computed(loop: PreparedLoop, method: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
+    """Call a method of the model; outputs in half precision become fp32."""
+    leaves, _ = tree_flatten((inputs, named))
+    if loop.inside or not any(isinstance(leaf, Tensor) for leaf in leaves):
+        return method(*inputs, **named)
+    loop.inside = True
+    try:
+        with loop.precision.autocast():
+            output = method(*inputs, **named)
+    finally:
+        loop.inside = False
+    return _apply_to_tensors(_widened, output) if loop.precision.name in HALF else output
 
 
-class _Prepared(nn.Module):
-    """The methods of the subclass; see `prepared_model`."""
-
-    _prepared_class: type[nn.Module]
-
-    def __call__(self, *inputs: Any, **named: Any) -> Any:
-        loop = self.__dict__[_LOOP]
-        call = partial(self._prepared_class.__call__, self)
-        return call(*inputs, **named) if loop.inside else loop.call(call, *inputs, **named)
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """A copy, and what is pickled, is a model of the user's class without the loop."""
-        reduced: Any = self._prepared_class.__reduce_ex__(self, protocol)
-        _, (_, *arguments), state, *rest = reduced
-        state = {
-            name: value for name, value in state.items() if name not in (_LOOP, "_prepared_run")
-        }
-        return (_new, (self._prepared_class, *arguments), state, *rest)
-
-    @property
-    def module(self) -> Any:
-        """The model."""
-        return self
-
-    def _prepared_run(self, method: Any, *inputs: Any, **named: Any) -> Any:
-        return method(self, *inputs, **named)
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clear the gradients, unless they wait for the update."""
-        if self.__dict__[_LOOP].may_clear:
-            self._prepared_class.zero_grad(self, set_to_none)
-
-    def state_dict(self, *given: Any, **named: Any) -> Any:
-        """See `prepared_model`; a parameter of several names is there under each."""
-        strategy = self.__dict__[_LOOP].strategy
-        if given or named or strategy.replicated:
-            return self._prepared_class.state_dict(self, *given, **named)
-        state: dict[str, Any] = dict(strategy.state())
-        first = _first_names(self)
-        for name, value in nn.Module.state_dict(self).items():
-            if not isinstance(value, Tensor):
-                state[name] = value
-            elif first.get(name) in state:
-                state[name] = state[first[name]]
-        return state
-
-    def load_state_dict(self, state: Any, strict: bool = True, assign: bool = False) -> Any:
-        """Overwrite the weights by those of rank 0, with the checks of torch."""
-        loop = self.__dict__[_LOOP]
-        if assign:
-            raise UsageError(
-                "load_state_dict(assign=True) would put parameters in place of those that the "
-                "optimizer updates: call it before trial.prepare"
-            )
-        if loop.strategy.replicated:
-            keys = self._prepared_class.load_state_dict(self, state, strict)
-            loop.equal_on_all_ranks(self)
-            return keys
-        return _load_parts(self, loop, state, strict)
+def _widened(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in HALF.values() else tensor
 
 
-def _new(kind: type, *arguments: Any) -> Any:
-    return kind.__new__(kind, *arguments)
+def _clear(loop: PreparedLoop, clear: Callable[..., None], set_to_none: bool = True) -> None:
+    """Clear the gradients, unless they wait for the update."""
+    if not loop.between:
+        clear(set_to_none)
 
 
-def _first_names(model: nn.Module) -> dict[str, str]:
-    """The first name of a parameter by each of its names."""
-    names: dict[int, str] = {}
-    found = model.named_parameters(remove_duplicate=False)
-    return {name: names.setdefault(id(parameter), name) for name, parameter in found}
+def _gather(loop: PreparedLoop, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
+    """Put whole tensors in the place of this rank's parts."""
+    for name, value in list(state.items()):
+        if isinstance(value, Tensor):
+            state[name] = loop.strategy.gather(value.detach(), name).cpu()
+    if loop.context.rank:
+        state.clear()
 
 
-def _load_parts(model: nn.Module, loop: PreparedLoop, state: Any, strict: bool) -> Any:
-    """`load_state_dict` of a model whose ranks hold parts; the state is that of rank 0."""
-    held = nn.Module.state_dict(model)
-    missing = [name for name in held if name not in state]
-    unexpected = [name for name in state if name not in held]
-    tensors = {name: state[name] for name in state if isinstance(held.get(name), Tensor)}
-    wrong = [
-        f"size mismatch for {name}: {tuple(value.shape)}, the model has {tuple(held[name].shape)}"
-        for name, value in tensors.items()
-        if value.shape != held[name].shape
-    ]
-    missing, unexpected, wrong = value_of_rank_0((missing, unexpected, wrong))
-    if strict:
-        wrong += [f"missing: {', '.join(missing)}"] * bool(missing)
-        wrong += [f"unexpected: {', '.join(unexpected)}"] * bool(unexpected)
-    if wrong:
-        name = type(model).__name__
-        raise RuntimeError(f"Error(s) in loading state_dict for {name}: {'; '.join(wrong)}")
-    first = _first_names(model)
-    loop.strategy.load({first.get(name, name): one for name, one in tensors.items()}, partly=True)
-    others = {name: state[name] for name in state if name in held and name not in tensors}
-    if others:
-        nn.Module.load_state_dict(model, others, strict=False)
-    return _IncompatibleKeys(missing, unexpected)
+def _scatter(loop: PreparedLoop, model: nn.Module, state: dict[str, Any], *_: Any) -> None:
+    """Put this rank's parts in the place of the whole tensors of rank 0; torch checks the rest."""
+    held = dict(model.named_parameters(remove_duplicate=False))
+    for name, whole in sent({name: one for name, one in state.items() if isinstance(one, Tensor)}):
+        like = held.get(name, whole)
+        fits = is_sharded(like) and like.shape == whole.shape
+        state[name] = loop.strategy.scatter(whole, like, name) if fits else whole
 
 
-def prepared_optimizer(optimizer: Optimizer, loop: PreparedLoop) -> Optimizer:
-    """The optimizer itself; `step` and `zero_grad` act once an update, not at each microbatch.
+def prepare_optimizer(optimizer: Any, loop: PreparedLoop) -> None:
+    """Let `step` and `zero_grad` act once an update; `updates` is how many there were.
 
-    Every rank calls `state_dict` and `load_state_dict`. The state is that of torch, with whole
-    tensors, so it fits any strategy, and one of plain torch can be loaded. `updates` is how many
-    updates there were, also in earlier attempts if the state is restored.
+    If ranks hold parts of the model, every rank calls `state_dict` and `load_state_dict`. The state
+    is that of torch, with whole tensors, so it fits any strategy, and one of plain torch loads.
     """
-    step, zero_grad = optimizer.step, optimizer.zero_grad
-    plain_state, load_plain = optimizer.state_dict, optimizer.load_state_dict
+    plain_step = optimizer.step
 
-    def update(self: Any, closure: Any = None) -> Any:
+    def step(self: Any, closure: Any = None) -> Any:
         if closure is not None:
             raise UsageError("the step of a prepared optimizer takes no closure")
-        result = loop.step(step)
+        result = loop.step(plain_step)
         self.updates = loop.updates
         return result
 
-    def clear(self: Any, set_to_none: bool = True) -> None:
-        if loop.may_clear:
-            zero_grad(set_to_none)
-
-    def state_dict(self: Any) -> dict[str, Any]:
-        return {**_changed(self, plain_state(), loop.gathered), "prepared": loop.counts()}
-
-    def load_state_dict(self: Any, state: Mapping[str, Any]) -> None:
-        given = {name: value for name, value in state.items() if name != "prepared"}
-        load_plain(_changed(self, given, partial(_placed, loop)))
-        if "prepared" in state:
-            loop.load_counts(state["prepared"])
-        self.updates = loop.updates
-
-    if getattr(step, "_wrapped_by_lr_sched", False):  # a scheduler looks for it
-        update._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
-    for method in (update, clear, state_dict, load_state_dict):
-        name = {"update": "step", "clear": "zero_grad"}.get(method.__name__, method.__name__)
-        setattr(optimizer, name, MethodType(method, optimizer))
-    optimizer.updates = 0  # type: ignore[attr-defined]
-    return optimizer
+    if getattr(plain_step, "_wrapped_by_lr_sched", False):  # a scheduler looks for it
+        step._wrapped_by_lr_sched = True  # type: ignore[attr-defined]
+    optimizer.step = MethodType(step, optimizer)
+    optimizer.updates = 0
+    optimizer.zero_grad = partial(_clear, loop, optimizer.zero_grad)
+    if not loop.strategy.replicated:
+        names = {id(parameter): name for name, parameter in loop.strategy.parameters().items()}
+        optimizer.register_state_dict_post_hook(partial(_changed, partial(_whole, loop, names)))
+        optimizer.register_load_state_dict_pre_hook(partial(_changed, partial(_part, loop, names)))
 
 
-def _changed(optimizer: Any, state: Mapping[str, Any], change: Any) -> dict[str, Any]:
-    """A state of torch, in which each value is changed, given its key and its parameter."""
+def _whole(loop: PreparedLoop, names: Mapping[int, str], parameter: Tensor, value: Tensor) -> Any:
+    whole = loop.strategy.gather(value.detach(), names[id(parameter)])
+    return None if loop.context.rank else whole.cpu()
+
+
+def _part(loop: PreparedLoop, names: Mapping[int, str], parameter: Tensor, value: Tensor) -> Any:
+    fits = is_sharded(parameter) and value.shape == parameter.shape
+    return loop.strategy.scatter(value, parameter, names[id(parameter)]) if fits else value
+
+
+def _changed(change: Any, optimizer: Optimizer, state: Mapping[str, Any]) -> dict[str, Any]:
+    """A state of torch, in which each tensor is changed, given its parameter."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     numbers = [number for group in state["param_groups"] for number in group["params"]]
-    found = dict(state["state"])
-    for number, parameter in zip(numbers, parameters, strict=False):  # torch compares their counts
-        if number in found:
-            entries = found[number].items()
-            found[number] = {key: change(key, value, parameter) for key, value in entries}
-    return {**state, "state": found}
+    held = dict(zip(numbers, parameters, strict=False))  # torch compares their counts
+    changed = {
+        number: tree_map_only(Tensor, partial(change, held[number]), entries)
+        for number, entries in state["state"].items()
+    }
+    return {**state, "state": changed}
 
 
-def _placed(loop: PreparedLoop, key: str, value: Any, parameter: Tensor) -> Any:
-    """A value of an optimizer's state as this rank holds it."""
-    if not isinstance(value, Tensor) or value.shape != parameter.shape:
-        if key in _MOMENTS:
-            got = tuple(getattr(value, "shape", ()))
-            raise UsageError(
-                f"the optimizer's state has {key} of shape {got} for a parameter of shape "
-                f"{tuple(parameter.shape)}: it is of another model"
-            )
-        return value
-    if is_sharded(parameter):
-        return loop.strategy.scatter(value, parameter, loop.names[id(parameter)])
-    return torch.empty_like(parameter, dtype=value.dtype).copy_(value)  # in the same layout
-
-
-def prepared_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> LRScheduler:
-    """The scheduler itself; `step` acts once an update, and at the end of an epoch.
+def prepare_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> None:
+    """Let `step` act once an update, and at the end of an epoch.
 
     An update that fp16 has skipped is no step of a scheduler that steps after each update.
     """
@@ -251,7 +158,7 @@ def prepared_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> LRSchedule
     calls = [0]
 
     def step(self: Any, *arguments: Any, **named: Any) -> None:
-        if loop.waiting:
+        if loop.between:
             return
         calls[0] += 1
         if not (loop.skipped and calls[0] == loop.attempted):
@@ -259,7 +166,6 @@ def prepared_scheduler(scheduler: LRScheduler, loop: PreparedLoop) -> LRSchedule
 
     body = {"step": step, "__module__": kind.__module__, "__doc__": kind.__doc__}
     scheduler.__class__ = type(kind.__name__, (kind,), body)
-    return scheduler
 
 
 class PreparedLoader:
@@ -273,8 +179,6 @@ class PreparedLoader:
         sampler = getattr(loader, "sampler", None)
         if isinstance(sampler, torch.utils.data.DistributedSampler):
             raise UsageError("trial.prepare shares batches out: leave DistributedSampler out")
-        loop.loads = True
-        loop.loader = self
         self._loop = loop
         self._loader = loader
         self._epoch: dict[str, Any] | None = None  # the state at the beginning of this epoch
@@ -298,11 +202,8 @@ class PreparedLoader:
 
         An epoch that was broken off counts as not ended.
         """
-        return self._epoch or self._now()
-
-    def _now(self) -> dict[str, Any]:
         others = [generator.get_state() for generator in self._generators.values()]
-        return {"torch": self._state, "generators": others}
+        return self._epoch or {"torch": self._state, "generators": others}
 
     def go_on(self, order: Mapping[str, Any]) -> None:
         """The inverse of `order`."""
@@ -311,19 +212,19 @@ class PreparedLoader:
             generator.set_state(state)
 
     def __iter__(self) -> Iterator[Any]:
-        self._epoch = self._now()
+        self._epoch = None
+        self._epoch = self.order()
         with self._drawing():
             batches = iter(self._loader)
         while True:
             with self._drawing():
                 batch = next(batches, _END)
             if batch is _END:
-                self._epoch = None
-                self._loop.ended_untrained = not self._loop.trained
-                return
-            if self._loop._begun == 0 and self._loop.strategy.batch_degree > 1:
-                _check_same(batch)
-            yield from self._loop.microbatches_of(batch)
+                break
+            yield from self._microbatches(batch)
+        self._epoch = None
+        if self._loop.divided:
+            self._loop.part = self._loop.parts  # there is none to train
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -334,6 +235,50 @@ class PreparedLoader:
         finally:
             self._state = torch.get_rng_state()
             torch.set_rng_state(before)
+
+    def _microbatches(self, batch: Any) -> Iterator[Any]:
+        """This rank's parts of a global batch; a part without rows has one that does not count."""
+        loop = self._loop
+        if isinstance(batch, Mapping) and not isinstance(batch, dict):
+            batch = dict(batch)  # such as the batches of transformers
+        count, index = loop.strategy.batch_degree, loop.strategy.batch_rank
+        rows = num_rows(batch, count * loop.accumulation, first=not loop.begun)
+        if count > 1 and not loop.begun:
+            _check_same(batch)
+        first, end = rows * index // count, rows * (index + 1) // count
+        parts = max(1, min(loop.accumulation, rows // count))
+
+        for part in range(parts):
+            begin, stop = (first + (end - first) * at // parts for at in (part, part + 1))
+            loop.begin(part, parts, (stop - begin) / rows, rows)
+            yield tree_map_only(Tensor, partial(_rows, begin, stop, loop), batch)
+
+
+def _rows(begin: int, end: int, loop: PreparedLoop, tensor: Tensor) -> Tensor:
+    whole = not loop.divided or not tensor.ndim
+    part = tensor if whole else tensor[slice(begin, end) if end > begin else slice(0, 1)]
+    return part.to(loop.device, non_blocking=True)
+
+
+def num_rows(batch: Any, divided: int, *, first: bool) -> int:
+    """The rows of a batch; 1 if it is not divided.
+
+    Raises:
+        UsageError: it cannot be divided into so many parts, or it is the first and has fewer rows.
+    """
+    if divided == 1:
+        return 1
+    leaves, _ = tree_flatten(batch)
+    sizes = {len(one) for one in leaves if isinstance(one, Tensor) and one.ndim}
+    others = [one for one in leaves if not isinstance(one, Tensor | int | float | bool | None)]
+    words = f"a batch to divide into {divided} parts"
+    if others or len(sizes) != 1:
+        got = f"a {type(others[0]).__name__}" if others else f"{sorted(sizes)} rows"
+        raise UsageError(f"{words} is made of tensors of as many rows, got {got}")
+    rows = sizes.pop()
+    if first and rows < divided:
+        raise UsageError(f"{words} has as many rows, got {rows}")
+    return rows
 
 
 def _check_same(batch: Any) -> None:

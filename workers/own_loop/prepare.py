@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import ACCUMULATION, ACTIVATION_CHECKPOINTING, COMPILE, COMPILE_SCOPE
+from search_spaces.knobs.table import ACCUMULATION
 from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.parallel import STRATEGIES
@@ -20,7 +20,7 @@ from workers.workload import ParallelPlan
 
 from .knobs import LOCAL_BATCH_NORM, PREPARED
 from .loop import PreparedLoop
-from .objects import PreparedLoader, prepared_model, prepared_optimizer, prepared_scheduler
+from .objects import PreparedLoader, prepare_model, prepare_optimizer, prepare_scheduler
 
 Blocks = Sequence[str] | type[nn.Module]
 KINDS: Final[dict[str, Any]] = {
@@ -41,47 +41,38 @@ def prepare(
     """See `Context.prepare`."""
     if context.loop is not None:
         raise UsageError("trial.prepare is called once: give it model, optimizer and loader")
-    given = dict.fromkeys(KINDS)
+    given: dict[str, Any] = dict.fromkeys(KINDS)
     for one in objects:
-        kind = _kind(one)
-        if one is not None and given[kind] is not None:
-            raise UsageError(f"trial.prepare takes one {kind}, got two")
-        given[kind] = given[kind] if one is None else one
-    model, optimizer = given["model"], given["optimizer"]
+        kind = next((name for name, kind in KINDS.items() if isinstance(one, kind)), None)
+        if kind is None or given[kind] is not None:
+            raise UsageError(
+                "trial.prepare takes a model, an optimizer, a scheduler and a loader of batches, "
+                f"one of each, got {type(one).__name__}"
+            )
+        given[kind] = one
+    model, optimizer, loader = given["model"], given["optimizer"], given["loader"]
+    if model is None:
+        raise UsageError("trial.prepare needs the model: trial.prepare(model, optimizer, loader)")
     values = _values(context, options or {})
     plan = plan_of(model, blocks, tensor_plan or {})
-    _check(model, optimizer, plan, values, context.world_size)
+    _check(model, loader, values, context.world_size)
     context.loop = loop = PreparedLoop(context, values, plan)
-    found: dict[int, Any] = {}
-    if given["loader"] is not None:
-        found[id(given["loader"])] = PreparedLoader(loop, given["loader"])
-    if model is not None:
-        names = loop.wrap(model)
-        if optimizer is not None:
-            loop.take(optimizer, names)
-            found[id(optimizer)] = prepared_optimizer(optimizer, loop)
-        found[id(model)] = prepared_model(model, loop)
+    if loader is not None:
+        loop.loader = PreparedLoader(loop, loader)
+    names = loop.wrap(model)
+    if optimizer is not None:
+        loop.take(optimizer, names)
+        prepare_optimizer(optimizer, loop)
+    prepare_model(model, loop)
     if given["scheduler"] is not None:
         loop.scheduler = given["scheduler"]
-        found[id(loop.scheduler)] = prepared_scheduler(loop.scheduler, loop)
+        prepare_scheduler(loop.scheduler, loop)
     if context.world_size > 1:  # so that rows of different ranks get different dropout
         torch.manual_seed(context.seed + context.rank // loop.strategy.mesh.tensor)
     if context.loop_state is not None:  # `restore` was called before
         loop.go_on(context.loop_state)
-    results = tuple(None if one is None else found[id(one)] for one in objects)
+    results = tuple(loop.loader if one is loader else one for one in objects)
     return results[0] if len(results) == 1 else results
-
-
-def _kind(one: Any) -> str:
-    for name, kind in KINDS.items():
-        if isinstance(one, kind):
-            return name
-    if one is not None:
-        raise UsageError(
-            "trial.prepare takes a model, an optimizer, a scheduler and a loader of batches, "
-            f"got {type(one).__name__}"
-        )
-    return "loader"
 
 
 def _values(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,17 +92,14 @@ def _values(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     values = {**given, **{k: v for k, v in context.params.items() if k in known}}
     values[PARALLELISM.name] = strategy
     for name, value in values.items():
-        kinds = {type(choice) for choice in known[name].choices}
-        if kinds and type(value) not in kinds:
+        if type(value) not in {type(one) for one in known[name].choices or (value,)}:
             words = ", ".join(map(str, known[name].choices))
             raise UsageError(f"{name} is one of {words} for trial.prepare, got {value!r}")
         known[name].checked(value)
     return values
 
 
-def plan_of(
-    model: nn.Module | None, blocks: Blocks, tensor_plan: Mapping[str, str]
-) -> ParallelPlan:
+def plan_of(model: nn.Module, blocks: Blocks, tensor_plan: Mapping[str, str]) -> ParallelPlan:
     """The plan of a model: its blocks, as they are named or found, and its tensor plan.
 
     Found are the members of the outermost module lists, and of the outermost sequences whose
@@ -120,8 +108,6 @@ def plan_of(
     Raises:
         UsageError: `blocks` names no module.
     """
-    if model is None:
-        return ParallelPlan()
     named = dict(model.named_modules())
     if isinstance(blocks, type):
         layers = [name for name, module in named.items() if isinstance(module, blocks)]
@@ -146,65 +132,16 @@ def _found(model: nn.Module, prefix: str = "") -> Iterator[str]:
             yield from _found(child, f"{prefix}{name}.")
 
 
-def _check(
-    model: nn.Module | None,
-    optimizer: Any,
-    plan: ParallelPlan,
-    values: Mapping[str, Any],
-    ranks: int,
-) -> None:
-    """Raise UsageError if these settings cannot act on what is given; the message is a sentence.
-
-    Args:
-        values: of the options that are set.
-        ranks: of the trial.
-    """
+def _check(model: nn.Module, loader: Any, values: Mapping[str, Any], ranks: int) -> None:
+    """Raise UsageError if these settings cannot act on what is given; the message is a sentence."""
     strategy = PARALLELISM.value(values)
+    parts = ACCUMULATION.value(values)
     kind = STRATEGIES.get(strategy)
-    least = max(1, kind.needs.min_ranks)
     if not issubclass(kind, ModuleStrategy):
         raise UsageError(f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp")
-    if ranks < least or ranks > (kind.needs.max_ranks or ranks):
-        raise UsageError(
-            f"parallelism {strategy} runs on {least} rank{'s or more' if least > 1 else ''}, and "
-            f"this trial has {ranks}: the parameter `ranks` and the number of workers say how many"
-        )
-    kind.degrees(ranks, values)  # refuses a degree that does not divide the ranks
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise UsageError("trial.prepare takes no LBFGS, which calls the loss by itself")
-    if model is None:
-        acting = [o for o in PREPARED if o is not ACCUMULATION and o.name in values]
-        changed = [o.name for o in acting if o.value(values) != o.unset]
-        if optimizer is not None or changed:
-            what = "an optimizer" if optimizer is not None else ", ".join(changed)
-            raise UsageError(f"{what} needs the model: trial.prepare(model, optimizer, loader)")
-        return
-    _check_model(model, plan, values, ranks)
-
-
-def _check_model(
-    model: nn.Module, plan: ParallelPlan, values: Mapping[str, Any], ranks: int
-) -> None:
-    strategy = PARALLELISM.value(values)
-    needs = STRATEGIES.get(strategy).needs
-    name = type(model).__name__
-    reasons = [f"parallelism {strategy}"] if "layers" in needs.plan else []
-    if ACTIVATION_CHECKPOINTING.value(values) != ACTIVATION_CHECKPOINTING.unset:
-        reasons.append(f"activation_checkpointing {ACTIVATION_CHECKPOINTING.value(values)}")
-    if COMPILE.value(values) != "off" and COMPILE_SCOPE.value(values) == "layers":
-        reasons.append("compile_scope layers")
-    if reasons and not plan.layers:
-        raise UsageError(
-            f"{reasons[0]} needs the blocks of the model, and {name} has no module list: name "
-            "them, as in trial.prepare(..., blocks=['encoder.*'])"
-        )
-    if "tensor" in needs.plan and not plan.tensor:
-        raise UsageError(
-            f"parallelism {strategy} needs a plan: trial.prepare(..., tensor_plan="
-            "{'blocks.*.up': 'column', 'blocks.*.down': 'row'})"
-        )
-    parts = ACCUMULATION.value(values)
-    splits = parts > 1 or (ranks > 1 and "tensor" not in needs.plan)
+    if parts > 1 and loader is None:
+        raise UsageError(f"accumulation {parts} divides the batches of a loader: prepare it too")
+    splits = parts > 1 or (ranks > 1 and "tensor" not in kind.needs.plan)
     normed = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     if splits and normed and not LOCAL_BATCH_NORM.value(values):
         raise UsageError(

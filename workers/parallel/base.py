@@ -93,8 +93,14 @@ class Strategy(ABC):
     @classmethod
     def degrees(cls, num_ranks: int, values: Mapping[str, Any]) -> dict[str, int]:
         """Degrees of the mesh's axes for this many ranks; UsageError if they cannot be used."""
-        if num_ranks < cls.needs.min_ranks or num_ranks > (cls.needs.max_ranks or num_ranks):
-            raise UsageError(f"{cls.__name__} cannot run on {num_ranks} ranks")
+        name = cls.__module__.rpartition(".")[2]
+        least = max(1, cls.needs.min_ranks)
+        if num_ranks < least or num_ranks > (cls.needs.max_ranks or num_ranks):
+            raise UsageError(
+                f"parallelism {name} runs on {least} rank"
+                f"{'s or more' if least > 1 else ''}, and this trial has {num_ranks}: "
+                "the parameter `ranks` and the number of workers say how many"
+            )
         degree = int(cls.degree.value(values)) if cls.degree else num_ranks
         if degree < 1 or num_ranks % degree:
             raise UsageError(f"{cls.axis} degree {degree} must divide the {num_ranks} ranks")

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from .parent import Target
 
 TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats
-LOOK_SECONDS: Final = 5.0  # without a step, after which the process looks whether it compiles
-MAX_COMPILE_SECONDS: Final = 3600.0  # then compilation hangs
 OOM_SCORE: Final = 500  # of 1000; see `workers.runtime.parent`
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
@@ -182,16 +180,8 @@ class Child:
     def _send_all(self) -> None:
         with self._sending:
             events = [self._mail.popleft() for _ in range(len(self._mail))]
-            self._pipe.send(News(events, Heartbeat(self._idle_seconds(), self._steps)))
-
-    def _idle_seconds(self) -> float:
-        """The time since the last step; to compile is none, for an hour."""
-        idle = time.monotonic() - self._moved
-        if not LOOK_SECONDS <= idle <= MAX_COMPILE_SECONDS or "torch._dynamo" not in sys.modules:
-            return idle
-        from workers.device.compilation import is_compiling
-
-        return 0.0 if is_compiling() else idle
+            idle = time.monotonic() - self._moved
+            self._pipe.send(News(events, Heartbeat(idle, self._steps)))
 
     def _post(self, event: Event) -> None:
         self._moved = time.monotonic()

@@ -29,61 +29,46 @@ from workers.run import combine
 
 from .child import News
 
-# A single slow step, such as an evaluation or compilation for a new shape, is not a hang.
-MIN_TIMEOUT_SECONDS: Final = 300.0
-PAUSE_FACTOR: Final = 20.0  # times the longest pause between two steps so far
+START_SECONDS: Final = 300.0  # that a process may take to start
 
 
 class HangDetector:
     """Counts the steps of each rank and the time since the last step of any rank.
 
     Ranks wait for each other: one rank that hangs soon stops all, and rank 0 may evaluate for a
-    long time while the others wait. So an attempt hangs if no rank moves. After the first steps
-    the time-out falls to 20 times the longest pause so far, but not below five minutes.
+    long time while the others wait. So an attempt hangs if no rank moves.
 
     Args:
-        limit: seconds without a step after which the attempt hangs in any case; None for no limit.
-        awaited: ranks whose worker may still be starting. Until each has sent a heartbeat, the
-            time-out is at least five minutes, because a slow start is not the trial's fault.
+        limit: seconds without a step after which the attempt hangs; None for no limit.
+        awaited: ranks whose process may still be starting, which is not the trial's fault: until
+            each has sent a heartbeat, the limit is at least five minutes.
     """
 
     def __init__(self, limit: float | None, awaited: Iterable[int] = ()) -> None:
         self._limit = limit
         self._awaited = set(awaited)
         self._moved = time.monotonic()
-        self._longest: float | None = None  # pause between two steps
         self._steps: dict[int, int] = {}
 
     def record(self, rank: int, heartbeat: Heartbeat) -> None:
         """Take in a heartbeat of a rank."""
         self._awaited.discard(rank)
-        moved = time.monotonic() - heartbeat.idle_seconds
-        if heartbeat.steps > self._steps.get(rank, 0):
-            if self._steps.get(rank):  # the time before the first step is preparation
-                self._longest = max(self._longest or 0.0, moved - self._moved)
-            self._steps[rank] = heartbeat.steps
-        self._moved = max(self._moved, moved)
+        self._steps[rank] = heartbeat.steps
+        self._moved = max(self._moved, time.monotonic() - heartbeat.idle_seconds)
 
     def ended(self, rank: int) -> None:
         """A rank has ended; the others have the full time-out to follow."""
         self._awaited.discard(rank)
-        self._moved = max(self._moved, time.monotonic())
+        self._moved = time.monotonic()
         self._steps.pop(rank, None)
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds without a step after which the attempt hangs; None for no limit."""
-        if self._limit is not None and self._awaited:
-            return max(self._limit, MIN_TIMEOUT_SECONDS)
-        if self._limit is None or self._longest is None:
-            return self._limit
-        return min(self._limit, max(MIN_TIMEOUT_SECONDS, PAUSE_FACTOR * self._longest))
 
     @property
     def hangs(self) -> bool:
         """Whether no rank has moved within the time-out."""
-        timeout = self.timeout
-        return timeout is not None and time.monotonic() - self._moved > timeout
+        if self._limit is None:
+            return False
+        limit = max(self._limit, START_SECONDS) if self._awaited else self._limit
+        return time.monotonic() - self._moved > limit
 
     def message(self) -> str:
         """Describes the hang to a person; names the ranks that are behind."""
@@ -142,7 +127,6 @@ class Gang:
 
     Attributes:
         outcome: None while the attempt runs.
-        gpu_problems: why the GPU of a rank cannot be used, by rank.
     """
 
     def __init__(
@@ -150,7 +134,6 @@ class Gang:
     ) -> None:
         self.assignment = assignment
         self.outcome: Outcome | None = None
-        self.gpu_problems: dict[int, str] = {}
         self._workers = workers
         self._begun = time.monotonic()
         self._hangs = HangDetector(assignment.limits.timeout_seconds, range(len(workers)))
@@ -227,8 +210,6 @@ class Gang:
             return []
         self._outcomes[rank] = outcome
         self._hangs.ended(rank)
-        if outcome.gpu_lost:
-            self.gpu_problems[rank] = outcome.gpu_lost
         if len(self._outcomes) == len(self._workers):
             return self._conclude(self._first_cause())
         if outcome.ending is Ending.FAILED and self._deadline is None:

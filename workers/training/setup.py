@@ -35,6 +35,10 @@ from workers.workload import ParallelPlan, Trainable
 
 from .optimizers import look_up_sparsely
 
+NEEDS_BLOCKS = (
+    "needs the blocks of the model, and it has no module list: name them, as in "
+    "trial.prepare(..., blocks=['encoder.*']), or in the plan of a workload"
+)
 _MATRIX_PRODUCTS = frozenset(
     {
         torch.ops.aten.mm.default,
@@ -160,7 +164,7 @@ def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str
     parts = [model]
     if COMPILE_SCOPE.value(values) == "layers":
         if not layers:
-            raise UsageError("compile_scope layers needs a workload whose plan names its layers")
+            raise UsageError(f"compile_scope layers {NEEDS_BLOCKS}")
         parts = [model.get_submodule(name) for name in layers]
     for part in parts:
         compile_module(part, mode)
@@ -199,7 +203,7 @@ def recompute(model: nn.Module, layers: tuple[str, ...], values: Mapping[str, An
     if mode == "none":
         return
     if not layers:
-        raise UsageError("activation_checkpointing needs a workload whose plan names its layers")
+        raise UsageError(f"activation_checkpointing {mode} {NEEDS_BLOCKS}")
     options: dict[str, Any] = {"use_reentrant": False}
     if mode == "selective":
         options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _policy)

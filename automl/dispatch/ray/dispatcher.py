@@ -18,7 +18,6 @@ from workers.runtime.pickling import pickle_objective
 
 from . import timeouts
 from .attempt import RayAttempt
-from .cluster_head import ClusterHead
 from .pool import WorkerPool
 from .session import RaySession
 
@@ -64,9 +63,6 @@ class RayDispatcher(GangDispatcher):
         self._session = session = RaySession(address, wanted.max if wanted else None, resources)
         try:
             self.dashboard = session.dashboard
-            self._head = ClusterHead(
-                session.head_address, session.raylet_socket, own=session.is_own
-            )
             room = wanted or WorkerRange(session.num_slots, session.num_slots)
             self._pool = WorkerPool(sweep, resources, blob, workload, room)
         except BaseException:
@@ -108,8 +104,7 @@ class RayDispatcher(GangDispatcher):
 
     def close(self) -> None:
         try:
-            if self._head.answers():
-                self._pool.close()
+            self._pool.close()
         finally:
             self._session.close()
 
@@ -117,18 +112,16 @@ class RayDispatcher(GangDispatcher):
         """Wait for messages, then replace what is lost.
 
         Raises:
-            AutomlError: the cluster's head is lost, or all nodes are lost and no others come.
+            AutomlError: all nodes are lost and no others come.
         """
-        self._head.check()
         owners = {ref: one for one in self._attempts.values() for ref in one.refs}
         for ref in _ready([*owners, *self._pool.starting], timeout):
             if ref in owners:
                 yield from owners[ref].receive(ref)
             else:
                 self._pool.worker_started(ref)
-        if self._pool.must_look and self._head.answers():
-            self._pool.replace_lost()
-        self._pool.adjust(self._busy(), self.quarantined)
+        self._pool.replace_lost()
+        self._pool.adjust(self._busy())
         now, elastic = time.monotonic(), self._pool.workers.elastic
         patience = timeouts.ELASTIC_SECONDS if elastic else timeouts.ALL_LOST_SECONDS
         if self.gangs or self._pool.free or not self._pool.num_replaced:
@@ -146,10 +139,7 @@ class RayDispatcher(GangDispatcher):
         return events
 
     def _release(self, gang: Gang, rank: int, slot: int) -> None:
-        if slot in self.quarantined:
-            ray.kill(self._pool.actors[slot], no_restart=True)
-            del self._pool.nodes[slot]
-        elif rank in self._attempts[gang].lost:
+        if rank in self._attempts[gang].lost:
             self._pool.vacant.add(slot)
         else:
             self._pool.free.add(slot)

@@ -1,7 +1,6 @@
 """A pool of Ray workers, one for each slot: more while trials wait, fewer if they are idle."""
 
 import itertools
-import logging
 import sys
 import time
 import uuid
@@ -24,7 +23,6 @@ from .attempt import RayWorker
 from .nodes import choose, kind_of, needs
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
-_LOG = logging.getLogger(__name__)
 
 
 class Room:
@@ -165,7 +163,7 @@ class WorkerPool:
 
     def replace_lost(self) -> None:
         """Start a new worker for each vacant slot, and for idle ones whose node is lost."""
-        if self._late:
+        if time.monotonic() - self._looked > timeouts.NODE_POLL_SECONDS:
             self._looked = time.monotonic()
             alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
             self.vacant |= {slot for slot in self.free if self.nodes[slot] not in alive}
@@ -177,15 +175,6 @@ class WorkerPool:
             room = next(room for room in self._rooms if slot in room.slots)
             self._start_worker(room, slot)
 
-    @property
-    def must_look(self) -> bool:
-        """Whether `replace_lost` is due, for which the head must answer."""
-        return bool(self.vacant) or self._late
-
-    @property
-    def _late(self) -> bool:
-        return time.monotonic() - self._looked > timeouts.NODE_POLL_SECONDS
-
     def close(self) -> None:
         """End the workers."""
         for room in self._rooms[:]:
@@ -193,16 +182,14 @@ class WorkerPool:
 
     # ------------------------------------------------------------------ how many
 
-    def adjust(self, busy: Collection[int], broken: Collection[int]) -> None:
+    def adjust(self, busy: Collection[int]) -> None:
         """Ask for room that trials need, give back what is too much or idle; call it often.
 
         Args:
             busy: slots that run an attempt, which are never taken away.
-            broken: slots that are out of use.
         """
         now = time.monotonic()
-        held = {*busy, *broken}
-        idle = [room for room in self._rooms if held.isdisjoint(room.slots)]
+        idle = [room for room in self._rooms if set(busy).isdisjoint(room.slots)]
         idle.sort(key=lambda room: not self.nodes.keys().isdisjoint(room.slots))  # pending first
         for room in self._rooms:
             if room not in idle:
@@ -290,22 +277,14 @@ class WorkerPool:
         self._begun[slot] = time.monotonic()
 
     def _wait_for_room(self) -> None:
-        begun, warned, wanted = time.monotonic(), False, len(self._rooms)
+        begun, wanted = time.monotonic(), len(self._rooms)
         while (found := self._num_granted()) < wanted:
-            waited = time.monotonic() - begun
-            if waited > timeouts.PLACEMENT_SECONDS:
+            if time.monotonic() - begun > timeouts.PLACEMENT_SECONDS:
                 self.close()
                 raise UsageError(
                     f"Ray has no room for {wanted} workers of {needs(self._resources)}, only for "
                     f"{found}. Ask for fewer workers or for `{{min: 1, max: {wanted}}}`, or wait "
                     "until other programs are done"
-                )
-            if not warned and waited > timeouts.ROOM_SECONDS:
-                warned = True
-                _LOG.warning(
-                    "waits at most %.0f s for room on the Ray cluster: it has room for %d of %d "
-                    "workers of %s",
-                    *(timeouts.PLACEMENT_SECONDS, found, wanted, needs(self._resources)),
                 )
             time.sleep(0.01)
 

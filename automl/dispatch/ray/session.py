@@ -30,7 +30,6 @@ _TOKEN_ADVICE: Final = (
     "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
     "~/.ray/auth_token. "
 )
-MAX_BYTES: Final = 24  # of a folder: Ray adds about 80 to it, and a socket's path may have 107
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -50,11 +49,8 @@ class RaySession:
         UsageError: Ray cannot be reached or started; the message says what to do.
 
     Attributes:
-        is_own: whether Ray was started here.
         num_slots: as given, or as many as there is room for.
         dashboard: address of Ray's dashboard, "" if there is none.
-        head_address: host and port of the cluster's head; raylet_socket: path of the socket of
-            the raylet of this machine. Both are "" behind a Ray client server.
     """
 
     def __init__(self, address: str | None, num_slots: int | None, resources: Resources) -> None:
@@ -65,7 +61,6 @@ class RaySession:
         output: Any = _WithoutRay(sys.stdout)
         self._undo.enter_context(contextlib.redirect_stdout(output))
         self._ours = not ray.is_initialized()
-        self.is_own = self._ours and address is None
         try:
             if self._ours and address is None:
                 self._start(num_slots or 1, resources)
@@ -75,13 +70,11 @@ class RaySession:
             self.close()
             raise
         self.num_slots = num_slots or _room(resources)
-        context, client = ray.get_runtime_context(), (address or "").startswith("ray://")
-        self.head_address: str = "" if client else context.gcs_address
+        client = (address or "").startswith("ray://")
+        head = None if client else ray.get_runtime_context().gcs_address
         # Of the Ray that runs: without its address Ray searches, and complains of others' clusters.
-        url = ray.init(address=self.head_address or None, ignore_reinit_error=True).dashboard_url
+        url = ray.init(address=head, ignore_reinit_error=True).dashboard_url
         self.dashboard = f"http://{url}" if url and "://" not in url else url or ""
-        here = [] if client else [n for n in ray.nodes() if n["NodeID"] == context.get_node_id()]
-        self.raylet_socket: str = here[0]["RayletSocketName"] if here else ""
 
     def close(self) -> None:
         """Leave Ray; end it if it was started here."""
@@ -144,17 +137,12 @@ def own_folder() -> Iterator[str]:
 
     In Ray's usual one every account of the machine may rename sockets and listen in their place.
     """
-    folder = tempfile.mkdtemp(prefix="automl-ray-", dir=_short_folder())
+    # The path of a socket may have 107 bytes, and Ray adds about 80 to the folder's.
+    folder = tempfile.mkdtemp(prefix="automl-ray-", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
     try:
         yield f"{folder}/ray"  # Ray lets everybody into its folder, but nobody comes that far
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _short_folder() -> str:
-    """The folder for temporary files, or /tmp if Ray's sockets would have too long a path there."""
-    usual = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    return usual if len(os.fsencode(usual)) <= MAX_BYTES else "/tmp"
 
 
 def _connect(address: str) -> None:

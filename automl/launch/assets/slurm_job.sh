@@ -33,7 +33,7 @@ export RAY_AUTH_TOKEN
 unset RAY_ADDRESS
 
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
-address=$(python -m automl.launch.nodes address "${nodes[@]:1}" "${interface[@]}") || exit 1
+address=$(python -m automl.launch.nodes address) || exit 1
 echo "run $((${SLURM_RESTART_COUNT:-0} + 1)) of job $SLURM_JOB_ID: Ray at $address, nodes ${nodes[*]}"
 
 # Run Ray on the node of the first argument until the job ends. No other user can enter its folder.

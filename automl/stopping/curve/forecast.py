@@ -112,9 +112,9 @@ class CurveForecast:
         hyper = self._hyper[int(rng.integers(len(self._hyper)))]
         try:
             posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
+            self._posterior = posterior.fantasize(self._running(end))
         except RuntimeError:  # numerically not positive definite
             return False
-        self._posterior = posterior.fantasize(self._running(end))
         return True
 
     def _data(self, scale: LossScale, end: float) -> tuple[gp.Points, Tensor]:

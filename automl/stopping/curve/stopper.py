@@ -158,7 +158,7 @@ class CurveStopper(Stopper):
         rung = self._asha.waiting(running.number) if running is not None else None
         found = self._asha.resume([], last=last)
         if rung is not None and running is not None:
-            rung.pause(running.number, False)
+            rung.paused.discard(running.number)
         if found is not None:
             number, reason = found
             return NextSlice(number, self._asha.next_level(number), f"curve: halving, {reason}")

@@ -40,7 +40,6 @@ from torch import Tensor
 
 from automl.core import Budget, Trial, TrialState
 from automl.suggesters.base import Prospect
-from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Space
 
@@ -288,7 +287,7 @@ def cost_power(budget: Budget, history: Sequence[Trial]) -> float:
     return 0.0 if early else max(0.0, 1.0 - share)
 
 
-def prior_term(prior: UserPrior | InformedPrior, num_trials: int) -> Term | None:
+def prior_term(prior: UserPrior, num_trials: int) -> Term | None:
     """The term of the user's prior after this many trials; None if there is none (piBO).
 
     Hvarfner et al., "piBO: Augmenting acquisition functions with user beliefs for Bayesian

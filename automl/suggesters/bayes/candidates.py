@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.suggesters.domain import Domain
-from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior
 from search_spaces import Choice, Float, Int
 from search_spaces.parameters import Parameter, Value
@@ -55,7 +54,7 @@ class CandidateSampler:
         prior: where good values probably are, if the user has said so.
     """
 
-    def __init__(self, domain: Domain, prior: UserPrior | InformedPrior | None = None) -> None:
+    def __init__(self, domain: Domain, prior: UserPrior | None = None) -> None:
         self.domain = domain
         self.prior = prior or UserPrior(domain.space, {})
         self.space = domain.space

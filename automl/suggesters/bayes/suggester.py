@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,7 +38,6 @@ import numpy as np
 from automl.core import Constraint, Goal, Trial
 from automl.suggesters.base import Belief, Prospect, SearchContext, Suggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.knowledge import InformedPrior
 from automl.suggesters.user_prior import UserPrior, best_of, prior_from_best
 from search_spaces import Space
 from workers.protocol import Params
@@ -142,9 +140,7 @@ class BayesSuggester(Suggester):
         metric = self.goals[0].metric
         self._best_earlier = [best_of(sweep, metric) for sweep in self._context.earlier]
         best = prior_from_best(space, [*chain(*self._best_earlier)])
-        self._prior: UserPrior | InformedPrior = UserPrior(space, {**best, **self._context.prior})
-        if self._context.knowledge:
-            self._prior = InformedPrior(self._prior, self._context.knowledge)
+        self._prior = UserPrior(space, {**best, **self._context.prior})
         self._sampler = CandidateSampler(self._context.domain, self._prior)
         self._reader = TrialReader(space, self.goals, [c.metric for c in self.constraints])
 
@@ -232,20 +228,6 @@ class BayesSuggester(Suggester):
     def warm(self) -> None:
         """See `Suggester.warm`."""
         from . import acquisition  # noqa: F401
-
-    def expected_gain(self, history: Sequence[Trial], params: Params) -> float | None:
-        """See `Suggester.expected_gain`. Near the best, the surrogate is linear in the goal."""
-        with one_thread():
-            data = self._reader(history)
-            known = len(data) >= 2 * NUM_DESIGN and self._surrogates.possible(data)
-            if len(self.goals) > 1 or not known:
-                return None
-            acquisition = self._fitted(data)
-            transform = acquisition.posterior.goals[0].transform
-            if transform is None or not acquisition.posterior.feasible.any():
-                return None
-            gain = math.exp(float(acquisition(self.space.encode([params]))[0]))
-        return gain * transform.scale * transform.spread
 
     def belief(self, history: Sequence[Trial]) -> Belief | None:
         """See `Suggester.belief`."""

@@ -29,10 +29,8 @@ def measure(target: Target, case: Case) -> Row:
 def cublas(device: torch.device) -> str:
     """`deterministic` must act on the first product of a process that has looked at its GPU."""
     from search_spaces.knobs import KNOBS
-    from workers.device.gpu import gpu_problem
 
-    if problem := gpu_problem(str(device)):
-        raise RuntimeError(problem)
+    torch.ones(8, device=device).sum().item()
     with (
         warnings.catch_warnings(record=True) as seen,
         KNOBS.get("determinism")().applied({"deterministic": True}),

@@ -91,14 +91,7 @@ def claims(rows: Rows) -> list[Claim]:
 def line(row: Row) -> str:
     estimate = row["estimate"] / 1e6
     measured = row["measured"] / 1e6
-    text = f"estimate {estimate:8.0f} MB, measured {measured:8.0f} MB, {estimate / measured:.2f}"
-    process = row["details"].get("gpu_process_bytes")
-    if process is None:
-        return text
-    besides = process - row["details"]["peak_allocated_bytes"]
-    return (
-        f"{text}; beside tensors {besides / 1e6:.0f} MB, estimate {row['device_bytes'] / 1e6:.0f}"
-    )
+    return f"estimate {estimate:8.0f} MB, measured {measured:8.0f} MB, {estimate / measured:.2f}"
 
 
 STAGE = Stage("estimated and measured memory of 20 configurations", cases, measure, claims, line)

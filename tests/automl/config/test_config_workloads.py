@@ -39,7 +39,6 @@ def read(*overrides: str, path: Path = CONFIG) -> Config:
             "resources.memory=0",
             "resources.memory: a whole number of at least 1 is needed, got 0",
         ),
-        ("budget.gain=0", "budget.gain: more than 0 is needed, got 0"),
         (
             "budget.time=true",
             "budget.time: a duration such as 90s, 10m or 1h30m is needed",
@@ -60,11 +59,9 @@ def test_what_is_wrong_is_named(override: str, told: str) -> None:
 
 
 def test_amounts_are_read_with_their_units_and_folders_made_absolute() -> None:
-    spec = read(
-        "resources.memory=1.5GB", "budget.time=2h", "budget.gain=0.1", "data.dir=relative"
-    ).spec
+    spec = read("resources.memory=1.5GB", "budget.time=2h", "data.dir=relative").spec
     assert spec.resources == Resources(cpus=1, memory=1_500_000_000)
-    assert spec.budget == Budget(trials=20, time=7200.0, gain=0.1)
+    assert spec.budget == Budget(trials=20, time=7200.0)
     assert spec.data == {"name": "builtin", "dir": str(Path.cwd() / "relative")}
 
 

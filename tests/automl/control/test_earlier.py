@@ -80,7 +80,7 @@ def test_the_optimizer_learns_from_a_sweep_of_its_store(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"prior": "like:absent"}, "no sweep named 'absent'"),
-        ({"prior": ["usual", "like:unlike"]}, "has no successful trial with loss"),
+        ({"prior": "like:unlike"}, "has no successful trial with loss"),
         ({"prior": "like:first", "suggester": "tpe"}, "'tpe' ignores earlier sweeps"),
         ({"name": "auto"}, "no sweep is named 'auto', because"),
     ],

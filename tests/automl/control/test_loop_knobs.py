@@ -94,8 +94,6 @@ def test_a_knob_that_nothing_applies_is_said_before_the_first_trial() -> None:
         "precision, accumulation: act only if the function calls trial.prepare, or reads the value"
     ]
     assert lines_about_knobs(spec, calls) == lines_about_knobs(spec, reads) == []
-    own = make_spec(space=Space(RATE, Choice("compile", [True, False])))
-    assert lines_about_knobs(own, ignores) == [], "the user's own parameter of that name"
 
 
 CONFIG = """

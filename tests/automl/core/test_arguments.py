@@ -92,7 +92,7 @@ def test_a_wrong_argument_is_refused(
         assert str(caught.value)
 
 
-@pytest.mark.parametrize("part", ["trials", "time", "worker_time", "target", "gain"])
+@pytest.mark.parametrize("part", ["trials", "time", "worker_time", "target"])
 def test_a_wrong_part_of_a_budget_is_refused(tmp_path: Path, part: str) -> None:
     for value in WRONG:
         if value not in RIGHT.get("target" if part == "target" else "time", []) or part == "trials":

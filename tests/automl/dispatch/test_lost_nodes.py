@@ -26,7 +26,6 @@ from objectives import make_spec
 told = []
 timeouts.NODE_POLL_SECONDS = 0.5
 timeouts.ALL_LOST_SECONDS = 5.0
-timeouts.HEAD_LOST_SECONDS = 3.0
 
 def slow(trial):
     for step in range(15):
@@ -50,10 +49,6 @@ def sweep(name, workers, lose):
     except AutomlError as error:
         told.append(str(error))
 
-def lose_head():
-    cluster.head_node.kill_gcs_server(check_alive=False)
-    cluster.head_node.kill_raylet(check_alive=False)
-
 with environment():
     head = {"num_cpus": 0, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
@@ -62,18 +57,14 @@ with environment():
     ledger = Ledger.open(sys.argv[1], create=True)
     sweep("one", 2, lambda: cluster.remove_node(nodes[1], allow_graceful=False))
     sweep("all", 1, lambda: cluster.remove_node(nodes[0], allow_graceful=False))
-    cluster.add_node(num_cpus=1)
-    sweep("head", 1, lose_head)
     ledger.close()
 Path(sys.argv[1], "told.json").write_text(json.dumps(told))
 """
 
 
 @pytest.mark.timeout(300)
-def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_or_the_head_are_lost(
-    tmp_path: Path,
-) -> None:
-    one, none, headless = told_by(SCRIPT, tmp_path)
+def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_are_lost(tmp_path: Path) -> None:
+    one, none = told_by(SCRIPT, tmp_path)
     ledger = Ledger.open(tmp_path)
     trials = ledger.trials("one")
     assert one == "finished"
@@ -86,17 +77,11 @@ def test_a_sweep_survives_a_lost_node_and_ends_if_all_nodes_or_the_head_are_lost
     assert all([point.step for point in trial.reports] == list(range(15)) for trial in trials)
 
     assert none.startswith("for 5 s no worker could be started in place of those that were lost")
-    assert headless.startswith("the head of the Ray cluster")
-    assert "resume the sweep when the cluster is back" in headless
-    for name in ("all", "head"):
-        assert ledger.snapshot(name).state == "failed"
-        assert {str(trial.state) for trial in ledger.trials(name)} <= {
-            "waiting",
-            "interrupted",
-            "completed",
-        }
+    assert ledger.snapshot("all").state == "failed"
+    ended = {str(trial.state) for trial in ledger.trials("all")}
+    assert ended <= {"waiting", "interrupted", "completed"}
     after = sweeps.run(
-        ledger.spec("head"), ledger=ledger, objective=quick, dispatcher="inline", resume=True
+        ledger.spec("all"), ledger=ledger, objective=quick, dispatcher="inline", resume=True
     )
     assert (after.state, [str(trial.state) for trial in after.trials]) == (
         "finished",

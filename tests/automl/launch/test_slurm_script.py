@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from automl.cli import cli
 from automl.errors import UsageError
-from automl.launch.slurm import SlurmJob, SweepCommand, flag_lines, time_limit
+from automl.launch.slurm import SlurmJob, SweepCommand, flag_lines
 
 CONFIG = """
 name: toy
@@ -35,21 +35,6 @@ def launched(*arguments: str) -> str:
     done = CliRunner().invoke(cli, ["launch", "slurm", "toy.yaml", *arguments])
     assert done.exit_code == 0, done.output
     return done.stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("90", 5400),
-        ("5:30", 330),
-        ("8:00:00", 28_800),
-        ("2-12", 216_000),
-        ("1-02:30", 95_400),
-        ("1-00:00:10", 86_410),
-    ],
-)
-def test_times_are_those_of_sbatch(text: str, seconds: int) -> None:
-    assert time_limit(text) == seconds
 
 
 def test_flags_keep_their_values() -> None:

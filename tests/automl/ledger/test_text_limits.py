@@ -39,14 +39,12 @@ def test_a_long_text_is_cut_and_says_so(event: SweepEvent, field: str) -> None:
 
 
 def test_an_outcome_is_cut_too() -> None:
-    whole = outcome(
-        message=LONG, exception=LONG, gpu_lost=LONG, details={"traceback": LONG, "a": 1}
-    )
+    whole = outcome(message=LONG, exception=LONG, details={"traceback": LONG, "a": 1})
     event = Ended(whole, TrialState.FAILED)
     found = limited(event)
     assert isinstance(found, Ended)
     kept = found.outcome
-    assert [len(kept.message), len(kept.gpu_lost)] == [MAX_MESSAGE, MAX_MESSAGE]
+    assert len(kept.message) == MAX_MESSAGE
     assert len(kept.exception) == MAX_CHARACTERS["exception"]
     assert len(kept.details["traceback"]) == MAX_TRACEBACK
     assert kept.details["a"] == 1

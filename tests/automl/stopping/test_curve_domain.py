@@ -57,7 +57,7 @@ def test_new_configurations_lie_within_limits(late: bool) -> None:
 
 def test_the_users_prior_decides_between_equal_options() -> None:
     def share(option: str) -> float:
-        context = SearchContext(Domain(SPACE), {"kind": {"weights": {option: 100}}})
+        context = SearchContext(Domain(SPACE), {"kind": option})
         found = proposals(stopper_of(context))
         return float(np.mean([params["kind"] == option for params in found]))
 

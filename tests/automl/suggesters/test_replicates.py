@@ -223,12 +223,11 @@ def test_settled_needs_three_prospects_in_a_row() -> None:
     queue = SuggestionQueue(Proposer(make, "bayes", Domain(SPACE)))
     for prospect in (Prospect(1.0, 0.1), Prospect(0.05, 0.1), Prospect(0.07, 0.1)):
         queue.prospects.append(prospect)
-    assert queue.settled(0.0) is None
+    assert queue.settled() is None
     queue.prospects.append(Prospect(0.09, 0.1))
-    assert queue.settled(0.0) == Prospect(0.09, 0.1)
+    assert queue.settled() == Prospect(0.09, 0.1)
     queue.prospects.append(Prospect(0.11, 0.1))
-    assert queue.settled(0.0) is None
-    assert queue.settled(0.5) == Prospect(0.11, 0.1)
+    assert queue.settled() is None
 
 
 def test_an_optimizer_repeats_and_says_of_which_trial() -> None:

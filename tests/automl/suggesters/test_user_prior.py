@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,7 @@ GOALS = parse_goals("minimize loss")
         ("lr", {"at": [1e-4, 1e-2], "spread": 0.05}),
         ("depth", 3),
         ("optimizer", "adam"),
-        ("optimizer", {"weights": {"adam": 3, "sgd": 2}}),
+        ("optimizer", ["adam", "sgd"]),
         ("blocks", 4),
     ],
 )
@@ -68,12 +69,9 @@ def test_a_prior_draws_from_its_density(name: str, given: Any) -> None:
         {"lr": 5.0},
         {"lr": {"at": 1e-3, "spread": 0}},
         {"lr": {"spread": 0.1}},
-        {"lr": {"weights": {"1e-3": 2}}},
-        {"optimizer": {"weights": {"adam": -1}}},
         {"optimizer": "adamw"},
         {"optimizer": {"at": "adam", "near": 1}},
         {"lr": []},
-        {"optimizer": {"weights": {}}},
         {"momentum": {"at": None}},
     ],
 )
@@ -85,26 +83,22 @@ def test_a_prior_that_does_not_fit_is_refused(given: Any) -> None:
 def test_the_best_of_an_earlier_sweep_say_less_of_many_parameters() -> None:
     best = SPACE.sample(np.random.default_rng(0), 6)
     found = prior_from_best(SPACE, best)
-    assert {one["strength"] for one in found.values()} == {5**-0.5}
-    believed = {
-        name: {k: v for k, v in one.items() if k != "strength"} for name, one in found.items()
-    }
+    believed = {name: replace(one, strength=1.0) for name, one in found.items()}
     unit = SPACE.encode(SPACE.sample(np.random.default_rng(1), 9))
     weak, strong = (UserPrior(SPACE, one).log_density(unit) for one in (found, believed))
     assert np.allclose(weak * 5**0.5, strong)
-    assert UserPrior(SPACE, found).to_dict()["lr"]["strength"] == 5**-0.5
 
 
 def test_values_that_the_hardware_cannot_run_leave_the_prior() -> None:
     given = {
-        "precision": {"weights": {"bf16": 3, "fp32": 2}},
+        "precision": ["bf16", "fp32"],
         "compile": "default",
         "lr": 0.1,
         "layout": ["a", "b"],
     }
     gone = {("precision", "bf16"), ("compile", None), ("layout", "a")}
     assert without_unavailable(given, gone) == {
-        "precision": {"weights": {"fp32": 2}},
+        "precision": ["fp32"],
         "lr": [0.1],
         "layout": ["b"],
     }
@@ -145,9 +139,9 @@ def test_two_numbers_are_a_range() -> None:
     found = ParameterPrior.read(SPACE.parameters["lr"], [1e-4, 1e-2])
     assert found.at == pytest.approx((1e-3,))
     assert found.spread == pytest.approx(0.25)
-    given = [{"lr": 1e-3}, "old.csv", "like:nmt", {"depth": 3}, "usual"]
+    given = [{"lr": 1e-3}, "old.csv", "like:nmt", {"depth": 3}]
     expected, learns, sources = split_prior(given)
-    assert learns == ("like:nmt", "usual")
+    assert learns == ("like:nmt",)
     assert (expected, sources) == ({"lr": 1e-3, "depth": 3}, ["old.csv"])
 
 

@@ -38,7 +38,7 @@ def page() -> Iterator[str]:
             metrics(FIRST)
             metrics(LATER)
             deadline, text = time.monotonic() + 60, ""
-            while time.monotonic() < deadline and "automl_trial_seconds" not in text:
+            while time.monotonic() < deadline and "automl_peak_memory_bytes" not in text:
                 time.sleep(0.3)
                 try:
                     text = fetched(ray.nodes()[0]["MetricsExportPort"])
@@ -66,10 +66,4 @@ def test_ray_tells_what_the_sweep_says(page: str) -> None:
     assert value(page, "utilisation") == 0.5
     assert value(page, "slots") == 2
     assert value(page, "peak_memory_bytes") == 12345
-    assert value(page, "trial_seconds_count") == 2
-    assert value(page, "trial_seconds_bucket", le="3.0") == 1
     assert value(page, "suggestion_queue") == 2
-    assert value(page, "suggestion_seconds_count") == 5
-    assert value(page, "commits_total") == 4
-    assert value(page, "commit_seconds_total") == 1.0
-    assert value(page, "retries_total") == 1

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import selectors
-import shlex
 import subprocess
 import sys
 import time
@@ -19,7 +18,6 @@ import pytest
 
 from workers.command import attempt
 from workers.command.attempt import failure_of
-from workers.command.patterns import compile_pattern
 from workers.command.process import End
 from workers.protocol import Limits, StopRequest
 
@@ -182,20 +180,6 @@ def test_both_outputs_are_the_log_of_the_trial(command: Any) -> None:
     assert "runs [" in command.log
 
 
-def test_a_flood_of_output_is_bounded(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.command.output.LOG_BYTES", 1 << 20)
-    monkeypatch.setattr("workers.command.output.LOG_PIECE", 1 << 18)
-    code = "out = sys.stdout.buffer\nout.write(b'first')\nfor _ in range(500):\n"
-    code += " out.write(os.urandom(1 << 16))\nout.write(b'last')\nprint('loss 3')"
-    done = command.python(code, reports={"loss": r"loss (\S+)"})
-    assert done.ending == "completed"
-    assert [r.metrics for r in command.reports] == [{"loss": 3}]
-    log = (command.trial / "logs" / "attempt-1-rank-0.log").read_bytes()
-    assert len(log) < 2 << 20
-    assert b"first" in log
-    assert b"last" in log
-
-
 def stop_after_first(command: Any, request: StopRequest) -> None:
     def ask(report: Any) -> None:
         command.request = request
@@ -352,63 +336,6 @@ def test_a_command_that_reports_nothing_for_too_long(command: Any) -> None:
     assert running(mark) == []
 
 
-TORN = (
-    APPEND
-    + """
-state = os.path.join(os.environ["AUTOML_CHECKPOINT_DIR"], "epoch")
-first = 1 + (int(open(state).read()) if os.environ.get("AUTOML_RESUME") else 0)
-for epoch in range(first, 8):
-    open(state, "w").write(str(epoch))
-    report(step=epoch, loss=1 / epoch)
-    while epoch in (2, 4) and first < epoch:
-        if os.path.exists(os.environ["AUTOML_STOP"]):
-            if epoch == 4:  # killed while it writes
-                open(state, "w").write("torn")
-                time.sleep(60)
-            sys.exit()
-        time.sleep(0.01)
-"""
-)
-
-
-def test_a_torn_checkpoint_is_replaced_by_the_one_before(command: Any) -> None:
-    command.on_report = lambda report: setattr(command, "request", StopRequest.PAUSE)
-    assert command.python(TORN, stop_grace=0.1).ending == "paused"
-    command.on_report = lambda report: (
-        report.step == 4 and setattr(command, "request", StopRequest.PAUSE)
-    )
-    command.request = None
-    assert command.python(TORN, stop_grace=0.1).ending == "paused"
-    command.request, command.on_report = None, lambda report: None
-    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
-    assert done.ending == "completed", done.message
-    assert [report.step for report in command.reports] == [3, 4, 5, 6, 7]
-    assert "went on from the checkpoint before" in done.message
-    assert "invalid literal" in done.message
-
-
-def checkpoint_of(command: Any, text: str) -> Path:
-    """What attempt 1 has left."""
-    command.attempt, kept = 1, command.trial / "checkpoints" / "epoch"
-    kept.parent.mkdir(parents=True)
-    kept.write_text(text)
-    return Path(kept)
-
-
-def test_a_checkpoint_that_nothing_replaces_leads_to_a_fresh_start(command: Any) -> None:
-    checkpoint_of(command, "torn")
-    done = command.python(TORN.replace("epoch in (2, 4)", "False"))
-    assert done.ending == "completed", done.message
-    assert [report.step for report in command.reports] == list(range(1, 8))
-    assert "began anew, because its checkpoint fails" in done.message
-
-
-def test_a_program_that_is_gone_keeps_its_checkpoints(command: Any) -> None:
-    kept = checkpoint_of(command, "3")
-    assert command("nowhere").failure == "crashed"
-    assert kept.read_text() == "3"
-
-
 def test_a_command_in_the_folder_of_its_trial(command: Any) -> None:
     code = "print(os.getcwd(), sys.argv[1:], file=open('out.txt', 'w'))\nimport helper"
     folder = command.trial.parent
@@ -447,17 +374,6 @@ def test_usual_lines_are_read_unless_the_program_writes_reports(command: Any, fi
     assert done.ending == "completed", done.message
     sent = [(report.step, report.metrics["loss"]) for report in command.reports]
     assert sent == ([(7, 0.5)] if file else [(1, 0.25)])
-
-
-def test_a_missing_metric_that_was_printed_comes_with_its_pattern(command: Any) -> None:
-    done = command.python("print('step=0 train loss=1.22')", goal="train_loss")
-    typed = done.message.partition("give a pattern: ")[2].partition("; ")[0]
-    [word] = shlex.split(typed)
-    name, _, pattern = word.partition("=")
-    assert name == "reports.train_loss"
-    assert compile_pattern("train_loss", pattern).search(b"step=0 train loss=1.22")[1] == b"1.22"
-    unknown = command.python("print('finished')", goal="loss").message
-    assert "reports.loss='REGEX'" in unknown
 
 
 def test_a_program_that_raises_trial_pruned_is_told_how_to_give_up() -> None:

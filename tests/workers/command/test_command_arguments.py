@@ -75,13 +75,6 @@ def test_a_flag_goes_with_the_value_that_follows_it() -> None:
     assert flags_of({"x": Choice("x", ["-1", "b"]), "lr": Float("lr", 0, 1)}) == frozenset()
 
 
-def test_styles_of_all_parameters() -> None:
-    params = {"batch-size": 8, "off": None, "lr": 0.5}
-    check(["{--key value}", "{key=value}"], params)
-    assert Braces(params).fill(["{--key value}"]) == ["--batch-size", "8", "--lr", "0.5"]
-    assert Braces(params).fill(["{key=value}"]) == ["batch-size=8", "lr=0.5"]
-
-
 def test_a_value_with_braces_is_not_replaced_again() -> None:
     assert Braces({"a": "{b}", "b": "secret"}).fill(["{a}"]) == ["{b}"]
     assert Braces({"a": "{b}"}).replaced("x-{a}") == "x-{b}"

@@ -8,7 +8,6 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from torch.nn import functional
 
 from search_spaces.errors import UsageError
 from workers.context import Context
-from workers.own_loop.loop import widened
 from workers.own_loop.weights import weight_of
 from workers.protocol import Assignment, Report
 from workers.run import run
@@ -170,9 +168,9 @@ def test_an_epoch_of_a_scheduler_counts_though_its_last_update_was_skipped(tmp_p
             optimizer.zero_grad()
         scheduler.step()
         assert (scheduler.last_epoch, optimizer.updates) == (1, 2)
-        trial.report(3, loss=1.0)
+        assert trial.details["skipped_updates"] == 1
 
-    assert good(tmp_path, train)[-1].metrics["skipped_updates"] == 1
+    good(tmp_path, train)
 
 
 def test_gradients_of_numbers_beside_the_model_are_unscaled(tmp_path: Path) -> None:
@@ -214,8 +212,6 @@ def test_weights_are_checked_as_torch_does(tmp_path: Path) -> None:
                 model.load_state_dict(state)
         missing, unexpected = model.load_state_dict(wrong[2], strict=False)
         assert (missing, unexpected) == (["out.bias"], [])
-        with pytest.raises(UsageError, match="assign=True"):
-            model.load_state_dict(whole, assign=True)
 
     good(tmp_path, train)
 
@@ -285,9 +281,6 @@ def test_states_of_other_optimizers(tmp_path: Path) -> None:
         optimizer.state.clear()
         optimizer.load_state_dict(state)
         assert optimizer.state[model.out.bias]["step"] == 2
-        narrow = {"exp_avg": torch.ones(1), "exp_avg_sq": torch.ones(1), "step": torch.tensor(1.0)}
-        with pytest.raises(UsageError, match="it is of another model"):
-            optimizer.load_state_dict({**state, "state": {0: narrow}})
 
     good(tmp_path, train)
 
@@ -301,21 +294,23 @@ class Record(OrderedDict[str, Any]):
     pass
 
 
-def test_outputs_become_fp32_in_any_object() -> None:
-    half = torch.ones(2, dtype=torch.bfloat16)
-    for made, get in (
-        (Slotted(half), lambda one: one.logits),
-        (SimpleNamespace(inner=Slotted(half)), lambda one: one.inner.logits),
-        (Record(logits=half), lambda one: one["logits"]),
-        ([{"a": (half,)}], lambda one: one[0]["a"][0]),
-        (torch.distributions.Normal(half, half, validate_args=False), lambda one: one.loc),
-    ):
-        wide = widened(made)
-        assert type(wide) is type(made)
-        assert get(wide).dtype is torch.float32
-        assert get(made).dtype is torch.bfloat16
-    model = nn.Linear(2, 2)
-    assert widened(model) is model
+OUTPUTS = [Slotted, lambda x: Record(logits=x), lambda x: [{"logits": (x,)}]]
+
+
+@pytest.mark.parametrize("made", OUTPUTS)
+def test_outputs_become_fp32_in_any_container(tmp_path: Path, made: Any) -> None:
+    class Wrapped(nn.Linear):
+        def forward(self, x: Tensor) -> Any:
+            return made(super().forward(x))
+
+    def train(trial: Any) -> None:
+        output = trial.prepare(Wrapped(4, 2), precision="bf16")(X)
+        assert type(output) is type(made(X))
+        found = output[0]["logits"][0] if isinstance(output, list) else None
+        found = output["logits"] if isinstance(output, Record) else found
+        assert (output.logits if found is None else found).dtype is torch.float32
+
+    good(tmp_path, train)
 
 
 LABELS = torch.randint(0, 5, (34, 6), generator=torch.Generator().manual_seed(2))

@@ -15,7 +15,7 @@ from workers.context import Context
 from workers.protocol import Ending, Heartbeat, Limits
 from workers.ranks.process_group import connect, disconnect
 from workers.run import combine
-from workers.runtime.gang import MIN_TIMEOUT_SECONDS, PAUSE_FACTOR, HangDetector
+from workers.runtime.gang import HangDetector
 
 
 class Faulty(Toy):
@@ -118,23 +118,13 @@ def test_an_attempt_hangs_when_no_rank_moves():
 
 
 def test_a_worker_that_is_still_starting_does_not_hang():
-    detector = HangDetector(1.0, awaited=range(2))
+    detector = HangDetector(0.0, awaited=range(2))
     detector.record(0, Heartbeat(0.0, 0))
-    assert detector.timeout == MIN_TIMEOUT_SECONDS
+    time.sleep(0.01)
+    assert not detector.hangs
     detector.record(1, Heartbeat(0.0, 0))
-    assert detector.timeout == 1.0
-
-
-def test_patience_follows_the_longest_pause():
-    detector = HangDetector(100_000.0)
-    assert detector.timeout == 100_000.0, "before the first steps anything may take long"
-    detector.record(0, Heartbeat(0.0, 1))
-    detector.record(0, Heartbeat(0.0, 2))
-    assert detector.timeout == MIN_TIMEOUT_SECONDS
-    detector._moved -= 50.0
-    detector.record(0, Heartbeat(0.0, 3))
-    assert detector.timeout == pytest.approx(50.0 * PAUSE_FACTOR, rel=0.01)
-    assert HangDetector(None).timeout is None
+    time.sleep(0.01)
+    assert detector.hangs
 
 
 def meet_twice(context: Context):

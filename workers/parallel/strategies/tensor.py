@@ -64,7 +64,12 @@ class TensorParallel(ModuleStrategy):
         """
         plan = self.workload.plan(model)
         degree = self.mesh.tensor
-        if not plan.tensor or plan.num_heads % degree:
+        if not plan.tensor:
+            raise UsageError(
+                "tensor parallelism needs a plan: trial.prepare(..., tensor_plan="
+                "{'blocks.*.up': 'column', 'blocks.*.down': 'row'})"
+            )
+        if plan.num_heads % degree:
             raise UsageError(
                 f"a tensor degree of {degree} must divide the attention heads, "
                 f"the workload has {plan.num_heads}"
