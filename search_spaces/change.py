@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from .parameters import Choice, Float, Int, Parameter, Params, Value, parameter_from_dict
+from .parameters import (
+    TOLERANCE,
+    Choice,
+    NumberParameter,
+    Parameter,
+    Params,
+    Value,
+    parameter_from_dict,
+)
 from .space import Space
 from .validation import check, show
 
@@ -82,9 +90,7 @@ def _joined(before: Parameter, after: Parameter, space: Space) -> Parameter:
         data["default"] = before.default
     if isinstance(before, Choice) and isinstance(after, Choice):
         data["choices"] = _merged(before, after)
-    else:
-        assert isinstance(before, Float | Int)
-        assert isinstance(after, Float | Int)
+    elif isinstance(before, NumberParameter) and isinstance(after, NumberParameter):
         data |= joined_range(before, after)
     when = {parent: list(values) for parent, values in after.when.items()}
     if set(before.when) == set(after.when):
@@ -102,7 +108,7 @@ def _merged(before: Choice, after: Choice) -> list[Value]:
     return [*sorted(numbers)] if given == sorted(given) else found
 
 
-def joined_range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
+def joined_range(before: NumberParameter, after: NumberParameter) -> Mapping[str, Any]:
     """The bounds and the step of a range with the values of both."""
     low, high = min(before.low, after.low), max(before.high, after.high)
     check(
@@ -110,36 +116,32 @@ def joined_range(before: Float | Int, after: Float | Int) -> Mapping[str, Any]:
         f"{after.name} cannot have a log scale, since earlier trials may lie at {low!r}; "
         "keep its linear scale",
     )
-    found: dict[str, Any] = {"low": low, "high": high}
     step = after.step if after.step == before.step else None
-    if step is not None and not isinstance(after, Int):
-        cells = (before.low - after.low) / step
-        step = step if abs(cells - round(cells)) < 1e-8 else None
-    elif step is not None and (before.low - after.low) % step:
-        step = None
-    return {**found, "step": step if step is not None or isinstance(after, Float) else 1}
+    cells = (before.low - after.low) / (step or 1)
+    if abs(cells - round(cells)) > TOLERANCE:
+        step = None  # the grids differ
+    return {"low": low, "high": high, "step": step}
 
 
 def _choices(before: Choice, after: Choice) -> list[str]:
-    new = ", ".join(repr(value) for value in after.choices if value not in before.choices)
-    gone = ", ".join(repr(value) for value in before.choices if value not in after.choices)
-    parts = [f"{new} added"] if new else []
-    parts += [f"{gone} left out"] if gone else []
+    parts = []
+    for words, some, others in (("added", after, before), ("left out", before, after)):
+        gone = ", ".join(repr(value) for value in some.choices if value not in others.choices)
+        parts += [f"{gone} {words}"] if gone else []
     if before.ordered != after.ordered:
         parts.append("ordered" if after.ordered else "no longer ordered")
     return [f"{after.name}: {', '.join(parts)}"] if parts else []
 
 
 def _default_and_condition(before: Parameter, after: Parameter) -> list[str]:
-    found = []
-    old, new = ((p.has_default, p.default) for p in (before, after))  # None can be a default
-    if old != new:
-        shown = [show(default) if known else "no default" for known, default in (old, new)]
-        found.append(f"{after.name}: its default changed from {shown[0]} to {shown[1]}")
-    if before.when != after.when:
-        conditions = f"from {show(before.when)} to {show(after.when)}"
-        found.append(f"{after.name}: its condition changed {conditions}")
-    return found
+    both = (before, after)
+    defaults = [show(p.default) if p.has_default else "no default" for p in both]
+    conditions = [show(p.when) for p in both]
+    return [
+        f"{after.name}: its {word} changed from {old} to {new}"
+        for word, (old, new) in (("default", defaults), ("condition", conditions))
+        if old != new
+    ]
 
 
 def _values(parameter: Parameter) -> str:

@@ -15,8 +15,8 @@ import itertools
 import math
 import operator
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 from .errors import SpaceError
 from .parameters import Choice, Parameter
-from .validation import Value, show
+from .plugins import nearest
+from .validation import Value, check, show
 
-MAX_LENGTH: Final = 4000
-MAX_NODES: Final = 1000
+MAX_LENGTH: Final = 2000
 MAX_DEPTH: Final = 100
-_QUOTED: Final = re.compile(r"`([^`]*)`")
+HYPHEN: Final = "\u01c3"  # a letter, stands for the hyphen of a name while Python parses it
 
 Columns = Mapping[str, Any]
 Evaluate = Callable[[Columns], Any]
@@ -57,7 +57,6 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.GtE: operator.ge,
 }
 _FUNCTIONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"min": np.minimum, "max": np.maximum}
-_NUMBER: Final = frozenset({"number"})
 
 
 def quoted(text: str, names: Iterable[str]) -> str:
@@ -90,6 +89,7 @@ def _as_float(value: Any) -> float:
         return math.nan
 
 
+@dataclass(unsafe_hash=True)
 class Expression:
     """A condition on the values of parameters.
 
@@ -108,19 +108,19 @@ class Expression:
         SpaceError: the text is not a condition; the message names the offending part.
     """
 
-    def __init__(self, text: str) -> None:
-        if not isinstance(text, str) or not text.strip() or len(text) > MAX_LENGTH:
-            raise SpaceError(
-                "a constraint is a text such as 'batch_size * accumulation <= 512', of at most "
-                f"{MAX_LENGTH} characters, got {show(text)}"
-            )
-        self.text = text.strip()
+    text: str
+
+    def __post_init__(self) -> None:
+        check(
+            isinstance(self.text, str) and self.text.strip() and len(self.text) <= MAX_LENGTH,
+            "a constraint is a text such as 'batch_size * accumulation <= 512', of at most "
+            f"{MAX_LENGTH} characters, got {show(self.text)}",
+        )
+        self.text = self.text.strip()
         self.tree = _parse(self.text)
+        self._named: dict[str, None] = {}
         self._values = self._truth(self.tree)
-        called = {id(n.func) for n in ast.walk(self.tree) if isinstance(n, ast.Call)}
-        found = [n for n in ast.walk(self.tree) if isinstance(n, ast.Name) and id(n) not in called]
-        found.sort(key=lambda n: (n.lineno, n.col_offset))
-        self.names: tuple[str, ...] = tuple(dict.fromkeys(n.id for n in found))
+        self.names: tuple[str, ...] = tuple(self._named)
 
     def hold(self, columns: Columns, count: int) -> BoolArray:
         """Whether the condition holds in each row, shape (count,).
@@ -132,16 +132,9 @@ class Expression:
             return np.broadcast_to(self._values(columns) == 1, (count,))
 
     def evaluate(self, params: Mapping[str, Value]) -> bool:
-        """Whether the condition holds.
-
-        Raises:
-            SpaceError: a parameter of the condition has no value.
-        """
-        missing = [name for name in self.names if name not in params]
-        if missing:
-            raise SpaceError(
-                f"constraint {show(self.text)} needs a value of {missing[0]!r}, got none"
-            )
+        """Whether the condition holds, or does not apply because a parameter has no value."""
+        if any(name not in params for name in self.names):
+            return True
         return bool(self.hold({name: column([params[name]]) for name in self.names}, 1)[0])
 
     def bind(self, values: Mapping[str, Value]) -> Expression:
@@ -150,68 +143,59 @@ class Expression:
             return self
         return Expression(ast.unparse(_Bind(values).visit(_parse(self.text))))
 
-    def check_types(self, parameters: Mapping[str, Parameter]) -> None:
-        """Raise SpaceError if a part of the condition can never have a result.
-
-        Args:
-            parameters: must contain every name of the condition.
-        """
-        kinds = functools.partial(_kinds, parameters)
-        numbers = [self.tree]
+    def check(self, parameters: Mapping[str, Parameter]) -> None:
+        """Raise SpaceError if a name is unknown, or a comparison can never have a result."""
+        text = show(self.text)
+        check(self.names, f"constraint {text} must name at least one parameter")
+        for name in self.names:
+            if name not in parameters:
+                hint = nearest(name, list(parameters))
+                raise SpaceError(f"constraint {text} names the unknown parameter {name!r}: {hint}")
         for node in ast.walk(self.tree):
-            match node:
-                case ast.BinOp(left, _, right):
-                    numbers += [left, right]
-                case ast.Call(_, parts) | ast.BoolOp(_, parts):
-                    numbers += parts
-                case ast.UnaryOp(_, operand):
-                    numbers.append(operand)
-                case ast.Compare(left, _, others):
-                    for one, other in itertools.pairwise([left, *others]):
-                        first, second = kinds(one), kinds(other)
-                        if first and second and not first & second:
-                            raise self._error(
-                                f"compares a {' or '.join(first)} with a {' or '.join(second)}: "
-                                f"{show(ast.unparse(one))} with {show(ast.unparse(other))}"
-                            )
-        for node in numbers:
-            if not kinds(node) & _NUMBER:
-                raise self._error(f"needs a number at {show(ast.unparse(node))}, which is none")
-
-    def _error(self, said: str) -> SpaceError:
-        return SpaceError(f"constraint {show(self.text)} {said}")
-
-    def _refuse(self, node: ast.AST) -> SpaceError:
-        part = ast.get_source_segment(self.text, node) or type(node).__name__
-        return self._error(f"must not contain {show(part)} ({type(node).__name__}); {GRAMMAR}")
+            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            for left, right in itertools.pairwise(sides):
+                first, second = _kinds(parameters, left), _kinds(parameters, right)
+                check(
+                    not first or not second or first & second,
+                    f"constraint {text} compares a {' or '.join(first)} with a "
+                    f"{' or '.join(second)}: {show(ast.unparse(left))} with "
+                    f"{show(ast.unparse(right))}",
+                )
 
     def _truth(self, node: ast.expr) -> Evaluate:
         """The truths of a condition, which is one by its form, or a name or a constant."""
-        values = self._compiled(node)
         match node:
-            case ast.BoolOp() | ast.Compare() | ast.UnaryOp(op=ast.Not()):
-                return values
-            case ast.Name() | ast.Constant(value=True | False):
-                return lambda columns: _compared(operator.ne, _numbers(values(columns)), 0.0)
-        part = ast.get_source_segment(self.text, node) or self.text
-        raise self._error(
-            f"needs a condition that is true or false, such as a comparison, at {show(part)}"
-        )
-
-    def _compiled(self, node: ast.expr) -> Evaluate:
-        """The values of a node as a function of the columns; refuses what is not whitelisted."""
-        match node:
-            case ast.Name(name):
-                return operator.itemgetter(name)
-            case ast.Constant(bool() | int() | float() | str() | None as value):
-                constant = column([value])
-                if constant.dtype == object or np.isfinite(constant[0]):
-                    return lambda columns: constant
             case ast.BoolOp(op, parts):
                 return _joined([self._truth(part) for part in parts], isinstance(op, ast.And))
             case ast.UnaryOp(ast.Not(), operand):
                 truth = self._truth(operand)
                 return lambda columns: 1.0 - truth(columns)
+            case ast.Compare(left, [ast.In()], [ast.Tuple(some) | ast.List(some) | ast.Set(some)]):
+                pairs = [self._pair(left, ast.Eq(), item) for item in some]
+                return _joined(pairs, all_needed=False)
+            case ast.Compare(left, [ast.NotIn()], others):
+                among = self._truth(ast.Compare(left, [ast.In()], others))
+                return lambda columns: 1.0 - among(columns)
+            case ast.Compare(left, ops, others) if {*map(type, ops)} <= _COMPARISONS.keys():
+                sides = zip([left, *others], ops, others)  # noqa: B905
+                return _joined([self._pair(*side) for side in sides], all_needed=True)
+            case ast.Name() | ast.Constant(value=True | False):
+                values = self._compiled(node)
+                return lambda columns: _compared(operator.ne, _numbers(values(columns)), 0.0)
+        raise self._refused("needs a condition that is true or false at", node)
+
+    def _compiled(self, node: ast.expr) -> Evaluate:
+        """The values of a node as a function of the columns; refuses what is not whitelisted."""
+        match node:
+            case ast.Name(name):
+                self._named[name] = None
+                return operator.itemgetter(name)
+            case ast.Constant(bool() | int() | float() | str() | None as value):
+                constant = column([value])
+                if constant.dtype == object or np.isfinite(constant[0]):
+                    return lambda columns: constant
+            case ast.BoolOp() | ast.Compare() | ast.UnaryOp(ast.Not()):
+                return self._truth(node)
             case ast.UnaryOp(ast.USub() | ast.UAdd() as op, operand):
                 sign, values = -1.0 if isinstance(op, ast.USub) else 1.0, self._compiled(operand)
                 return lambda columns: sign * _numbers(values(columns))
@@ -222,21 +206,11 @@ class Expression:
                 return lambda columns: np.abs(_numbers(values(columns)))
             case ast.Call(ast.Name(name), [_, _, *_] as parts, []) if name in _FUNCTIONS:
                 return _folded(_FUNCTIONS[name], [self._compiled(part) for part in parts])
-            case ast.Compare():
-                return self._comparison(node)
-        raise self._refuse(node)
+        raise self._refused("must not contain", node)
 
-    def _comparison(self, node: ast.Compare) -> Evaluate:
-        sides = list(zip([node.left, *node.comparators], node.ops, node.comparators))  # noqa: B905
-        op, right = node.ops[0], node.comparators[0]
-        among = isinstance(op, ast.In | ast.NotIn) and len(sides) == 1
-        if among and isinstance(right, ast.Tuple | ast.List | ast.Set):
-            pairs = [self._pair(node.left, ast.Eq(), item) for item in right.elts]
-            truth = _joined(pairs, all_needed=False)
-            return truth if isinstance(op, ast.In) else lambda columns: 1.0 - truth(columns)
-        if not {*map(type, node.ops)} <= _COMPARISONS.keys():
-            raise self._refuse(node)
-        return _joined([self._pair(*side) for side in sides], all_needed=True)
+    def _refused(self, said: str, node: ast.expr) -> SpaceError:
+        part = show(ast.unparse(node))
+        return SpaceError(f"constraint {show(self.text)} {said} {part}; {GRAMMAR}")
 
     def _pair(self, left: ast.expr, op: ast.cmpop, right: ast.expr) -> Evaluate:
         compare, first, second = _COMPARISONS[type(op)], self._compiled(left), self._compiled(right)
@@ -244,15 +218,6 @@ class Expression:
 
     def __str__(self) -> str:
         return self.text
-
-    def __repr__(self) -> str:
-        return f"Expression({self.text!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Expression) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
     def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
         return (type(self), (self.text,))
@@ -303,23 +268,19 @@ def _joined(parts: list[Evaluate], all_needed: bool) -> Evaluate:
     return lambda columns: functools.reduce(one, [part(columns) for part in parts])
 
 
-def _kinds(parameters: Mapping[str, Parameter], node: ast.expr) -> frozenset[str]:
+def _kinds(parameters: Mapping[str, Parameter], node: ast.expr) -> set[str]:
     """What the values of a node can be: "number", "string", "list", "None"."""
+    values: Iterable[object] = (0,)
     match node:
+        case ast.Tuple(items) | ast.List(items) | ast.Set(items):
+            return set[str]().union(*(_kinds(parameters, item) for item in items))
+        case ast.Constant(value):
+            values = (value,)
         case ast.Name(name):
             parameter = parameters[name]
-            choices = parameter.choices if isinstance(parameter, Choice) else ()
-            return frozenset(map(_kind, choices)) or _NUMBER
-        case ast.Constant(value):
-            return frozenset({_kind(value)})
-        case ast.Tuple(items) | ast.List(items) | ast.Set(items):
-            return frozenset().union(*(_kinds(parameters, item) for item in items))
-    return _NUMBER
-
-
-def _kind(value: object) -> str:
-    kinds = {"NoneType": "None", "str": "string", "tuple": "list"}
-    return kinds.get(type(value).__name__, "number")
+            values = parameter.choices if isinstance(parameter, Choice) else values
+    words = {"NoneType": "None", "str": "string", "tuple": "list"}
+    return {words.get(type(value).__name__, "number") for value in values}
 
 
 class _Bind(ast.NodeTransformer):
@@ -334,7 +295,7 @@ class _Bind(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.values:
-            return ast.Name(f"`{node.id}`", node.ctx) if "-" in node.id else node
+            return ast.Name(quoted(node.id, [node.id]), node.ctx)
         value = self.values[node.id]
         if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
             return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # keeps its parentheses under `**`
@@ -342,44 +303,26 @@ class _Bind(ast.NodeTransformer):
 
 
 class _Names(ast.NodeTransformer):
-    """Makes one name of `model.lr`, and puts the names that were in backticks back."""
-
-    def __init__(self, quoted_names: list[str]) -> None:
-        self._quoted = {f"_quoted_{i}": name for i, name in enumerate(quoted_names)}
+    """Makes one name of `model.lr`, and puts the hyphens of names back."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.copy_location(ast.Name(self._quoted.get(node.id, node.id), node.ctx), node)
+        return ast.Name(node.id.replace(HYPHEN, "-"), node.ctx)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         base = self.visit(node.value)
-        if not isinstance(base, ast.Name):
-            return node
-        return ast.copy_location(ast.Name(f"{base.id}.{node.attr}", ast.Load()), node)
+        end = node.attr.replace(HYPHEN, "-")
+        return ast.Name(f"{base.id}.{end}", ast.Load()) if isinstance(base, ast.Name) else node
 
 
 def _parse(text: str) -> ast.expr:
-    names: list[str] = _QUOTED.findall(text)
-    number = itertools.count()
+    named = re.sub(r"`([^`]*)`", lambda name: name[1].replace("-", HYPHEN), text)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            plain = _QUOTED.sub(lambda _: f"_quoted_{next(number)}", text)
-            tree = ast.parse(plain, mode="eval").body
+        tree = ast.parse(named, mode="eval").body
         deep = _depth(tree) > MAX_DEPTH
-    except SyntaxError as error:
-        raise SpaceError(
-            f"constraint {show(text)} is not well formed at column {error.offset}: {error.msg}"
-        ) from None
-    except (ValueError, MemoryError, RecursionError):
-        raise SpaceError(
-            f"constraint {show(text)} is not well formed or nested too deeply"
-        ) from None
-    if deep or sum(isinstance(node, ast.expr) for node in ast.walk(tree)) > MAX_NODES:
-        raise SpaceError(
-            f"a constraint is nested at most {MAX_DEPTH} deep and has at most {MAX_NODES} "
-            f"parts, got more in {show(text)}"
-        )
-    return cast(ast.expr, _Names(names).visit(tree))
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        raise SpaceError(f"constraint {show(text)} is not well formed: {error}") from None
+    check(not deep, f"a constraint is nested at most {MAX_DEPTH} deep, got more in {show(text)}")
+    return cast(ast.expr, _Names().visit(tree))
 
 
 def _depth(node: ast.AST) -> int:

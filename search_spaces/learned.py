@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from .change import joined_range
-from .parameters import Choice, Float, Int, Parameter, Params, Value, parameter_from_dict
+from .parameters import Choice, NumberParameter, Parameter, Params, Value, parameter_from_dict
 from .space import Space
 
 MAX_VALUES: Final = 100  # of a number on which a condition may depend
@@ -33,9 +33,11 @@ def parameter_of(asked: Mapping[str, Any]) -> Parameter:
 
 def same_kind(one: Parameter, other: Parameter) -> bool:
     """Whether two ranges may belong to one parameter: numbers of one scale, or equal choices."""
-    if isinstance(one, Choice) or isinstance(other, Choice):
-        return one.kind == other.kind and one.domain() == other.domain()
-    return one.kind == other.kind and one.domain().get("log") == other.domain().get("log")
+    domains = one.domain(), other.domain()
+    alike = all(
+        len({repr(d.get(key)) for d in domains}) == 1 for key in ("log", "choices", "ordered")
+    )
+    return one.kind == other.kind and alike
 
 
 def is_same(known: Parameter, asked: Mapping[str, Any]) -> bool:
@@ -88,9 +90,9 @@ def learned(trials: Iterable[Asks]) -> tuple[Space, list[str]]:
 
 def _widened(before: Parameter, wanted: Parameter) -> Parameter:
     """The range with the values of both, if they are of one kind."""
-    if not isinstance(before, Float | Int) or before.domain() == wanted.domain():
+    numbers = isinstance(before, NumberParameter) and isinstance(wanted, NumberParameter)
+    if not numbers or before.domain() == wanted.domain():
         return before
-    assert isinstance(wanted, Float | Int)
     return parameter_from_dict({**before.to_dict(), **joined_range(before, wanted)})
 
 

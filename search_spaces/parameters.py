@@ -4,48 +4,329 @@ import inspect
 import json
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from decimal import MAX_EMAX, MIN_EMIN, Decimal, localcontext
-from enum import Enum
+import sys
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from decimal import Decimal
 from functools import cached_property
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import SpaceError
-from .parameter_base import (
-    TOLERANCE,
-    FloatArray,
-    NumberParameter,
-    Parameter,
-    RawArray,
-    clipped,
-)
 from .plugins import nearest
-from .validation import (
-    ALL,
-    Params,
-    Value,
-    When,
-    check,
-    check_bounds,
-    checked_bound,
-    checked_choices,
-    checked_flag,
-    checked_int_bound,
-    checked_step,
-    identity,
-    is_value,
-    number_of,
-    plain,
-    same,
-    show,
-)
+from .validation import Params, Value, When, check, identity, is_value, number_of, plain, same, show
 
-MAX_EXPONENT: Final = 307  # of the number of steps, and of the width of a range in steps
+__all__ = [
+    "ALL",
+    "Choice",
+    "Float",
+    "FloatArray",
+    "Int",
+    "Parameter",
+    "Params",
+    "RawArray",
+    "Value",
+    "clipped",
+    "parameter_from_dict",
+    "reflected",
+]
+
+FloatArray = npt.NDArray[np.float64]
+RawArray = npt.NDArray[Any]
+
+ALL: Final = frozenset({"quality", "speed", "memory"})
+MAX_NAME: Final = 100
+MAX_INT: Final = 2**63 - 1
+MAX_STEPS: Final = 2**49
 EXACT: Final = 2**53  # whole numbers beyond are rounded in float64
 MAX_DIGITS: Final = 15  # decimals to which values in steps are rounded, so that 0.1 * 3 is 0.3
+TOLERANCE: Final = 1e-8  # of a step: how far rounding may move a value from its grid
+_NO_DEFAULT: Final = inspect.Parameter.empty  # of a `Choice`, since None may be a choice
+
+
+class Parameter(ABC):
+    """One parameter: its name, its legal values, and the condition under which it is active.
+
+    Immutable by convention.
+
+    Args:
+        name: an identifier, or several joined by dots, so that constraints can use it.
+        default: the value of trial 0; None if there is no default.
+        has_default: whether there is one, for a parameter that can be None.
+        when: maps each parent to the value, or the list of values, that activates this parameter.
+            If there are several parents, all must match. None if it is always active.
+        affects: which of "quality", "speed" and "memory" the parameter can change.
+
+    Raises:
+        SpaceError: an argument is malformed.
+
+    Attributes:
+        gap: difference of neighbouring values of a discrete parameter in `raw`.
+        takes_none: whether None is one of the values.
+    """
+
+    kind: ClassVar[str]
+    gap: float = 1
+    takes_none: bool = False
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        default: Value | None,
+        when: When | None,
+        affects: str | Iterable[str] = ALL,
+        has_default: bool = False,
+    ) -> None:
+        self.name = _checked_name(name)
+        self.when = _checked_when(name, when)
+        self.affects = frozenset([affects] if isinstance(affects, str) else affects)
+        check(
+            self.affects and self.affects <= ALL,
+            f"affects of {name!r} must name at least one of quality, speed and memory, "
+            f"got {show(affects)}",
+        )
+        self.has_default = has_default or default is not None
+        try:
+            self.default = self.accept(plain(default)) if self.has_default else None
+        except SpaceError as error:
+            raise SpaceError(f"the default of {error}") from None
+
+    @property
+    @abstractmethod
+    def size(self) -> int | None:
+        """The number of values; None if there are infinitely many."""
+
+    @abstractmethod
+    def accept(self, value: Any, *, text: bool = False) -> Value:
+        """The value of this parameter that a given one is: a float for a `Float`, and so on.
+
+        Args:
+            value: plain, of NumPy, or the text of a value.
+            text: whether a text comes from where all values are texts, such as a table or a shell:
+                "1" is 1 there even if there is a choice "1", which is written '"1"'.
+
+        Raises:
+            SpaceError: it is no value of this parameter; the message says what would be.
+        """
+
+    def text(self, value: Value) -> str:
+        """The text that `accept` reads as this value."""
+        return str(value)
+
+    @abstractmethod
+    def to_units(self, values: Sequence[Value]) -> FloatArray:
+        """Map n values to coordinates in [0, 1], shape (n,).
+
+        A discrete value maps to the centre of its cell.
+        """
+
+    @abstractmethod
+    def raw(self, units: FloatArray) -> RawArray:
+        """Like `from_units`, but an array: float64 numbers, or indices for a `Choice`."""
+
+    @abstractmethod
+    def centres(self, raw: RawArray) -> FloatArray:
+        """The inverse of `raw`: coordinates; a discrete value maps to the centre of its cell."""
+
+    def from_units(self, units: FloatArray) -> list[Any]:
+        """The nearest values to n coordinates, shape (n,); clips coordinates to [0, 1]."""
+        return cast(list[Any], self.raw(units).tolist())
+
+    @abstractmethod
+    def values(self) -> list[Any]:
+        """Every value in order.
+
+        Raises:
+            SpaceError: there are infinitely many values.
+        """
+
+    def perturb(self, units: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Random coordinates near the given ones, shape (n,); steps are reflected at the ends.
+
+        A discrete parameter always moves to a different value, if it has more than one.
+        """
+        steps = rng.normal(0.0, 10.0 ** rng.uniform(-2.0, -0.5, size=len(units)))
+        moved = reflected(units + steps)
+        if self.size in (None, 1):
+            return moved
+        before, after = map(self.raw, (units, moved))
+        low, high = self.raw(np.array([0.0, 1.0]))
+        step = np.where(rng.random(len(units)) < 0.5, -1, 1)
+        step = np.where(before == low, 1, np.where(before == high, -1, step))
+        return self.centres(np.where(after == before, before + step * self.gap, after))
+
+    def weights(self, values: Sequence[Value]) -> FloatArray:
+        """Widths of the cells of discrete values in the unit interval, shape (n,)."""
+        return np.full(len(values), 1.0 / (self.size or 1))
+
+    @abstractmethod
+    def domain(self) -> dict[str, Any]:
+        """The JSON fields of this kind, besides name, default, when and affects."""
+
+    def to_unit(self, value: Value) -> float:
+        """Like `to_units`, for one value."""
+        return float(self.to_units([value])[0])
+
+    def from_unit(self, unit: float) -> Value:
+        """Like `from_units`, for one coordinate."""
+        return cast(Value, self.from_units(np.array([unit], dtype=np.float64))[0])
+
+    def middle(self) -> Value:
+        """The default if there is one, else the value at coordinate 0.5."""
+        return self.default if self.has_default else self.from_unit(0.5)
+
+    def key(self, value: Value) -> Hashable:
+        """Identity of one of the values."""
+        return self.accept(value)
+
+    def legal(self, value: Any) -> bool:
+        """Whether `accept` takes the value."""
+        try:
+            self.accept(value)
+        except SpaceError:
+            return False
+        return True
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data; the inverse is `parameter_from_dict`."""
+        data: dict[str, Any] = {"type": self.kind, "name": self.name, **self.domain()}
+        if self.has_default:
+            data["default"] = self.default
+        if self.when:
+            data["when"] = {parent: list(values) for parent, values in self.when.items()}
+        if self.affects != ALL:
+            data["affects"] = sorted(self.affects)
+        return data
+
+    def __repr__(self) -> str:
+        fields = self.domain()
+        places = [fields.pop(key) for key in ("low", "high", "choices") if key in fields]
+        parts = [repr(self.name), *map(_short, places)]
+        parts += [f"{key}={value!r}" for key, value in fields.items()]
+        parts += [f"default={self.default!r}"] if self.has_default else []
+        if self.when:
+            alone = {p: len(v) == 1 and not isinstance(v[0], tuple) for p, v in self.when.items()}
+            when = {p: v[0] if alone[p] else list(v) for p, v in self.when.items()}
+            parts.append(f"when={when!r}")
+        if self.affects != ALL:
+            parts.append(f"affects={{{', '.join(map(repr, sorted(self.affects)))}}}")
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Parameter) and self._text() == other._text()
+
+    def __hash__(self) -> int:
+        return hash(self._text())
+
+    def _text(self) -> str:
+        return json.dumps(self.to_dict())  # JSON tells True from 1, which == does not
+
+
+class NumberParameter(Parameter):
+    """A number between two bounds, on a linear or a logarithmic scale, perhaps in steps from low.
+
+    Attributes:
+        low, high: the smallest and the largest value. With a step, `high` is the last value that
+            steps from `low` reach, as Optuna has it.
+        step: the difference of neighbouring values; None if every number between is a value.
+    """
+
+    low: Any
+    high: Any
+    step: Any
+    _noun: ClassVar[str]
+
+    def __init__(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        *,
+        log: bool = False,
+        step: float | None = None,
+        default: float | None = None,
+        when: When | None = None,
+        affects: str | Iterable[str] = ALL,
+    ) -> None:
+        self.name = name
+        self.low, self.high = self._number("low", low), self._number("high", high)
+        self.step = None if step is None else self._number("step", step)
+        self.log = log
+        check(isinstance(log, bool), f"log of {show(name)} must be True or False, got {show(log)}")
+        check(
+            self.low <= self.high,
+            f"low of {show(name)} must not be above high, got low={self.low!r}, "
+            f"high={self.high!r}; swap them",
+        )
+        check(
+            not log or self.low > 0,
+            f"low of {show(name)} must be above 0 on a log scale, got {self.low!r}; "
+            "raise it or drop log=True",
+        )
+        check(step is None or self.step > 0, f"step of {show(name)} must be above 0, got {step!r}")
+        check(
+            not log or step is None or (step == 1 and self.kind == "int"),
+            f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them",
+        )
+        self._scale()
+        super().__init__(name, default=default, when=when, affects=affects)
+
+    @abstractmethod
+    def _number(self, which: str, value: Any) -> float:
+        """A bound or a step; raises SpaceError unless it is a number of this kind."""
+
+    @abstractmethod
+    def _scale(self) -> None:
+        """Prepare the map to the unit interval."""
+
+    def accept(self, value: Any, *, text: bool = False) -> float:
+        """See `Parameter.accept`; a number on the grid up to `TOLERANCE` of a step."""
+        number = number_of(value) if isinstance(value, str) else plain(value)
+        if self.kind == "int" and isinstance(number, float) and math.isfinite(number):
+            number = round(number) if abs(number - round(number)) < TOLERANCE else number
+        fits = int if self.kind == "int" else int | float
+        if isinstance(number, bool) or not isinstance(number, fits):
+            raise SpaceError(
+                f"{self.name} must be {self._noun}, got {show(value)} ({type(value).__name__})"
+            )
+        for bound in (self.low, self.high):
+            if not self.low <= number <= self.high and same(number, bound):
+                return cast(float, bound)
+        slack = TOLERANCE * self.step if self.step and isinstance(number, float) else 0
+        check(
+            self.low - slack <= number <= self.high + slack,
+            f"{self.name} must lie in [{self.low!r}, {self.high!r}], got {show(value)}",
+        )
+        nearest = self.nearest(number)
+        check(
+            nearest == number or (self.step and abs(nearest - number) <= TOLERANCE * self.step),
+            f"{self.name} goes from {self.low!r} in steps of {self.step!r}, got {show(value)}; "
+            f"the nearest value is {nearest!r}",
+        )
+        return nearest
+
+    def key(self, value: Value) -> Hashable:
+        return self.nearest(cast(float, value))
+
+    def to_units(self, values: Sequence[Value]) -> FloatArray:
+        return self.centres(np.asarray(values, dtype=np.float64))
+
+    @abstractmethod
+    def nearest(self, value: float) -> float:
+        """The value of this parameter that is nearest to a number."""
+
+    def domain(self) -> dict[str, Any]:
+        """Bounds, scale and step."""
+        found: dict[str, Any] = {"low": self.low, "high": self.high}
+        if self.log:
+            found["log"] = True
+        if self.step not in (None, 1) or (self.step and self.kind == "float"):
+            found["step"] = self.step
+        return found
 
 
 class Float(NumberParameter):
@@ -64,44 +345,36 @@ class Float(NumberParameter):
     kind = "float"
     _noun = "a number"
 
-    def __init__(
-        self,
-        name: str,
-        low: float,
-        high: float,
-        *,
-        log: bool = False,
-        step: float | None = None,
-        default: float | None = None,
-        when: When | None = None,
-        affects: str | Iterable[str] = ALL,
-    ) -> None:
-        self.low = checked_bound(name, "low", low)
-        self.high = checked_bound(name, "high", high)
-        self.log = checked_flag(name, "log", log)
-        check_bounds(name, self.low, self.high, self.log)
-        self.step = checked_step(name, step, log=self.log, whole=False)
+    def _number(self, which: str, value: Any) -> float:
+        number = plain(value)
+        check(
+            isinstance(number, int | float)
+            and not isinstance(number, bool)
+            and abs(number) <= sys.float_info.max,
+            f"{which} of {show(self.name)} must be a finite number, got {show(value)}",
+        )
+        return float(number)
+
+    def _scale(self) -> None:
         self._count = 0  # of the values in steps
-        self._digits = 0
         if self.step is not None:
             self.gap = self.step
-            self.low = _without_rounding(self.low)
+            short = float(f"{self.low:.12g}")  # 0.3 for 0.1 * 3
+            self.low = short if math.isclose(short, self.low, rel_tol=4e-16) else self.low
             start, end, gap = (Decimal(repr(x)) for x in (self.low, self.high, self.step))
-            with localcontext(prec=2 * MAX_EXPONENT, Emax=MAX_EMAX, Emin=MIN_EMIN):
-                self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
-                check(
-                    max(end - start, self._count) < 10**MAX_EXPONENT,
-                    f"{show(name)} has too many steps of {step!r} between {start} and {end}: "
-                    "make them larger, or drop the step",
-                )
-                self.high = float(start + (self._count - 1) * gap)
+            self._count = int((end - start) / gap + Decimal(TOLERANCE)) + 1
+            check(
+                self._count < MAX_STEPS,
+                f"{show(self.name)} has too many steps of {self.step!r} between {start} and {end}: "
+                "make them larger, or drop the step",
+            )
+            self.high = float(start + (self._count - 1) * gap)
             self._digits = max(0, *(-cast(int, x.as_tuple().exponent) for x in (start, gap)))
             if max(-self.low, self.high) > 2**49 / 10.0 ** min(self._digits, MAX_DIGITS):
                 self._digits = MAX_DIGITS + 1  # rounding would move them
         # Halved, so that the width of the widest interval is finite.
-        self._begin = math.log(self.low) if log else self.low / 2
-        self._end = math.log(self.high) if log else self.high / 2
-        super().__init__(name, default=default, when=when, affects=affects)
+        self._begin = math.log(self.low) if self.log else self.low / 2
+        self._end = math.log(self.high) if self.log else self.high / 2
 
     @property
     def size(self) -> int | None:
@@ -109,13 +382,10 @@ class Float(NumberParameter):
         return 1 if self.low == self.high else self._count or None
 
     def nearest(self, value: float) -> float:
+        inside = min(max(float(value), self.low), self.high)
         if self.step is None:
-            return min(max(float(value), self.low), self.high)
-        inside = min(max(value, self.low), self.high)
+            return cast(float, inside)
         return float(self._stepped(np.rint((inside - self.low) / self.step)))
-
-    def to_units(self, values: Sequence[Value]) -> FloatArray:
-        return self.centres(np.asarray(values, dtype=np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
         if self._begin == self._end:
@@ -135,29 +405,21 @@ class Float(NumberParameter):
             values = self.low * (1.0 - u) + self.high * u
         # Rounding must not move the ends.
         values = np.minimum(np.maximum(values, self.low), self.high)
-        return np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
-
-    def from_units(self, units: FloatArray) -> list[float]:
-        return cast(list[float], self.raw(units).tolist())
+        ended = np.where(u <= 0.0, self.low, np.where(u >= 1.0, self.high, values))
+        return cast(FloatArray, ended)
 
     def values(self) -> list[float]:
         """Every value in steps; raises SpaceError if there are infinitely many."""
         check(self.size, f"{self.name} has infinitely many values")
-        if self.step is None:
-            return [self.low]
-        return cast(list[float], self._stepped(np.arange(self._count, dtype=np.float64)).tolist())
+        cells = np.arange(self._count, dtype=np.float64)
+        return [self.low] if self.step is None else cast(list[float], self._stepped(cells).tolist())
 
     def _stepped(self, cells: FloatArray) -> FloatArray:
         """The values of cells that are counted from 0."""
-        values = self.low + cells * cast(float, self.step)
+        values = self.low + cells * self.step
         values = np.round(values, self._digits) if self._digits <= MAX_DIGITS else values
-        return np.where(cells < self._count - 1, np.minimum(values, self.high), self.high)
-
-
-def _without_rounding(number: float) -> float:
-    """0.3 for 0.1 * 3: the number of few digits that this one is, up to rounding."""
-    short = float(f"{number:.12g}")
-    return short if math.isclose(short, number, rel_tol=4e-16) else number
+        inside = np.minimum(values, self.high)
+        return cast(FloatArray, np.where(cells < self._count - 1, inside, self.high))
 
 
 class Int(NumberParameter):
@@ -169,62 +431,56 @@ class Int(NumberParameter):
     """
 
     kind = "int"
-    low: int
-    high: int
-    step: int
     _noun = "an integer"
 
-    def __init__(
-        self,
-        name: str,
-        low: int,
-        high: int,
-        *,
-        log: bool = False,
-        step: int = 1,
-        default: int | None = None,
-        when: When | None = None,
-        affects: str | Iterable[str] = ALL,
-    ) -> None:
-        self.low = checked_int_bound(name, "low", low)
-        self.high = checked_int_bound(name, "high", high)
-        self.log = checked_flag(name, "log", log)
-        check_bounds(name, self.low, self.high, self.log)
-        self.step = int(checked_step(name, step, log=self.log, whole=True) or 1)
-        self.gap = self.step
+    def _number(self, which: str, value: Any) -> int:
+        number = plain(value)
+        hint = "; use Float for real numbers" if isinstance(number, float) else ""
+        check(
+            isinstance(number, int) and not isinstance(number, bool),
+            f"{which} of {show(self.name)} must be an integer, got {show(value)}{hint}",
+        )
+        check(
+            abs(number) <= MAX_INT,
+            f"{which} of {show(self.name)} must lie within plus or minus 2**63 - 1, "
+            f"got {show(value)}",
+        )
+        return int(number)
+
+    def _scale(self) -> None:
+        self.gap = self.step = self.step or 1
         self.high -= (self.high - self.low) % self.step
         # If the bounds are close, both scales agree, and the linear one separates neighbours.
-        self._curved = log and self.high > self.low * (1 + 1e-6)
+        self._curved = self.log and self.high > self.low * (1 + 1e-6)
         self._begin = math.log(self.low - 0.5) if self._curved else 0.0
         self._end = math.log(self.high + 0.5) if self._curved else float(self.size)
-        super().__init__(name, default=default, when=when, affects=affects)
+        self._is_large = max(-self.low, self.high) > EXACT
 
     @property
     def size(self) -> int:
         """Number of values."""
-        return (self.high - self.low) // self.step + 1
+        return cast(int, (self.high - self.low) // self.step + 1)
 
     def nearest(self, value: float) -> int:
         inside = min(max(value, self.low), self.high)
         whole = inside if isinstance(inside, int) else round(inside)
         cells = (2 * (whole - self.low) + self.step) // (2 * self.step)
-        return min(self.low + cells * self.step, self.high)
+        return cast(int, min(self.low + cells * self.step, self.high))
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
-        if self._curved:
-            return self.centres(np.asarray(values, dtype=np.float64))
-        cells = np.array([value - self.low for value in values], dtype=np.float64)  # type: ignore[operator]
-        return clipped((cells / self.step + 0.5) / self._end)
+        exact = self._is_large and not self._curved
+        return self.centres(np.array(values, dtype=object if exact else np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
         if not self._curved:
-            return clipped(((raw - self.low) / self.step + 0.5) / self._end)
+            cells = np.asarray((raw - self.low) / self.step, dtype=np.float64)
+            return clipped((cells + 0.5) / self._end)
         v = np.maximum(raw, self.low)
         scaled = np.log(v) + 0.5 * np.log1p(-0.25 / v**2)
         return clipped((scaled - self._begin) / (self._end - self._begin))
 
     def raw(self, units: FloatArray) -> FloatArray:
-        if max(-self.low, self.high) > EXACT:
+        if self._is_large:
             return np.array(self.from_units(units), dtype=np.float64)
         cells = np.floor(self._cells(units))
         values = cells if self._curved else cells * self.step + float(self.low)
@@ -252,28 +508,6 @@ class Int(NumberParameter):
         return (np.log(v + 0.5) - np.log(v - 0.5)) / (self._end - self._begin)
 
 
-__all__ = [
-    "ALL",
-    "Choice",
-    "Float",
-    "FloatArray",
-    "Int",
-    "Parameter",
-    "Params",
-    "RawArray",
-    "Value",
-    "parameter_from_dict",
-]
-
-_KINDS_OF_VALUES: Final = (bool, int, float, str, tuple, type(None))
-
-
-class _Unset(Enum):
-    """The default of a `Choice` that has none, because None may be a choice."""
-
-    UNSET = "no default"
-
-
 class Choice(Parameter):
     """One of a list of bools, ints, floats, strings, None, or lists of these.
 
@@ -298,15 +532,15 @@ class Choice(Parameter):
         choices: Sequence[Value],
         *,
         ordered: bool = False,
-        default: Value | _Unset = _Unset.UNSET,
+        default: Any = _NO_DEFAULT,
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.choices = checked_choices(name, choices)
-        self.ordered = checked_flag(name, "ordered", ordered)
+        self.choices = _checked_choices(name, choices)
+        self.ordered = ordered
         self._index = {identity(choice): i for i, choice in enumerate(self.choices)}
         self.takes_none = None in self.choices
-        given = None if isinstance(default, _Unset) else default
+        given = None if default is _NO_DEFAULT else default
         none = self.takes_none and default is None
         super().__init__(name, default=given, when=when, affects=affects, has_default=none)
 
@@ -318,14 +552,11 @@ class Choice(Parameter):
     def index(self, value: Any, *, text: bool = False) -> int:
         """Position in the list of the choice that `accept` returns."""
         given = plain(value)
-        found = None
-        if isinstance(given, _KINDS_OF_VALUES) and is_value(given):
-            if not (text and isinstance(given, str)):
-                found = self._index.get(identity(given))
-            if found is None and isinstance(given, str):
-                found = self._named(given)
-            elif found is None:
-                found = self._near(given)
+        is_text, found = isinstance(given, str), None
+        if is_value(given) and not (text and is_text):
+            found = self._index.get(identity(given))
+        if is_value(given) and found is None:
+            found = self._named(given) if is_text else self._near(given)
         if found is None:
             listed = ", ".join(map(repr, self.choices[:20]))
             more = ", ..." if len(self.choices) > 20 else ""
@@ -368,11 +599,7 @@ class Choice(Parameter):
 
     def to_units(self, values: Sequence[Value]) -> FloatArray:
         """See `Parameter.to_units`; raises SpaceError if a value is not a choice."""
-        try:
-            indices = [self._index[value.__class__ is bool, value] for value in values]
-        except (KeyError, TypeError):  # a list, or in another form
-            indices = [self.index(value) for value in values]
-        return self.centres(np.array(indices, dtype=np.float64))
+        return self.centres(np.array([self.index(value) for value in values], dtype=np.float64))
 
     def centres(self, raw: RawArray) -> FloatArray:
         return (raw + 0.5) / len(self.choices)
@@ -405,19 +632,6 @@ class Choice(Parameter):
         """The choices, and whether they are ordered."""
         return {"choices": list(self.choices), **({"ordered": True} if self.ordered else {})}
 
-    def _arguments(self) -> list[str]:
-        return [repr(list(self.choices)), *(["ordered=True"] if self.ordered else [])]
-
-
-def _in_python(value: Value) -> str:
-    """A text that no string is, unless it is quoted."""
-    return repr(list(value)) if isinstance(value, tuple) else repr(value)
-
-
-def _bare(value: Value) -> str:
-    """What people may write in another way: without spaces, quotes and capitals."""
-    return "bare " + re.sub(r"[\s'\"]", "", str(value)).lower()
-
 
 KINDS: Final[Mapping[str, type[Float] | type[Int] | type[Choice]]] = {
     c.kind: c for c in (Float, Int, Choice)
@@ -443,3 +657,85 @@ def parameter_from_dict(data: Any) -> Parameter:
         return KINDS[data["type"]](**arguments)
     except TypeError as error:
         raise SpaceError(f"malformed {data['type']} parameter {show(data)}: {error}") from None
+
+
+def clipped(units: FloatArray) -> FloatArray:
+    """Coordinates clipped to [0, 1]; NaN becomes 0.5."""
+    inside: FloatArray = np.minimum(np.maximum(units, 0.0), 1.0)
+    return np.where(np.isnan(inside), 0.5, inside)
+
+
+def reflected(units: FloatArray) -> FloatArray:
+    """Coordinates reflected at 0 and 1."""
+    above = np.abs(units)
+    return np.clip(np.where(above > 1.0, 2.0 - above, above), 0.0, 1.0)
+
+
+def _short(value: Any) -> str:
+    """A number without a trailing .0, in full if six digits do not reproduce it; else its repr."""
+    return (
+        f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else repr(value)
+    )
+
+
+def _in_python(value: Value) -> str:
+    """A text that no string is, unless it is quoted."""
+    return repr(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+def _bare(value: Value) -> str:
+    """What people may write in another way: without spaces, quotes and capitals."""
+    return "bare " + re.sub(r"[\s'\"]", "", str(value)).lower()
+
+
+def _checked_name(name: Any) -> str:
+    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
+    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
+    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
+    check(
+        fits and unicodedata.normalize("NFKC", name) == name,
+        "a parameter's name is made of letters, digits and underscores, with hyphens between "
+        "them, does not begin with a digit, may join such parts by dots (model.lr), "
+        f"and has at most {MAX_NAME} characters; got {show(name)}",
+    )
+    return str(name)
+
+
+def _checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
+    """The choices; raises SpaceError unless they are plain, different values, at least one."""
+    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
+    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
+    found = tuple(map(plain, choices))
+    check(found, f"choices of {show(name)} must not be empty; give at least one value")
+    first: dict[Hashable, int] = {}
+    for i, choice in enumerate(found):
+        check(
+            is_value(choice),
+            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
+            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
+        )
+        equal = found[first.setdefault(identity(choice), i)]
+        check(
+            first[identity(choice)] == i,
+            f"choices of {show(name)} must differ, got {show(equal)} and {show(choice)}, "
+            "which are equal; drop one",
+        )
+    return found
+
+
+def _checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:
+    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
+    check(
+        when is None or isinstance(when, Mapping),
+        f"when of {name!r} must map a parent's name to its value or values, got {show(when)}",
+    )
+    conditions: dict[str, tuple[Value, ...]] = {}
+    for parent, values in (when or {}).items():
+        allowed = [plain(v) for v in (values if isinstance(values, list | tuple) else [values])]
+        check(
+            allowed and all(map(is_value, allowed)),
+            f"when of {name!r} must give {parent!r} a value or a list of values, "
+            f"got {show(values)}",
+        )
+        conditions[parent] = tuple({identity(value): value for value in allowed}.values())
+    return conditions

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from .errors import SpaceError
 from .other_tools import WORDS
-from .parameters import KINDS, Choice, Float, Int, Parameter, parameter_from_dict
+from .parameters import KINDS, Choice, Parameter, parameter_from_dict
 from .space import Space
 from .validation import check, plain, show
 
@@ -52,14 +52,14 @@ def ambiguous(given: Any, form: str = "({!r}, {!r})") -> list[str]:
     for name, entry in given.items() if isinstance(given, Mapping) else ():
         is_short = isinstance(entry, Mapping) and set(entry) == {"low", "high"}
         ends = (entry["low"], entry["high"]) if is_short else entry
-        two = isinstance(ends, tuple | list) and len(ends) == 2 and all(map(_is_number, ends))
-        if not two or ends[0] >= ends[1]:
+        is_range = isinstance(ends, tuple | list) and len(ends) == 2 and _kind(*ends) != ""
+        if not is_range or ends[0] >= ends[1]:
             continue
         low, high = ends
         between = f"for the numbers between them write {form.format(float(low), float(high))}"
-        if isinstance(ends, tuple) and _number(low, high) == "int" and high - low == 1:
+        if isinstance(ends, tuple) and _kind(low, high) == "int" and high - low == 1:
             found.append(f"{name}: {entry!r} is the whole numbers {low} and {high}; {between}")
-        elif isinstance(entry, list) and _number(low, high) == "float":
+        elif isinstance(entry, list) and _kind(low, high) == "float":
             found.append(f"{name}: {entry!r} is a choice of two values; {between}")
     return found
 
@@ -72,23 +72,17 @@ def _parameter(name: Any, entry: Any) -> Parameter:
         return Choice(name, entry)
     if isinstance(entry, Mapping) and entry:
         for key in entry:
-            if key in WORDS and key not in _KEYS:
-                raise SpaceError(f"{show(name)}: a range has no key {key!r}; {WORDS[key]}")
-        if "type" in entry:
-            return parameter_from_dict({**entry, "name": name})
-        kind = "choice" if "choices" in entry else _number(entry.get("low"), entry.get("high"))
-        return parameter_from_dict({**entry, "type": kind, "name": name})
-    if isinstance(entry, tuple) and len(entry) == 2 and all(map(_is_number, entry)):
-        low, high = map(plain, entry)
-        return Int(name, low, high) if _number(low, high) == "int" else Float(name, low, high)
+            hint = "" if key in _KEYS else WORDS.get(key, "")
+            check(not hint, f"{show(name)}: a range has no key {key!r}; {hint}")
+        kind = _kind(entry.get("low"), entry.get("high")) or "float"
+        kind = "choice" if "choices" in entry else kind
+        return parameter_from_dict({"type": kind, **entry, "name": name})
+    if isinstance(entry, tuple) and len(entry) == 2 and (kind := _kind(*entry)):
+        return parameter_from_dict({"type": kind, "name": name, "low": entry[0], "high": entry[1]})
     raise SpaceError(f"the range of {show(name)} must be {_FORMS}; got {show(entry)}")
 
 
-def _number(low: Any, high: Any) -> str:
-    """The type of a range: "int" if both bounds are whole numbers."""
-    return "int" if isinstance(plain(low), int) and isinstance(plain(high), int) else "float"
-
-
-def _is_number(value: Any) -> bool:
-    value = plain(value)
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _kind(low: Any, high: Any) -> str:
+    """The type of a range: "int" if both bounds are whole numbers, "" if one is no number."""
+    kinds = {type(plain(low)), type(plain(high))}
+    return "int" if kinds == {int} else "float" if kinds <= {int, float} else ""

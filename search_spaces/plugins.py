@@ -11,6 +11,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import metadata, util
 from typing import Any, Generic, TypeVar, cast
@@ -21,6 +22,7 @@ from .validation import show
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, eq=False)
 class Registry(Generic[T]):
     """The extensions in one folder, named after their modules, with `separator` in place of `_`.
 
@@ -36,23 +38,13 @@ class Registry(Generic[T]):
         rows: extensions that are declared together in one of these, by name.
     """
 
-    def __init__(
-        self,
-        noun: str,
-        package: str,
-        group: str,
-        base: str,
-        separator: str = "-",
-        others: tuple[str, ...] = (),
-        rows: Mapping[str, type[T]] | None = None,
-    ) -> None:
-        self.noun = noun
-        self.package = package
-        self.group = group
-        self.base = base
-        self.separator = separator
-        self._others = {"base", *others}
-        self._rows = rows or {}
+    noun: str
+    package: str
+    group: str
+    base: str
+    separator: str = "-"
+    others: tuple[str, ...] = ()
+    rows: Mapping[str, type[T]] = field(default_factory=dict)
 
     def names(self) -> list[str]:
         """Sorted names of all extensions, without importing them."""
@@ -94,8 +86,8 @@ class Registry(Generic[T]):
         spec = util.find_spec(self.package)
         paths = list(spec.submodule_search_locations or ()) if spec else []
         modules = {m.name for m in pkgutil.iter_modules(paths) if m.name[0] != "_"}
-        files = {name.replace("_", self.separator) for name in modules - self._others}
-        return files | self._rows.keys()
+        files = {name.replace("_", self.separator) for name in modules - {"base", *self.others}}
+        return files | self.rows.keys()
 
     def _installed(self) -> dict[str, metadata.EntryPoint]:
         """Those of installed packages, which are entry points."""
@@ -104,8 +96,8 @@ class Registry(Generic[T]):
         }
 
     def _load(self, name: str) -> type[T]:
-        if name in self._rows:
-            return self._rows[name]
+        if name in self.rows:
+            return self.rows[name]
         if name not in self._own():
             return cast(type[T], self._installed()[name].load())
         module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")

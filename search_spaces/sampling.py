@@ -1,4 +1,4 @@
-"""Sampling of legal configurations: rejection, and enumeration of the discrete part.
+"""Sampling of legal configurations: rejection, and enumeration of discrete parts.
 
 Parameters that no constraint connects are sampled separately, so a hundred constraints on a hundred
 pairs are as easy as one. The method for each connected part is chosen once, with a fixed seed, so
@@ -8,32 +8,34 @@ the result depends only on the caller's generator and not on earlier samples.
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from .conditions import with_ancestors
-from .definition import Config, SpaceDefinition
-from .errors import SpaceError
 from .expressions import Expression
-from .parameter_base import reflected
-from .parameters import Choice, FloatArray, RawArray
+from .parameters import Choice, FloatArray, RawArray, reflected
+from .validation import check
+
+if TYPE_CHECKING:
+    from .space import Config, Space
 
 BATCH: Final = 4096
-MIN_ACCEPTED: Final = 16  # of a batch; with fewer, rejection is too slow
+MIN_ACCEPTED: Final = 4  # of a batch; with fewer, rejection is too slow
 MAX_BATCHES: Final = 24  # in search of a legal point
 NUM_SEEDS: Final = 128
 BURN_IN: Final = 8
 SWEEPS: Final = 3
 SHRINKS: Final = 50
 HALVINGS: Final = 60
+SHARES: Final = (1.0, 0.5, 0.25)  # of the way back to a coordinate
 MAX_ENUMERATED: Final = 20_000
 MAX_ROWS: Final = 1_000_000  # while configurations are enumerated
 
 
-def enumerate_legal(space: SpaceDefinition) -> tuple[FloatArray, FloatArray] | None:
+def enumerate_legal(space: Space) -> tuple[FloatArray, FloatArray] | None:
     """Every legal configuration of a discrete space, as coordinates, and its volume in the cube.
 
     Built parameter by parameter; rows are dropped as soon as a constraint fails. An inactive
@@ -64,23 +66,21 @@ def enumerate_legal(space: SpaceDefinition) -> tuple[FloatArray, FloatArray] | N
     return units, volumes
 
 
-def connected_parts(space: SpaceDefinition) -> list[SpaceDefinition]:
+def connected_parts(space: Space) -> list[Space]:
     """The smallest sub-spaces, closed under parents, such that no constraint spans two of them."""
     groups: list[tuple[set[str], list[Expression]]] = []
     for constraint in space.constraints:
-        names, rules = with_ancestors(space.parameters, constraint.names), [constraint]
+        names, rules = set(constraint.names), [constraint]
+        for name in reversed(space.parameters):  # children before their parents
+            names |= space.parameters[name].when.keys() if name in names else set()
         for group in [group for group in groups if group[0] & names]:
             groups.remove(group)
             names, rules = names | group[0], group[1] + rules
         groups.append((names, rules))
-    return [_part(space, names, rules) for names, rules in groups]
-
-
-def _part(
-    space: SpaceDefinition, names: set[str], constraints: Sequence[Expression]
-) -> SpaceDefinition:
-    parameters = (p for name, p in space.parameters.items() if name in names)
-    return SpaceDefinition(*parameters, constraints=constraints)
+    return [
+        type(space)(*(p for n, p in space.parameters.items() if n in names), constraints=rules)
+        for names, rules in groups
+    ]
 
 
 class Sampler:
@@ -94,7 +94,7 @@ class Sampler:
         columns: of the part among the coordinates of the space.
     """
 
-    def __init__(self, space: SpaceDefinition, part: SpaceDefinition) -> None:
+    def __init__(self, space: Space, part: Space) -> None:
         self.part = part
         order = list(space.parameters)
         self.columns = np.array([order.index(name) for name in part.parameters])
@@ -127,12 +127,7 @@ class Sampler:
         return self._legal(rng, reflected(moved))[:count]
 
     def _legal(self, rng: np.random.Generator, units: FloatArray) -> FloatArray:
-        """The legal ones of the points, after a legal discrete part and solved equations."""
-        if self._discrete is not None:
-            part, (listed, volumes) = self._discrete
-            picked = rng.choice(len(listed), size=len(units), p=volumes / volumes.sum())
-            units = units.copy()
-            units[:, part.columns] = listed[picked]
+        """The legal ones of the points, after equations are solved."""
         for equation, columns in self._equations:
             units = self._solved(equation, int(rng.choice(columns)), units)
         return units[self.part.feasible(units)]
@@ -161,39 +156,20 @@ class Sampler:
     def listed(self) -> tuple[FloatArray, FloatArray] | None:
         """Every legal point of a small discrete part, with its volume; else None."""
         found = enumerate_legal(self.part)
-        if found is not None and not len(found[0]):
-            raise self._none_found("all were tried")
+        self._check_found(found is None or len(found[0]), "all were tried")
         return found
-
-    @cached_property
-    def _discrete(self) -> tuple[Sampler, tuple[FloatArray, FloatArray]] | None:
-        """The parameters that can be enumerated, if constraints bind them among each other."""
-        known = self.part.parameters
-        few = {name for name, p in known.items() if p.size and p.size <= MAX_ENUMERATED}
-        few = {name for name in few if with_ancestors(known, [name]) <= few}
-        rules = [c for c in self.part.constraints if few.issuperset(c.names)]
-        if not rules or len(few) == len(known):
-            return None
-        names = with_ancestors(known, [name for c in rules for name in c.names])
-        inner = Sampler(self.part, _part(self.part, names, rules))
-        return (inner, inner.listed) if inner.listed is not None else None
 
     @cached_property
     def _equations(self) -> list[tuple[Expression, list[int]]]:
         """Constraints `LEFT == RIGHT`, and the columns of the numbers that can solve each."""
-        taken = [] if self._discrete is None else self._discrete[0].columns.tolist()
-        free = {
-            name: j
-            for j, (name, p) in enumerate(self.part.parameters.items())
-            if j not in taken and not isinstance(p, Choice)
-        }
-        found = []
-        for constraint in self.part.constraints:
-            columns = [free[name] for name in constraint.names if name in free]
-            match constraint.tree:
-                case ast.Compare(ops=[ast.Eq()]) if columns:
-                    found.append((constraint, columns))
-        return found
+        parameters = list(self.part.parameters.values())
+        free = {p.name: j for j, p in enumerate(parameters) if not isinstance(p, Choice)}
+        return [
+            (constraint, [free[name] for name in constraint.names if name in free])
+            for constraint in self.part.constraints
+            if isinstance(constraint.tree, ast.Compare) and free.keys() & constraint.names
+            if [type(op) for op in constraint.tree.ops] == [ast.Eq]
+        ]
 
     def _solved(self, equation: Expression, column: int, units: FloatArray) -> FloatArray:
         """The points with one coordinate moved by bisection to where both sides are equal."""
@@ -220,20 +196,17 @@ class Sampler:
             corners[::2] = corners[::2, :1]  # half of them all low or all high
             shares = 10.0 ** rng.uniform(-6, 0, size=(BATCH, 1))
             found += [*self._legal(rng, corners + shares * (rng.random(shape) - corners))]
-        if not found:
-            raise self._none_found("many were tried")
+        self._check_found(found, "many were tried")
         picked = rng.integers(len(found), size=NUM_SEEDS)
         return self._slid(rng, np.array(found)[picked], BURN_IN)
 
-    def _none_found(self, tried: str) -> SpaceError:
+    def _check_found(self, found: Any, tried: str) -> None:
         texts = "; ".join(map(str, self.part.constraints))
-        return SpaceError(
-            f"no configuration satisfies the constraints ({texts}), {tried}; relax one"
-        )
+        check(found, f"no configuration satisfies the constraints ({texts}), {tried}; relax one")
 
 
 def neighbours(
-    space: SpaceDefinition,
+    space: Space,
     samplers: Sequence[Sampler],
     params: Config,
     rng: np.random.Generator,
@@ -263,9 +236,7 @@ def _nearest_first(points: FloatArray, centre: FloatArray, rng: np.random.Genera
     return np.lexsort((rng.random(len(points)), apart.sum(axis=1), (apart > 1e-12).sum(axis=1)))
 
 
-def _decoded(
-    space: SpaceDefinition, units: FloatArray, base: FloatArray, params: Config
-) -> list[Config]:
+def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
     """Decode coordinates; an unchanged coordinate keeps the value of `params`, unrounded."""
     found = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
@@ -274,9 +245,7 @@ def _decoded(
     return found
 
 
-def _perturbed(
-    space: SpaceDefinition, base: FloatArray, rng: np.random.Generator, count: int
-) -> FloatArray:
+def _perturbed(space: Space, base: FloatArray, rng: np.random.Generator, count: int) -> FloatArray:
     """Coordinates (count, d): one or two active ones of `base` changed, inactive ones random."""
     rows = np.where(np.isnan(base), rng.random((count, len(base))), base)
     parameters = list(space.parameters.values())
@@ -292,7 +261,7 @@ def _perturbed(
 
 
 def repaired(
-    space: SpaceDefinition, samplers: Sequence[Sampler], params: Config, rng: np.random.Generator
+    space: Space, samplers: Sequence[Sampler], params: Config, rng: np.random.Generator
 ) -> Config | None:
     """A legal configuration near one that breaks constraints; None if none was found.
 
@@ -307,13 +276,10 @@ def repaired(
             continue
         points = sampler.listed[0] if sampler.listed is not None else sampler.draw(rng, NUM_SEEDS)
         point = points[_nearest_first(points, centre, rng)[0]].copy()
-        for j in rng.permutation(len(centre)).tolist():
-            for share in (1.0, 0.5, 0.25):
-                trial = point.copy()
-                trial[j] += share * (centre[j] - point[j])
-                if sampler.part.feasible(trial[None]).all():
-                    point = trial
-                    break
+        for j, share in itertools.product(rng.permutation(len(centre)).tolist(), SHARES):
+            moved = point.copy()
+            moved[j] += share * (centre[j] - point[j])
+            point = moved if sampler.part.feasible(moved[None]).all() else point
         units[sampler.columns] = point
     (candidate,) = _decoded(space, units[None], base, params)
     return candidate if space.satisfied(candidate) else None

@@ -1,10 +1,9 @@
-"""Validation of the arguments of parameters: values, names, bounds, conditions, effects."""
+"""The values of parameters: their plain form, and which are the same."""
 
 import math
-import unicodedata
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from types import NoneType
+from enum import Enum
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +14,6 @@ Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 When = Mapping[str, Value | Sequence[Value]]
 
-ALL: Final = frozenset({"quality", "speed", "memory"})
-MAX_INT: Final = 2**63 - 1
-MAX_NAME: Final = 100
-_NONE: Final = object()
 ROUNDING: Final = 1e-12  # relative: real numbers that differ by less are the same
 
 
@@ -27,21 +22,17 @@ def plain(value: Any) -> Any:
 
     A list becomes a tuple, so that it can be compared and looked up; JSON gives it back as a list.
     """
-    if type(value) in (str, int, bool, NoneType):
-        return value
+    if type(value) in (str, int, bool):
+        return value  # most are
     if isinstance(value, np.floating):  # float32(0.3) is 0.3, not 0.30000001192
         value = float(value if value.dtype.itemsize >= 8 else str(value))
-    if isinstance(value, np.generic | np.ndarray):
+    elif isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
+    elif isinstance(value, Enum):
+        value = value.value
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, float):
-        return float(value) + 0.0
-    if isinstance(value, int):
-        return int(value)
-    return str.__str__(value) if isinstance(value, str) else value
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def plain_params(params: Params) -> dict[str, Value]:
@@ -109,136 +100,3 @@ def check(right: object, said: str) -> None:
     """Raise SpaceError with what is said unless it is right."""
     if not right:
         raise SpaceError(said)
-
-
-def checked_name(name: Any) -> str:
-    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
-    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
-    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
-    check(
-        fits and unicodedata.normalize("NFKC", name) == name,
-        "a parameter's name is made of letters, digits and underscores, with hyphens between "
-        "them, does not begin with a digit, may join such parts by dots (model.lr), "
-        f"and has at most {MAX_NAME} characters; got {show(name)}",
-    )
-    return str(name)
-
-
-def checked_flag(name: str, flag: str, value: Any) -> bool:
-    """The flag; raises SpaceError unless it is True or False."""
-    check(
-        isinstance(value, bool), f"{flag} of {show(name)} must be True or False, got {show(value)}"
-    )
-    return bool(value)
-
-
-def checked_bound(name: object, which: str, value: object) -> float:
-    """The bound as a float; raises SpaceError unless it is finite."""
-    value = plain(value)
-    bound = math.nan
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        with suppress(OverflowError):
-            bound = float(value)
-    check(
-        math.isfinite(bound),
-        f"{which} of {show(name)} must be a finite number, got {show(value)}",
-    )
-    return bound
-
-
-def checked_int_bound(name: object, which: str, value: Any) -> int:
-    """The bound; raises SpaceError unless it is an int of at most 64 bits."""
-    value = plain(value)
-    hint = "; use Float for real numbers" if isinstance(value, float) else ""
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    check(whole, f"{which} of {show(name)} must be an integer, got {show(value)}{hint}")
-    check(
-        abs(value) <= MAX_INT,
-        f"{which} of {show(name)} must lie within plus or minus 2**63 - 1, got {show(value)}",
-    )
-    return int(value)
-
-
-def checked_step(name: object, step: object, *, log: bool, whole: bool) -> float | int | None:
-    """The step; raises SpaceError unless it is None or above 0, and not on a logarithmic scale."""
-    if step is None:
-        return None
-    checked = checked_int_bound(name, "step", step) if whole else checked_bound(name, "step", step)
-    check(checked > 0, f"step of {show(name)} must be above 0, got {step!r}")
-    check(
-        not log or (whole and checked == 1),
-        f"{show(name)} has a step of {step!r}, which a log scale cannot have; drop one of them",
-    )
-    return checked
-
-
-def check_bounds(name: object, low: float, high: float, log: bool) -> None:
-    """Raise SpaceError if the bounds are reversed, or not positive on a logarithmic scale."""
-    check(
-        low <= high,
-        f"low of {show(name)} must not be above high, got low={low!r}, high={high!r}; swap them",
-    )
-    check(
-        not log or low > 0,
-        f"low of {show(name)} must be above 0 on a log scale, got {low!r}; "
-        "raise it or drop log=True",
-    )
-
-
-def checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
-    """The choices; raises SpaceError unless they are plain, different values, at least one."""
-    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
-    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
-    found = tuple(map(plain, choices))
-    check(found, f"choices of {show(name)} must not be empty; give at least one value")
-    seen: dict[Hashable, Value] = {}
-    for choice in found:
-        check(
-            is_value(choice),
-            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
-            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
-        )
-        first = seen.get(identity(choice), _NONE)
-        check(
-            first is _NONE,
-            f"choices of {show(name)} must differ, got {show(first)} and {show(choice)}, "
-            "which are equal; drop one",
-        )
-        seen[identity(choice)] = choice
-    return found
-
-
-def checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:
-    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
-    check(
-        when is None or isinstance(when, Mapping),
-        f"when of {name!r} must map a parent's name to its value or values, got {show(when)}",
-    )
-    conditions: dict[str, tuple[Value, ...]] = {}
-    for parent, values in (when or {}).items():
-        checked_name(parent)
-        allowed = [plain(v) for v in (values if isinstance(values, list | tuple) else [values])]
-        check(
-            allowed and all(map(is_value, allowed)),
-            f"when of {name!r} must give {parent!r} a value or a list of values, "
-            f"got {show(values)}",
-        )
-        check(
-            parent != name,
-            f"when of {name!r} must name another parameter, it names {name!r} itself",
-        )
-        conditions[parent] = tuple({identity(value): value for value in allowed}.values())
-    return conditions
-
-
-def checked_affects(name: str, affects: Any) -> frozenset[str]:
-    """The effects as a subset of `ALL`; raises SpaceError if they are unknown or missing."""
-    is_list = isinstance(affects, Iterable) and not isinstance(affects, str)
-    items: list[Any] = list(affects) if is_list else [affects]
-    unknown = [item for item in items if not isinstance(item, str) or item not in ALL]
-    check(
-        items and not unknown,
-        f"affects of {name!r} must name at least one of quality, speed and memory, "
-        f"got {show(unknown[0] if unknown else affects)}",
-    )
-    return frozenset(items)

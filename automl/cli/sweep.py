@@ -280,7 +280,9 @@ def show_space(config: Config) -> None:
     out.print(table(["parameter", "default", "affects", "values"], rows))
     for constraint in space.constraints:
         out.print(f"constraint: {constraint}", markup=False)
-    size = "infinitely many" if space.size is None else f"{space.size:,}"
+    endless = any(p.size is None for p in space.parameters.values())
+    many = "infinitely many" if endless else "more than 20,000"
+    size = many if space.size is None else f"{space.size:,}"
     out.print(f"{len(space.parameters)} parameters, {size} configurations", style="dim")
     if config.spec.fixed:
         fixed = "  ".join(f"{name}={number(value)}" for name, value in config.spec.fixed.items())

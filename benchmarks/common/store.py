@@ -48,10 +48,15 @@ def read(path: Path) -> list[Row]:
     return rows
 
 
+def line(row: Row) -> str:
+    """The row as JSON without spaces: a tenth less to keep."""
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
 def write(path: Path, rows: Iterable[Row]) -> None:
     """Replace a file by these rows."""
     temporary = path.with_suffix(".tmp")
-    temporary.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    temporary.write_text("".join(map(line, rows)))
     temporary.replace(path)
 
 
@@ -69,7 +74,7 @@ def add(path: Path, row: Row) -> None:
     """Add one row in a single write, after a line break if the last row was cut short."""
     torn = path.exists() and path.stat().st_size and path.read_bytes()[-1:] != b"\n"
     with path.open("a") as file:
-        file.write(("\n" if torn else "") + json.dumps(row) + "\n")
+        file.write(("\n" if torn else "") + line(row))
 
 
 def compact(path: Path, *keys: str) -> None:

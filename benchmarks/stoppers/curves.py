@@ -13,13 +13,9 @@ an interrupted run continues with the next missing row.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +24,6 @@ import automl
 from benchmarks.common import store
 from benchmarks.common.bounds import Claim, at_least, at_most, complete, conclude
 from benchmarks.common.options import benchmark_parser
-from benchmarks.peers.client import ROOT, environment
 from benchmarks.stoppers.curve_peers import Trajectory, optuna_run
 from benchmarks.stoppers.curve_problems import NUM_WORKERS, TABLES, Table
 
@@ -41,7 +36,7 @@ OPTUNA: Final = {
     "optuna-tpe+median": "median",
     "optuna-tpe+hyperband": "hyperband",
 }
-ELSEWHERE: Final = {"syne-ashabore": "syne", "syne-bohb": "syne", "smac-hyperband": "smac"}
+ELSEWHERE: Final = ("syne-ashabore", "syne-bohb", "smac-hyperband")  # stored rows only
 OURS: Final = "bayes+curve"
 MIN_SHARE: Final = 0.09
 SEEDS: Final = 20
@@ -54,8 +49,6 @@ def run(table: Table, contestant: str, seed: int) -> Trajectory:
     """The best loss so far over virtual seconds."""
     if contestant in OPTUNA:
         return optuna_run(table, seed, OPTUNA[contestant])
-    if contestant in ELSEWHERE:
-        return _elsewhere(table, contestant, seed)
     suggester, _, stopper = contestant.partition("+")
     found = automl.simulate(
         table.replay,
@@ -68,17 +61,6 @@ def run(table: Table, contestant: str, seed: int) -> Trajectory:
         stopper=stopper or "none",
     )
     return list(found.trajectory)
-
-
-def _elsewhere(table: Table, contestant: str, seed: int) -> Trajectory:
-    """Run a peer in its own environment; its CPU time does not count."""
-    script = Path(__file__).parents[1] / "peers" / "curves_adapter.py"
-    command = [environment(ELSEWHERE[contestant]), script, contestant, table.name, str(seed)]
-    single = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    printed = subprocess.run(
-        command, check=True, stdout=subprocess.PIPE, text=True, env=single
-    ).stdout
-    return [(float(at), float(loss)) for at, loss in json.loads(printed)]
 
 
 def measure(table: Table, contestant: str, seed: int) -> store.Row:
@@ -243,7 +225,7 @@ def _measure_missing(given: argparse.Namespace) -> None:
     for seed in range(given.seeds):
         known = store.load(ROWS, *KEYS)
         for name in given.tables:
-            for contestant in given.contestants:
+            for contestant in [c for c in given.contestants if c not in ELSEWHERE]:
                 if given.again or (name, contestant, seed) not in known:
                     store.append(ROWS, measure(Table.load(name), contestant, seed))
 

@@ -12,7 +12,6 @@ from automl.suggesters import SUGGESTERS
 from automl.suggesters._optuna import OptunaSuggester
 from automl.suggesters.base import Suggester
 from automl.suggesters.bayes.suggester import ALL_RULES, Policy
-from benchmarks.peers.client import PEERS, PeerSuggester
 from benchmarks.suggesters.fingerprint import OWN
 from benchmarks.suggesters.problems import Problem
 from search_spaces import Space
@@ -91,13 +90,12 @@ def policy_of(name: str) -> Policy:
 
 
 VARIANTS: dict[str, type[Suggester]] = {c.name: c for c in (TpeGroup, TpePlain, BlackBox)}
+PEERS = ("smac", "hebo")  # stored rows only
 ALL_NAMES = [*OWN, "tpe", "tpe-group", "tpe-plain", "optuna-gp", "ax", *PEERS, "sobol", "random"]
 
 
 def make(name: str, problem: Problem, seed: int) -> Suggester:
-    """The contestant of one run; a peer starts its process."""
-    if name in PEERS:
-        return PeerSuggester(name, problem.space, problem.goals, problem.constraints, seed=seed)
+    """The contestant of one run."""
     kind: Callable[..., Suggester]
     if "~" in name:
         kind = functools.partial(SUGGESTERS.get("bayes"), policy=policy_of(name))

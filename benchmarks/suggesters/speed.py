@@ -15,9 +15,8 @@ import numpy as np
 
 from automl.core.trial import Trial
 from benchmarks.common import store
-from benchmarks.peers.client import PEERS
 from benchmarks.suggesters import problems
-from benchmarks.suggesters.contestants import make
+from benchmarks.suggesters.contestants import PEERS, make
 from benchmarks.suggesters.fingerprint import fingerprint
 
 PROBLEM = "translation_one_gpu"
@@ -46,7 +45,7 @@ print(time.process_time() - cpu, time.perf_counter() - started)
 def measure(suggesters: Sequence[str]) -> None:
     """Time and store each suggester that depends on the history only."""
     for name in suggesters:
-        if name in PEERS or name.startswith("tpe-"):
+        if name in (*PEERS, "tpe-group", "tpe-plain"):
             continue
         for row in rows(name, [size for size in SIZES if size <= MAX_TRIALS.get(name, SIZES[-1])]):
             store.append(store.SPEED, row)

@@ -33,11 +33,10 @@ from benchmarks.common import store
 from benchmarks.common.bounds import conclude
 from benchmarks.common.options import benchmark_parser
 from benchmarks.common.store import Row
-from benchmarks.peers.client import CannotInstall
 from benchmarks.suggesters import problems, report, speed
 from benchmarks.suggesters.aggregate import KINDS, select
 from benchmarks.suggesters.claims import Speed, claims, quick_claims
-from benchmarks.suggesters.contestants import ALL_NAMES
+from benchmarks.suggesters.contestants import ALL_NAMES, PEERS
 from benchmarks.suggesters.fingerprint import OWN, declare_same, fingerprint
 from benchmarks.suggesters.loop import run
 from benchmarks.suggesters.scoring import scales
@@ -128,7 +127,6 @@ def measure_missing(options: argparse.Namespace) -> None:
     """Measure the missing runs, seed by seed, so that an interrupted measurement is balanced."""
     known = scales()
     started = time.perf_counter()
-    broken = set[str]()
     store.compact(store.ROWS, *store.KEYS)
     rows = store.runs()
     names = [n for n in options.problems or problems.names(options.kind, options.tag) if n in known]
@@ -138,18 +136,14 @@ def measure_missing(options: argparse.Namespace) -> None:
                 num_trials = options.trials or usual_trials(suggester, name)
                 row = rows.get((name, suggester, seed, fingerprint(suggester)))
                 if (
-                    suggester in broken
+                    suggester in PEERS
                     or (row and row["trials"] >= num_trials)
                     or not worth(suggester, name)
                 ):
                     continue
                 if time.perf_counter() - started > 60 * options.minutes:
                     return
-                try:
-                    measure_one(suggester, name, seed, num_trials)
-                except CannotInstall as error:
-                    print(f"{suggester} is left out: {error}", file=sys.stderr, flush=True)
-                    broken.add(suggester)
+                measure_one(suggester, name, seed, num_trials)
 
 
 def worth(suggester: str, problem: str) -> bool:
@@ -164,8 +158,6 @@ def usual_trials(suggester: str, problem: str) -> int:
 def measure_one(suggester: str, name: str, seed: int, num_trials: int) -> None:
     try:
         row = run(suggester, problems.load(name), scales()[name], seed, num_trials)
-    except CannotInstall:
-        raise
     except Exception as error:  # the peer has no row of this problem
         text = f"{suggester} {name} {seed}: {type(error).__name__}: {error}"
         print(text, file=sys.stderr, flush=True)

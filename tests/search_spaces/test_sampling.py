@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from drawn import spaces
@@ -131,15 +129,6 @@ def test_neighbours_across_a_condition_draw_the_subtree() -> None:
     assert len({params["n"] for params in found}) > 4
 
 
-def test_neighbours_of_the_only_configuration() -> None:
-    assert (
-        Space(Float("x", 1, 1), Choice("c", ["a"])).neighbours(
-            {"x": 1.0, "c": "a"}, np.random.default_rng(0), 5
-        )
-        == []
-    )
-
-
 @pytest.mark.parametrize(
     "space",
     [
@@ -174,26 +163,6 @@ def test_enumeration_weighs_by_volume() -> None:
     drawn = [params["n"] for params in space.sample(np.random.default_rng(0), 4000)]
     expected = np.log(1.5 / 0.5) / np.log(10.5 / 0.5)
     assert drawn.count(1) / 4000 == pytest.approx(expected, abs=0.03)
-
-
-def test_what_no_constraint_names_stays_free() -> None:
-    space = Space(
-        Float("a", 0, 1), Float("b", 0, 1), Float("free", 0, 1), constraints=["a + b < 1e-3"]
-    )
-    free = [params["free"] for params in space.sample(np.random.default_rng(0), 2000)]
-    assert np.mean(free) == pytest.approx(0.5, abs=0.03)
-    assert len(set(free)) == 2000
-
-
-def test_two_hundred_parameters() -> None:
-    space = Space(
-        *[Float(f"f{i}", 1e-6, 1, log=True) for i in range(80)],
-        *[Int(f"i{i}", 0, 2**62) for i in range(60)],
-        *[Choice(f"c{i}", ["a", "b", "c"]) for i in range(60)],
-        constraints=["+".join(f"f{i}" for i in range(80)) + " <= 3", "i0 < i1 < i2"],
-    )
-    for params in space.sample(np.random.default_rng(0), 20):
-        space.accept(params)
 
 
 COMPARISONS = st.sampled_from(["<", "<=", ">", ">=", "==", "!="])
@@ -238,27 +207,3 @@ def test_constrained_samples_are_legal_or_refused(space: Space, seed: int) -> No
         return
     for params in configurations + space.neighbours(configurations[0], rng, 5):
         space.accept(params)
-
-
-@settings(max_examples=60, deadline=None)
-@given(constrained(), st.integers(0, 99))
-def test_many_at_once_agree_with_one_by_one(space: Space, seed: int) -> None:
-    if any(isinstance(p, Int) and p.high - p.low > 2**50 for p in space.parameters.values()):
-        return
-    units = np.random.default_rng(seed).random((30, len(space)))
-    one_by_one = np.array([space.satisfied(params) for params in space.decode(units)])
-    feasible = space.feasible(units)
-    assert (feasible | ~one_by_one).all()
-    if all(
-        isinstance(p, Choice) or (p.low > -1e100 and p.high < 1e100)
-        for p in space.parameters.values()
-    ):
-        assert (feasible == one_by_one).all()  # nothing overflows
-
-
-def test_parts_that_no_constraint_connects_are_drawn_apart() -> None:
-    space = TIGHT["many pairs"]
-    drawn = space.sample(np.random.default_rng(0), 500)
-    for i, j in itertools.pairwise(range(1, 40, 2)):
-        correlation = np.corrcoef([p[f"x{i}"] for p in drawn], [p[f"x{j}"] for p in drawn])[0, 1]
-        assert abs(correlation) < 0.25

@@ -12,42 +12,14 @@ from resolved import CPU, NEW, OLD, by_name, choices, resolve
 
 from automl.config.resolution import Tunable
 from search_spaces import Space
-from search_spaces.hardware import detect
 from search_spaces.knobs import float8
 from search_spaces.knobs.base import ON_REQUEST
 from search_spaces.knobs.table import DeterminismKnob, KernelsKnob
 from search_spaces.parameters import parameter_from_dict
 from workers.parallel.strategies.pipeline import SCHEDULE
-from workers.workload import Trainable
 from workers.workloads import WORKLOADS
 
-NAMED = (
-    "attention_backend",
-    "checkpoint_every",
-    "compile_scope",
-    "deterministic",
-    "shard_degree",
-    "tensor_degree",
-    "pipeline_degree",
-    "bucket_megabytes",
-    "reduction_precision",
-    "optimizer_sharding",
-    "cpu_offload",
-    "chunked_loss",
-    "sparse_gradients",
-    "float8",
-)
 MODES = {"max-autotune", "cudagraphs"}
-NAMED_VALUES = {*MODES, "adafactor", "muon", *SCHEDULE.on_request}
-
-
-@pytest.mark.parametrize("hardware", [CPU, OLD, NEW], ids=["cpu", "old", "new"])
-@pytest.mark.parametrize("name", WORKLOADS.names())
-def test_no_shipped_space_has_one(name: str, hardware: object) -> None:
-    parameters = WORKLOADS.get(name).space(hardware).parameters
-    assert not set(NAMED) & set(parameters)
-    for parameter in parameters.values():
-        assert not NAMED_VALUES & set(getattr(parameter, "choices", ()))
 
 
 def test_a_library_that_the_gpu_lacks_is_left_out() -> None:
@@ -105,15 +77,6 @@ def test_modes_that_record_graphs_need_a_gpu() -> None:
     assert on_gpu == dict.fromkeys(MODES, ON_REQUEST)
     wanted = resolve("runtime", NEW, compile=["off", "max-autotune"])
     assert choices(wanted, "compile") == ["off", "max-autotune"]
-
-
-def test_options_on_request_are_read_by_every_training() -> None:
-    for name in WORKLOADS.names():
-        kind = WORKLOADS.get(name)
-        found = {parameter.name for parameter in kind.on_request(detect()).parameters}
-        assert ("loader_workers" in {*found, *kind.space(detect()).parameters}) == issubclass(
-            kind, Trainable
-        )
 
 
 @pytest.mark.parametrize("chosen", ["auto", "flash", "math"])

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from resolved import CPU
 
 from search_spaces.errors import SpaceError, UsageError
-from search_spaces.hardware import detect
-from search_spaces.knobs import KNOBS, Option
+from search_spaces.knobs import Option
 from search_spaces.parameters import Choice, Float, Int
-from workers.workload import Workload
-from workers.workloads import WORKLOADS
 
 SIZE = Option("size", "of a test", 64, (16, 64, 256), ordered=True, log=True)
-
-
-@pytest.mark.parametrize("name", WORKLOADS.names())
-def test_trial_0_has_the_defaults_of_its_workload(name: str) -> None:
-    kind: type[Workload] = WORKLOADS.get(name)
-    for parameter in kind.space(detect()).parameters.values():
-        declared = kind.defaults.get(parameter.name)
-        assert declared is None or parameter.default == declared
 
 
 def test_a_choice_a_range_or_nothing() -> None:
@@ -32,11 +20,6 @@ def test_a_choice_a_range_or_nothing() -> None:
     assert share.build({"share": {"low": 0.7}}) == Float("share", 0.7, 1.0, default=0.7)
     with pytest.raises(SpaceError, match="size is adjusted by False, a list"):
         SIZE.build({"size": "big"})
-
-
-def test_the_default_of_a_workload_replaces_that_of_the_option() -> None:
-    found = KNOBS.get("batch")().resolve(CPU, {"defaults": {"batch_size": 32}})
-    assert found.parameters[0].default == 32
 
 
 def test_values_of_an_option() -> None:

@@ -29,7 +29,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
         "parameters": [Choice("microbatches", [2, 4, 8], ordered=True, default=4).to_dict()],
     },
     "embedding_server": {"plan": ["embeddings"], "rpc": True},
-    "nccl_only": {"backends": ["nccl"], "devices": ["cuda"]},
+    "nccl_only": {"backends": ["nccl"]},
     "wide": {"min_ranks": 64},
 }
 EVERYTHING = ("tensor", "stages", "embeddings")
@@ -57,7 +57,7 @@ def test_parallelism_says_why_not() -> None:
         "pipeline": "needs a workload that declares stages",
         "data_pipeline": "needs a workload that declares stages",
         "embedding_server": "needs a workload that declares embeddings",
-        "nccl_only": "runs on cuda, this machine trains on cpu",
+        "nccl_only": "needs torch built with NCCL and a CUDA GPU; here: gloo",
         "wide": "needs at least 64 ranks; there are 2 slots",
     }
     on_gpu = resolve("parallelism", NEW, strategies=STRATEGIES, plan=EVERYTHING)
