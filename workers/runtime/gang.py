@@ -29,6 +29,8 @@ from workers.run import combine
 
 from .child import News
 
+START_SECONDS: Final = 300.0  # that a process may take to start
+
 
 class HangDetector:
     """Counts the steps of each rank and the time since the last step of any rank.
@@ -38,8 +40,8 @@ class HangDetector:
 
     Args:
         limit: seconds without a step after which the attempt hangs; None for no limit.
-        awaited: ranks whose process may still be starting, which is not the trial's fault: nothing
-            hangs until each has sent a heartbeat.
+        awaited: ranks whose process may still be starting, which is not the trial's fault: until
+            each has sent a heartbeat, the limit is at least five minutes.
     """
 
     def __init__(self, limit: float | None, awaited: Iterable[int] = ()) -> None:
@@ -63,9 +65,10 @@ class HangDetector:
     @property
     def hangs(self) -> bool:
         """Whether no rank has moved within the time-out."""
-        if self._limit is None or self._awaited:
+        if self._limit is None:
             return False
-        return time.monotonic() - self._moved > self._limit
+        limit = max(self._limit, START_SECONDS) if self._awaited else self._limit
+        return time.monotonic() - self._moved > limit
 
     def message(self) -> str:
         """Describes the hang to a person; names the ranks that are behind."""
