@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -271,7 +270,7 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
     """
     sweeps = ledger.sweeps()
     if as_json:
-        return emit([asdict(info) for info in sweeps])
+        return emit([info.line() for info in sweeps])
     if not sweeps:
         return say("no sweeps yet; start one with: automl sweep CONFIG")
     until = time.monotonic() + BEST_SECONDS
