@@ -3,7 +3,6 @@
 import os
 import re
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -258,7 +257,7 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
     """
     sweeps = ledger.sweeps()
     if as_json:
-        return emit([asdict(info) for info in sweeps])
+        return emit([info.line() for info in sweeps])
     if not sweeps:
         return say("no sweeps yet; start one with: automl sweep CONFIG")
     until = time.monotonic() + BEST_SECONDS

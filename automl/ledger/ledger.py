@@ -67,6 +67,11 @@ class SweepInfo:
     pid: int = 0
     version: tuple[float, ...] = ()
 
+    def line(self) -> dict[str, Any]:
+        """The object that `automl list --json` prints."""
+        names = ("name", "state", "created", "seconds", "num_trials")
+        return {name: getattr(self, name) for name in names}
+
 
 class Ledger:
     """The sweeps of a SQL database. Reading takes no lock, writing needs `hold`.

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
 from inspect import Parameter, signature
@@ -68,7 +67,7 @@ def create_app(watcher: Watcher, store: str, token: str, *, option: str = "") ->
     everywhere = {"store": ledger.name, "option": option}
     routes = [
         *(Route(path, _page) for path in PAGES),
-        Route("/api/sweeps", _json(lambda _: [asdict(entry) for entry in watcher.heads()])),
+        Route("/api/sweeps", _json(lambda _: [entry.line() for entry in watcher.heads()])),
         Route("/api/overview", _json(lambda _: {**watcher.overview(), **everywhere})),
         Route(sweep, about(lambda view, _: view.page())),
         Route(

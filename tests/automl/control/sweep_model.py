@@ -56,8 +56,15 @@ class Row:
         elif (failure == "preempted" or lost) and self.retries < max_retries:
             self.state = "waiting"
             self.retries += 1
+        elif failure == "crashed" and not lost and self.said_all_before:
+            self.state = "stopped"
         else:
             self.state, self.failure = "failed", failure
+
+    @property
+    def said_all_before(self) -> bool:
+        """Earlier attempts have reported the loss, and this one nothing."""
+        return bool(self.reports) and self.reports[-1][0] < self.attempts
 
     def asked_ending(self, otherwise: str) -> str:
         """How the attempt ends if its agent does what it was asked to do."""
