@@ -322,8 +322,6 @@ def failure_of(end: End, errors: str, last_line: str, *, oom_killed: bool) -> Co
         return CommandFailed("preempted", f"{words} from outside", errors, Cause.KILLED, end.status)
     if last_line:
         words = f"{words}: {last_line[:MAX_LINE]}"
-    if "TrialPruned" in last_line:
-        words += "; a program that gives up ends with status 0, and what it has reported counts"
     if any(word in errors.lower() for word in DISK_WORDS):
         message = f"{NO_ROOM}: {words}"
         return CommandFailed("preempted", message, errors, Cause.DISK, end.status)

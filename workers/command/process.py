@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
@@ -74,9 +73,6 @@ class CommandProcess:
         self.stdout: IO[bytes] = self._process.stdout
         self.stderr: IO[bytes] = self._process.stderr
         self._end: End | None = None
-        for stream in (self.stdout, self.stderr):
-            with suppress(OSError, AttributeError):  # only Linux has larger pipes
-                fcntl.fcntl(stream.fileno(), fcntl.F_SETPIPE_SZ, CHUNK_BYTES)
 
     def __enter__(self) -> CommandProcess:
         return self

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from search_spaces.errors import AutomlError
-from workers.protocol import LOGS, Assignment, Death, Outcome, StopRequest, log_name
+from workers.protocol import Assignment, Death, Outcome, StopRequest
 
 from .child import TAKE_SECONDS, News
 from .processes import POLL_SECONDS, ObjectiveFile, Parent, RankProcess, receive_all
@@ -77,7 +77,6 @@ class Actor:
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
         """Run a rank in a process of its own until that has told its outcome or is dead."""
-        _show_in_dashboard(assignment, rank)
         key = (assignment.trial, assignment.attempt)
         process = self._parent.start(assignment)
         with self._arrived:
@@ -177,16 +176,3 @@ def _interfaces() -> dict[str, str]:
                 wanted["NCCL_SOCKET_IFNAME"] = name
             return {key: value for key, value in wanted.items() if key not in os.environ}
     return {}
-
-
-def _show_in_dashboard(assignment: Assignment, rank: int) -> None:
-    """Link the log into the folder that Ray's dashboard lists: that of this process's output."""
-    name = (
-        f"{assignment.sweep}-trial-{assignment.trial}-attempt-{assignment.attempt}-rank-{rank}.log"
-    )
-    with suppress(OSError):  # without links the log is still in the trial's folder
-        output = Path("/proc/self/fd/1").readlink()
-        if output.name.startswith("worker-") and output.is_file():
-            link = output.with_name(name)
-            link.unlink(missing_ok=True)  # left by a sweep of the same name in another store
-            link.symlink_to(Path(assignment.folder, LOGS, log_name(assignment.attempt, rank)))

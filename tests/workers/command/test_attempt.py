@@ -17,8 +17,6 @@ import psutil
 import pytest
 
 from workers.command import attempt
-from workers.command.attempt import failure_of
-from workers.command.process import End
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -374,8 +372,3 @@ def test_usual_lines_are_read_unless_the_program_writes_reports(command: Any, fi
     assert done.ending == "completed", done.message
     sent = [(report.step, report.metrics["loss"]) for report in command.reports]
     assert sent == ([(7, 0.5)] if file else [(1, 0.25)])
-
-
-def test_a_program_that_raises_trial_pruned_is_told_how_to_give_up() -> None:
-    error = failure_of(End(1), "", "optuna.exceptions.TrialPruned", oom_killed=False)
-    assert "TrialPruned; a program that gives up ends with status 0" in str(error)

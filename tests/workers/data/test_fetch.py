@@ -155,16 +155,6 @@ def test_members_are_checked_and_written_apart(tmp_path: Path, server: Server) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_known_data_sets_are_of_official_sources_over_https() -> None:
-    for known in DATASETS.values():
-        for source in known.sources:
-            assert source.url.startswith("https://")
-            assert all(
-                len(value) == 64 for value in (source.sha256, *source.unpack.values()) if value
-            )
-            assert source.sha256 or source.unpack
-
-
 def test_members_known_are_those_of_the_real_data(data_dir: Path) -> None:
     import gzip
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
-
-import pytest
 
 from workers.files.folder import Folder
 from workers.protocol import Assignment, open_log
@@ -31,12 +28,6 @@ def test_a_log_that_several_write_is_cut_in_its_middle(tmp_path: Path) -> None:
     assert lines.count("... the middle of this log is left out ...") == 1
 
 
-def test_a_short_log_stays_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"x" * MAX_BYTES)
-    shorten(Folder(tmp_path), "log", MAX_BYTES)
-    assert (tmp_path / "log").read_bytes() == b"x" * MAX_BYTES
-
-
 def test_that_something_is_left_out_is_said(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"a" * MAX_BYTES + b"b" * MAX_BYTES)
     shorten(Folder(tmp_path), "log", MAX_BYTES)
@@ -46,24 +37,6 @@ def test_that_something_is_left_out_is_said(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_written_while_a_log_is_read_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: list[bytes] = []
-
-    def measure(descriptor: int) -> os.stat_result:
-        found = os.stat(descriptor)
-        written.append(b"line %d\n" % len(written))
-        with (tmp_path / "log").open("ab") as log:
-            log.write(written[-1])
-        return found
-
-    (tmp_path / "log").write_bytes(b"x" * 2 * MAX_BYTES)
-    monkeypatch.setattr(os, "fstat", measure)
-    shorten(Folder(tmp_path), "log", MAX_BYTES)
-    assert (tmp_path / "log").read_bytes().endswith(b"x" + b"".join(written))
-
-
 def test_a_link_in_place_of_a_log_is_left(tmp_path: Path) -> None:
     (tmp_path / "outside").write_bytes(b"x" * 2 * MAX_BYTES)
     (tmp_path / "logs").mkdir()
@@ -71,11 +44,3 @@ def test_a_link_in_place_of_a_log_is_left(tmp_path: Path) -> None:
     shorten(Folder(tmp_path / "logs"), "log", MAX_BYTES)
     shorten(Folder(tmp_path, "logs", "log"), "log", MAX_BYTES)
     assert (tmp_path / "outside").stat().st_size == 2 * MAX_BYTES
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_log_that_cannot_be_changed_is_left(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"x" * 2 * MAX_BYTES)
-    (tmp_path / "log").chmod(0o400)
-    shorten(Folder(tmp_path), "log", MAX_BYTES)
-    assert (tmp_path / "log").stat().st_size == 2 * MAX_BYTES
