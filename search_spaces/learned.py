@@ -90,8 +90,9 @@ def learned(trials: Iterable[Asks]) -> tuple[Space, list[str]]:
 
 def _widened(before: Parameter, wanted: Parameter) -> Parameter:
     """The range with the values of both, if they are of one kind."""
-    numbers = isinstance(before, NumberParameter) and isinstance(wanted, NumberParameter)
-    if not numbers or before.domain() == wanted.domain():
+    if not isinstance(before, NumberParameter) or not isinstance(wanted, NumberParameter):
+        return before
+    if before.domain() == wanted.domain():
         return before
     return parameter_from_dict({**before.to_dict(), **joined_range(before, wanted)})
 
