@@ -13,21 +13,13 @@ Example:
     ...     _ = state.write_text(str(epoch + 1))
     ...     if not report(epoch, loss=1 / (epoch + 1)):
     ...         break
-
-`from automl.client import trial` gives a trial with the methods that a function gets, such as
-`trial.prepare`, in a program that runs where automl and torch are installed.
 """
 
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from workers.context import Context
-
-    trial: Context
+from typing import Any
 
 
 def params() -> dict[str, Any]:
@@ -60,15 +52,6 @@ def checkpoint_dir() -> Path:
 def resumed() -> bool:
     """Whether an earlier attempt has left files in `checkpoint_dir`."""
     return os.environ.get("AUTOML_RESUME") == "1"
-
-
-def __getattr__(name: str) -> Any:
-    if name != "trial":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from workers.own_loop.program import program_trial  # imports torch
-
-    globals()[name] = program_trial(params(), _append, _stop_requested)
-    return globals()[name]
 
 
 def _stop_requested() -> bool:

@@ -75,8 +75,6 @@ ON_RANKS: dict[int, list[dict[str, Any]]] = {
     2: [
         {"parallelism": "ddp"},
         {"parallelism": "ddp", "accumulation": 3},
-        {"parallelism": "ddp", "static_graph": True},
-        {"parallelism": "ddp", "unused_parameters": True},
         {"parallelism": "fsdp", "reshard_after_forward": True},
         {"parallelism": "fsdp", "reshard_after_forward": False, "accumulation": 3},
         {"parallelism": "tensor"},

@@ -16,21 +16,10 @@ _BUCKET_BYTES = 25 * 2**20  # as in torch's DistributedDataParallel
 
 
 def collected(mine: Tensors) -> Tensors:
-    """The tensors of all ranks by name, on rank 0, sent one by one; empty on other ranks."""
-    group = side_group()
-    headers: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
-    mine_headers = [(name, tensor.shape, tensor.dtype) for name, tensor in mine.items()]
-    dist.gather_object(mine_headers, headers, dst=0, group=group)
-    if headers is None:
-        for tensor in mine.values():
-            dist.send(tensor.contiguous(), dst=0, group=group)
-        return {}
-    found = dict(mine)
-    for source, entries in enumerate(headers[1:], 1):
-        for name, shape, dtype in entries:
-            found[name] = torch.empty(shape, dtype=dtype)
-            dist.recv(found[name], src=source, group=group)
-    return found
+    """The tensors of all ranks by name, on rank 0; empty on other ranks."""
+    everyone: list[Any] | None = [None] * dist.get_world_size() if dist.get_rank() == 0 else None
+    dist.gather_object(mine, everyone, dst=0, group=side_group())
+    return {name: tensor for found in everyone or () for name, tensor in found.items()}
 
 
 def sent(mine: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:

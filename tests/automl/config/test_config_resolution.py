@@ -288,7 +288,7 @@ def test_choices_that_what_is_fixed_rules_out_are_dropped_with_the_reason() -> N
 
 @pytest.mark.parametrize(
     "name",
-    ["static_graph", "unused_parameters", "backend", "tensor_degree", "momentum"],
+    ["backend", "tensor_degree", "momentum"],
 )
 def test_options_of_the_trainer_and_the_strategies_can_be_fixed(name: str) -> None:
     hardware = Hardware(2, 8 << 30)

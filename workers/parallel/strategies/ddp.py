@@ -7,45 +7,37 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from search_spaces.knobs import Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import BUCKET_MEGABYTES, OPTIMIZER_SHARDING
 from workers.parallel.base import ModuleStrategy
-
-STATIC_GRAPH = Option("static_graph", "whether all updates have the same graph", False)
-UNUSED_PARAMETERS = Option(
-    "unused_parameters", "whether some updates do not reach every parameter", False
-)
 
 
 class DDP(ModuleStrategy):
     """torch's DistributedDataParallel (Li et al. 2020, https://arxiv.org/abs/2006.15704)."""
 
     needs = StrategyNeeds("the model on every rank, the batch shared out, gradients averaged")
-    options = (STATIC_GRAPH, UNUSED_PARAMETERS)
     replicated = True
 
     def wrap(self, model: nn.Module) -> None:
         """Wrap the model; gradients live in the buckets of DDP, so they take no second copy."""
         self.plain = model
         self.shares_state = bool(OPTIMIZER_SHARDING.value(self.values))
-        self.model = self._over(model, bool(UNUSED_PARAMETERS.value(self.values)))
+        self.model = self._over(model)
 
     def wrap_own(self, model: nn.Module) -> None:
         """Wrap the loss: whatever has computed it, backward reduces the gradients of the model."""
         self.plain = self.model = model
-        self._over(_Loss(model), not STATIC_GRAPH.value(self.values))
+        self._over(_Loss(model), unused=True)
 
     def joined(self, loss: Tensor) -> Tensor:
         """See `ModuleStrategy`."""
         return self._wrapped(loss)  # type: ignore[no-any-return]
 
-    def _over(self, module: nn.Module, unused: bool) -> DistributedDataParallel:
+    def _over(self, module: nn.Module, *, unused: bool = False) -> DistributedDataParallel:
         self._wrapped = DistributedDataParallel(
             module,
             device_ids=[self.device] if self.device.type == "cuda" else None,
             find_unused_parameters=unused,
-            static_graph=bool(STATIC_GRAPH.value(self.values)),
             gradient_as_bucket_view=True,
             bucket_cap_mb=BUCKET_MEGABYTES.value(self.values),
             **buffers_left_alone(),
