@@ -6,8 +6,8 @@
     python3 benchmarks/training/gpu.py --table [--check]           the stored rows
     python3 benchmarks/training/gpu.py --rehearse                  on the CPU, in tiny sizes
 
-Correctness is measured in four processes side by side; failures, knobs and the busy share then have
-the GPU alone. What comes first matters most. A case that fails is a row,
+Correctness is measured in four processes side by side; failures, the cost of an attempt, knobs and
+the busy share then have the GPU alone. What comes first matters most. A case that fails is a row,
 and the rest goes on. Every row is stored at once, in `--rows`, a folder or a file. So an
 interrupted run goes on with the same command; cases that have failed run again. Without
 `--ten-minutes` there are 30 of them. The last line is the verdict. Without a GPU and without rows

@@ -23,7 +23,7 @@ TOGETHER: Final = (
     ("memory_estimates",),
 )
 SHARE_TOGETHER: Final = 0.42  # of all seconds, at most
-ALONE: Final = (("failures", 75.0), ("knobs", 500.0), ("busy_share", 60.0))
+ALONE: Final = (("failures", 75.0), ("attempts", 100.0), ("knobs", 400.0), ("busy_share", 60.0))
 KEPT_FOR_LAST: Final = 50.0  # for the busy share, which needs as much
 STAGES: Final = (*(name for group in TOGETHER for name in group), *(name for name, _ in ALONE))
 # Bits of nvidia-smi's reasons: power brake, slowdowns by heat and by hardware.
