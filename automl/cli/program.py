@@ -116,7 +116,7 @@ class ProgramVerb(click.Command):
                 groups[-1].append(word)
         rest = super().parse_args(ctx, groups[0])
         for name, words in zip_longest(self.parts, groups[1:]):
-            if words == []:
+            if words == [] and name != "flags":
                 which = "the second " if name != self.parts[0] else ""
                 example = "a command is needed after {}--, such as -- python train.py"
                 raise click.UsageError(example.format(which), ctx)
