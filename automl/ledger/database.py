@@ -80,7 +80,7 @@ SWEEPS: Final = sa.Table(
     *_columns(sa.Text, "status", default="{}"),
     *_columns(sa.Double, "process_started", nullable=True),
 )
-# The log of every sweep: rows are only added.
+# The log of every sweep: rows are only added. `sum` is of all other values of a row.
 RECORDS: Final = sa.Table(
     "records",
     _SCHEMA,
@@ -89,6 +89,7 @@ RECORDS: Final = sa.Table(
     *_columns(sa.Text, "kind"),
     *_columns(sa.Double, "recorded"),
     *_columns(sa.Text, "payload"),
+    *_columns(sa.BigInteger, "sum"),
     sa.Index("records_of_trial", "sweep", "trial"),
     sqlite_with_rowid=False,
 )

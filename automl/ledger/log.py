@@ -1,4 +1,4 @@
-"""The rows of a sweep's log: events as JSON, under numbers without a gap.
+"""The rows of a sweep's log: events as JSON, under numbers without a gap, and a CRC32 of each.
 
 A metric that is not finite is stored as the text "nan", "inf" or "-inf".
 """
@@ -6,6 +6,7 @@ A metric that is not finite is stored as the text "nan", "inf" or "-inf".
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, get_args
 
@@ -41,7 +42,7 @@ class LogRecord(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of `RECORDS`."""
+    """A row of `RECORDS`; `sum` is of all its other values."""
 
     sweep: int
     number: int
@@ -49,14 +50,22 @@ class Row(NamedTuple):
     kind: str
     recorded: float
     payload: str
+    sum: int
+
+
+def checksum(*values: Any) -> int:
+    """The CRC32 of some values as `ascii` writes them, which is alike in every Python version."""
+    return zlib.crc32(ascii(values).encode())
 
 
 def rows_of(sweep: Sweep, events: Iterable[SweepEvent]) -> list[Row]:
     """The rows that record events after the newest record of a sweep."""
-    return [
-        Row(sweep.id, number, event.trial, type(event).__name__, sweep.now, _payload(event))
-        for number, event in enumerate(events, sweep.last + 1)
-    ]
+    found = []
+    for number, event in enumerate(events, sweep.last + 1):
+        kind = type(event).__name__
+        values = (sweep.id, number, event.trial, kind, sweep.now, _payload(event))
+        found.append(Row(*values, checksum(*values)))
+    return found
 
 
 def append(connection: sa.Connection, rows: Sequence[Row]) -> None:
@@ -68,19 +77,21 @@ def append(connection: sa.Connection, rows: Sequence[Row]) -> None:
 
 
 def rows_after(connection: sa.Connection, sweep: Sweep, number: int) -> Iterator[Sequence[Row]]:
-    """The rows of a log after a number, in chunks.
+    """The rows of a log after a number, verified, in chunks.
 
     Raises:
-        DamageError: a row is missing.
+        DamageError: a row was changed, or is missing.
     """
     known = RECORDS.c.sweep == sweep.id, RECORDS.c.number > number
     found = connection.execute(sa.select(RECORDS).where(*known).order_by(RECORDS.c.number))
-    for rows in found.partitions(_CHUNK):
+    for chunk in found.partitions(_CHUNK):
+        rows = list(map(Row._make, chunk))
         for row in rows:
             number += 1
             if row.number != number:
                 raise _missing(number, sweep)
-        yield list(map(Row._make, rows))
+            _check(row, sweep)
+        yield rows
     if number != sweep.last:
         raise _missing(number + 1, sweep)
 
@@ -93,9 +104,12 @@ def records_after(
 
 
 def records_of_trial(connection: sa.Connection, sweep: Sweep, trial: int) -> list[LogRecord]:
-    """The records of a trial, in order."""
+    """The records of a trial, in order; each is verified, but not that none is missing."""
     query = sa.select(RECORDS).where(RECORDS.c.sweep == sweep.id, RECORDS.c.trial == trial)
-    return decoded(connection.execute(query.order_by(RECORDS.c.number)).all())
+    rows = list(map(Row._make, connection.execute(query.order_by(RECORDS.c.number))))
+    for row in rows:
+        _check(row, sweep)
+    return decoded(rows)
 
 
 def decoded(rows: Sequence[Any]) -> list[LogRecord]:
@@ -112,6 +126,11 @@ def apply(state: SweepState, records: Iterable[LogRecord]) -> set[int]:
     """Apply records to a state; the numbers of the trials that changed."""
     applied = (state.apply(record.event, record.number) for record in records)
     return {trial.number for trial in applied if trial is not None}
+
+
+def _check(row: Row, sweep: Sweep) -> None:
+    if checksum(*row[:-1]) != row.sum:
+        raise DamageError(f"record {row.number} of sweep {sweep.name!r} has another checksum")
 
 
 def _missing(number: int, sweep: Sweep) -> DamageError:
