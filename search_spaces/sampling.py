@@ -11,16 +11,16 @@ import ast
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from .expressions import Expression
 from .parameters import Choice, FloatArray, RawArray, reflected
-from .validation import check
+from .validation import Value, check
 
-if TYPE_CHECKING:
-    from .space import Config, Space
+Config = dict[str, Value]
+Space = Any  # of `space`, which imports this module
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 4  # of a batch; with fewer, rejection is too slow
