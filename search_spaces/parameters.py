@@ -5,9 +5,8 @@ import json
 import math
 import re
 import sys
-import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, ClassVar, Final, cast
@@ -17,7 +16,21 @@ import numpy.typing as npt
 
 from .errors import SpaceError
 from .plugins import nearest
-from .validation import Params, Value, When, check, identity, is_value, number_of, plain, same, show
+from .validation import (
+    Params,
+    Value,
+    When,
+    check,
+    checked_choices,
+    checked_name,
+    checked_when,
+    identity,
+    is_value,
+    number_of,
+    plain,
+    same,
+    show,
+)
 
 __all__ = [
     "ALL",
@@ -38,7 +51,6 @@ FloatArray = npt.NDArray[np.float64]
 RawArray = npt.NDArray[Any]
 
 ALL: Final = frozenset({"quality", "speed", "memory"})
-MAX_NAME: Final = 100
 MAX_INT: Final = 2**63 - 1
 MAX_STEPS: Final = 2**49
 EXACT: Final = 2**53  # whole numbers beyond are rounded in float64
@@ -81,8 +93,8 @@ class Parameter(ABC):
         affects: str | Iterable[str] = ALL,
         has_default: bool = False,
     ) -> None:
-        self.name = _checked_name(name)
-        self.when = _checked_when(name, when)
+        self.name = checked_name(name)
+        self.when = checked_when(name, when)
         self.affects = frozenset([affects] if isinstance(affects, str) else affects)
         check(
             self.affects and self.affects <= ALL,
@@ -536,7 +548,7 @@ class Choice(Parameter):
         when: When | None = None,
         affects: str | Iterable[str] = ALL,
     ) -> None:
-        self.choices = _checked_choices(name, choices)
+        self.choices = checked_choices(name, choices)
         self.ordered = ordered
         self._index = {identity(choice): i for i, choice in enumerate(self.choices)}
         self.takes_none = None in self.choices
@@ -686,56 +698,3 @@ def _in_python(value: Value) -> str:
 def _bare(value: Value) -> str:
     """What people may write in another way: without spaces, quotes and capitals."""
     return "bare " + re.sub(r"[\s'\"]", "", str(value)).lower()
-
-
-def _checked_name(name: Any) -> str:
-    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
-    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
-    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
-    check(
-        fits and unicodedata.normalize("NFKC", name) == name,
-        "a parameter's name is made of letters, digits and underscores, with hyphens between "
-        "them, does not begin with a digit, may join such parts by dots (model.lr), "
-        f"and has at most {MAX_NAME} characters; got {show(name)}",
-    )
-    return str(name)
-
-
-def _checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
-    """The choices; raises SpaceError unless they are plain, different values, at least one."""
-    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
-    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
-    found = tuple(map(plain, choices))
-    check(found, f"choices of {show(name)} must not be empty; give at least one value")
-    first: dict[Hashable, int] = {}
-    for i, choice in enumerate(found):
-        check(
-            is_value(choice),
-            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
-            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
-        )
-        equal = found[first.setdefault(identity(choice), i)]
-        check(
-            first[identity(choice)] == i,
-            f"choices of {show(name)} must differ, got {show(equal)} and {show(choice)}, "
-            "which are equal; drop one",
-        )
-    return found
-
-
-def _checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:
-    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
-    check(
-        when is None or isinstance(when, Mapping),
-        f"when of {name!r} must map a parent's name to its value or values, got {show(when)}",
-    )
-    conditions: dict[str, tuple[Value, ...]] = {}
-    for parent, values in (when or {}).items():
-        allowed = [plain(v) for v in (values if isinstance(values, list | tuple) else [values])]
-        check(
-            allowed and all(map(is_value, allowed)),
-            f"when of {name!r} must give {parent!r} a value or a list of values, "
-            f"got {show(values)}",
-        )
-        conditions[parent] = tuple({identity(value): value for value in allowed}.values())
-    return conditions

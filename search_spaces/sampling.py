@@ -11,16 +11,16 @@ import ast
 import itertools
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from .expressions import Expression
 from .parameters import Choice, FloatArray, RawArray, reflected
-from .validation import check
+from .validation import Value, check
 
-if TYPE_CHECKING:
-    from .space import Config, Space
+Config = dict[str, Value]
+Space = Any  # of `space`, which imports this module
 
 BATCH: Final = 4096
 MIN_ACCEPTED: Final = 4  # of a batch; with fewer, rejection is too slow
@@ -130,7 +130,7 @@ class Sampler:
         """The legal ones of the points, after equations are solved."""
         for equation, columns in self._equations:
             units = self._solved(equation, int(rng.choice(columns)), units)
-        return units[self.part.feasible(units)]
+        return cast(FloatArray, units[self.part.feasible(units)])
 
     def _slid(self, rng: np.random.Generator, units: FloatArray, sweeps: int) -> FloatArray:
         """Move each parameter of legal points in turn, by slice sampling with shrinkage.
@@ -238,7 +238,7 @@ def _nearest_first(points: FloatArray, centre: FloatArray, rng: np.random.Genera
 
 def _decoded(space: Space, units: FloatArray, base: FloatArray, params: Config) -> list[Config]:
     """Decode coordinates; an unchanged coordinate keeps the value of `params`, unrounded."""
-    found = space.decode(units)
+    found: list[Config] = space.decode(units)
     for candidate, row in zip(found, (units == base).tolist(), strict=True):
         kept = zip(space.parameters, row, strict=True)
         candidate.update({n: params[n] for n, same in kept if same and n in candidate})

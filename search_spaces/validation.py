@@ -1,7 +1,8 @@
-"""The values of parameters: their plain form, and which are the same."""
+"""The values of parameters: their plain form, which are the same, and which are legal."""
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import unicodedata
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from enum import Enum
 from typing import Any, Final
@@ -14,6 +15,7 @@ Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 When = Mapping[str, Value | Sequence[Value]]
 
+MAX_NAME: Final = 100
 ROUNDING: Final = 1e-12  # relative: real numbers that differ by less are the same
 
 
@@ -100,3 +102,56 @@ def check(right: object, said: str) -> None:
     """Raise SpaceError with what is said unless it is right."""
     if not right:
         raise SpaceError(said)
+
+
+def checked_name(name: Any) -> str:
+    """The name; raises SpaceError unless it is identifiers, with hyphens too, joined by dots."""
+    parts = name.split(".") if isinstance(name, str) and len(name) <= MAX_NAME else [""]
+    fits = all(p.replace("-", "_").isidentifier() and p.strip("-") == p for p in parts)
+    check(
+        fits and unicodedata.normalize("NFKC", name) == name,
+        "a parameter's name is made of letters, digits and underscores, with hyphens between "
+        "them, does not begin with a digit, may join such parts by dots (model.lr), "
+        f"and has at most {MAX_NAME} characters; got {show(name)}",
+    )
+    return str(name)
+
+
+def checked_choices(name: object, choices: Any) -> tuple[Value, ...]:
+    """The choices; raises SpaceError unless they are plain, different values, at least one."""
+    is_list = isinstance(choices, Iterable) and not isinstance(choices, str | bytes | Mapping | Set)
+    check(is_list, f"choices of {show(name)} must be a list, got {show(choices)}")
+    found = tuple(map(plain, choices))
+    check(found, f"choices of {show(name)} must not be empty; give at least one value")
+    first: dict[Hashable, int] = {}
+    for i, choice in enumerate(found):
+        check(
+            is_value(choice),
+            f"each choice of {show(name)} must be a bool, an int, a finite float, a string, "
+            f"None, or a list of these; got {show(choice)} ({type(choice).__name__})",
+        )
+        equal = found[first.setdefault(identity(choice), i)]
+        check(
+            first[identity(choice)] == i,
+            f"choices of {show(name)} must differ, got {show(equal)} and {show(choice)}, "
+            "which are equal; drop one",
+        )
+    return found
+
+
+def checked_when(name: str, when: Any) -> dict[str, tuple[Value, ...]]:
+    """Conditions as a tuple of values per parent; raises SpaceError if they are malformed."""
+    check(
+        when is None or isinstance(when, Mapping),
+        f"when of {name!r} must map a parent's name to its value or values, got {show(when)}",
+    )
+    conditions: dict[str, tuple[Value, ...]] = {}
+    for parent, values in (when or {}).items():
+        allowed = [plain(v) for v in (values if isinstance(values, list | tuple) else [values])]
+        check(
+            allowed and all(map(is_value, allowed)),
+            f"when of {name!r} must give {parent!r} a value or a list of values, "
+            f"got {show(values)}",
+        )
+        conditions[parent] = tuple({identity(value): value for value in allowed}.values())
+    return conditions
