@@ -157,13 +157,11 @@ class Acquisition:
 
     @cached_property
     def _best(self) -> Tensor:
-        """The trial that each hyperparameter vector predicts to be the best, `K`."""
+        """The feasible trial that each hyperparameter vector predicts to be the best, `K`."""
         first = self.posterior.goals[0]
         allowed = torch.from_numpy(self.posterior.feasible[first.rows])
-        if not bool(allowed.any()):
-            allowed = torch.ones_like(allowed)
         mean, _ = first.moments(first.X[: len(first.rows)])
-        return mean.masked_fill(~allowed, -torch.inf).argmax(1)
+        return mean.masked_fill(~allowed & allowed.any(), -torch.inf).argmax(1)
 
     @cached_property
     def _botorch(self) -> AcquisitionFunction | None:
@@ -269,7 +267,7 @@ def cost_term(
     if power <= 0 or len(done) < NUM_DESIGN or np.log(seconds).std() < MIN_SPREAD:
         return None
     unit = space.encode([trial.params for trial in done])
-    cost = LogGP.fit(fitter, unit, seconds, np.array([trial.node_kind for trial in done]))
+    cost = LogGP.fit(fitter, unit, seconds)
     return lambda unit: -power * torch.from_numpy(cost(unit))
 
 
@@ -316,7 +314,8 @@ def prospect(
     """
     goal = acquisition.posterior.goals[0]
     model, transform = goal.model, goal.transform
-    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows])
+    first = np.array([data.trials[row].replicate_of is None for row in goal.rows.tolist()])
+    rows = np.flatnonzero(acquisition.posterior.feasible[goal.rows] & first)
     if not isinstance(model, EnsembleGP) or transform is None or not len(rows):
         return None
     mean = model.mean(goal.X[torch.from_numpy(rows)])
@@ -377,10 +376,5 @@ def expected_regret(model: EnsembleGP, X: Tensor, generator: torch.Generator) ->
         model: of minus the goal's transformed loss.
         X: `m x c`, first the recommended configuration.
     """
-    mean, covariance = model.joint(X)
-    covariance.diagonal(dim1=1, dim2=2).add_(1e-6)
-    factor, _ = torch.linalg.cholesky_ex(covariance)
-    shape = (len(mean), len(X), NUM_DRAWS)
-    draws = torch.randn(shape, generator=generator, dtype=torch.float64)
-    values = mean[:, :, None] + torch.bmm(factor, draws)
-    return float((values.max(1).values - values[:, 0]).mean())
+    values = model.draws(X, NUM_DRAWS, generator)
+    return float((values.max(2).values - values[:, :, 0]).mean())

@@ -7,17 +7,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
-from automl.core.ranking import runs
 from automl.suggesters.base import Array, Belief
 from search_spaces import Space
 from workers.protocol import Params
 
 from .data import TrialReader
 from .kernel import Encoder
-from .model import EnsembleGP, Fitter, Knee, Repeated
+from .model import EnsembleGP, Fitter, Knee
 from .suggester import one_thread
 from .surrogates import Surrogates
 
@@ -48,33 +46,33 @@ class BayesBelief(Belief):
         self._sign = -1.0 if goal.maximize else 1.0
         values = _values(space, goal, constraints, history)
         self._log = "quality" not in goal.aspects and min(v for _, v in values) > 0
-        raw = {t.number: self._sign * (math.log(v) if self._log else v) for t, v in values}
-        groups = list(runs(trial for trial, _ in values).values())
-        each = [np.array([raw[trial.number] for trial in group]) for group in groups]
-        self._transform = Knee(losses := np.array([one.mean() for one in each]))
+        losses = self._sign * np.array([math.log(v) if self._log else v for _, v in values])
+        self._transform = Knee(losses)
         self._positive = min(v for _, v in values) >= 0  # an error or a time is never negative
         fitter = Fitter.of_aspects(space, goal.aspects, seed)
         with one_thread():
-            repeated = Repeated.of(each, self._transform.transform)
-            unit = space.encode([group[0].params for group in groups])
-            self._model, rows = fitter.fit(
-                unit, self._transform.transform(losses), repeated=repeated
-            )
+            unit = space.encode([trial.params for trial, _ in values])
+            self._model, rows = fitter.fit(unit, self._transform.transform(losses))
             reader = TrialReader(space, goals, [one.metric for one in constraints])
             surrogates = Surrogates(space, goals, constraints, seed)
             self._failures = surrogates.failures(reader(reader.legal(history)))
         self._encoder: Encoder = fitter.encoder
-        self._params = [groups[row][0].params for row in rows]
-        self._repeated = repeated is not None
-        self.trustworthy = _predicts(self._model)
+        trials = [values[row][0] for row in rows]
+        self._params = [trial.params for trial in trials]
+        firsts = [trial.replicate_of is None for trial in trials]
+        self._repeated = not all(firsts)
+        self.trustworthy = _predicts(self._only(firsts))  # the first run tells further ones
 
     def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
         """See `Belief.draws`."""
         unit = self._space.encode(params)
         with one_thread():
-            found = _draws(self._model, unit, self._encoder, 0)
+            models = [self._model]
             if doubted in self._params and not self._repeated and len(self._params) > 2:
-                found = torch.cat([found, _draws(self._without(doubted), unit, self._encoder, 1)])
+                models.append(self._only([one != doubted for one in self._params]))
+            generator, Z = torch.Generator().manual_seed(0), self._encoder(unit)
+            drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
+            found = torch.cat(drawn)
         worst = float(self._model.y.max())  # the transform is not valid beyond it
         return self._value(np.minimum(found.numpy(), worst))
 
@@ -97,10 +95,9 @@ class BayesBelief(Belief):
             log = self._failures.log_probability(self._space.encode(params))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
-    def _without(self, params: Params | None) -> EnsembleGP:
-        keep = torch.tensor([i for i, one in enumerate(self._params) if one != params])
-        model = self._model
-        return EnsembleGP(model.kernel, model.X[keep], model.y[:, keep], model.runs[keep])
+    def _only(self, kept: Sequence[bool]) -> EnsembleGP:
+        rows = torch.tensor(kept).nonzero()[:, 0]
+        return EnsembleGP(self._model.kernel, self._model.X[rows], self._model.y[:, rows])
 
     def _value(self, transformed: Array) -> Array:
         raw = self._sign * self._transform.inverse(transformed)
@@ -134,18 +131,6 @@ def _values(
         and abs(value) < MAX_VALUE
         and space.legal(trial.params)
     ]
-
-
-def _draws(model: EnsembleGP, unit: Array, encoder: Encoder, seed: int) -> Tensor:
-    """Draws of the transformed loss, those of all members below each other."""
-    mean, covariance = model.joint(encoder(unit))
-    values, vectors = torch.linalg.eigh(covariance)
-    factor = vectors * values.clamp(min=0.0).sqrt()[:, None, :]
-    generator = torch.Generator().manual_seed(seed)
-    shape = (*mean.shape, NUM_DRAWS)
-    noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-    found = mean[:, :, None] + torch.bmm(factor, noise)
-    return found.transpose(1, 2).reshape(-1, mean.shape[1])
 
 
 def _predicts(model: EnsembleGP) -> bool:

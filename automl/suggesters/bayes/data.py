@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, Trial, TrialState
-from automl.core.ranking import observed, original
+from automl.core.ranking import observed
 from automl.core.reports import WIDTH, CurvePoint
 from search_spaces import Space
 
@@ -20,9 +20,7 @@ PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
 
 @dataclass(frozen=True)
 class TrialData:
-    """The configurations with a result, as arrays.
-
-    Several runs of a configuration are one row with their mean.
+    """The trials with a result, as arrays; several runs of a configuration are several rows.
 
     Args:
         unit: `n x d` configurations in the unit cube, NaN if inactive.
@@ -31,11 +29,9 @@ class TrialData:
         failed: `n`, whether the configuration made the trial fail.
         kinds: `n`, the kind of failure, or "".
         memory: `n`, peak bytes; estimated for a trial that ran out of memory, NaN if unknown.
-        nodes: `n`, the kind of node that each trial ran on, "" if unknown.
         curves: for each trial `k x 3`, steps, seconds and the first goal's smallest loss so far
-            (the newest loss of a goal at the end). Of several runs, that of the first.
-        runs: for each row `k x g`, the losses of its runs.
-        trials: for each row, its first trial.
+            (the newest loss of a goal at the end).
+        trials: the trial of each row.
     """
 
     unit: Array
@@ -44,9 +40,7 @@ class TrialData:
     failed: NDArray[np.bool_]
     kinds: NDArray[np.str_]
     memory: Array
-    nodes: NDArray[np.str_]
     curves: Sequence[Array]
-    runs: Sequence[Array]
     trials: Sequence[Trial]
 
     def __len__(self) -> int:
@@ -54,8 +48,8 @@ class TrialData:
 
 
 # Of one trial: losses, further metrics, measured and estimated peak bytes (NaN if unknown); the
-# kind of failure, the kind of node, the curve.
-TrialRow = tuple[list[float], str, str, Array]
+# kind of failure, the curve.
+TrialRow = tuple[list[float], str, Array]
 
 
 class TrialReader:
@@ -82,24 +76,21 @@ class TrialReader:
 
     def __call__(self, history: Sequence[Trial]) -> TrialData:
         """The trials of this space that are not pending."""
-        known = [(trial, self._lookup(trial)[1]) for trial in history]
-        groups = _by_configuration([(trial, row) for trial, row in known if row is not None])
-        firsts = [group[0] for group in groups]
-        rows = [[numbers for _, (numbers, *_) in group] for group in groups]
+        rows = [(trial, self._lookup(trial)[1]) for trial in history]
+        known = [(trial, *row) for trial, row in rows if row is not None]
+        trials = [trial for trial, *_ in known]
         g, c = len(self.goals), len(self.others)
-        means = np.array([np.mean(runs, axis=0) for runs in rows]).reshape(-1, g + c + 2)
-        kinds = np.array([kind for _, (_, kind, _, _) in firsts], dtype=np.str_)
+        values = np.array([numbers for _, numbers, *_ in known]).reshape(-1, g + c + 2)
+        kinds = np.array([kind for _, _, kind, *_ in known], dtype=np.str_)
         return TrialData(
-            unit=self.space.encode([trial.params for trial, _ in firsts]),
-            losses=means[:, :g],
-            others=means[:, g:-2],
+            unit=self.space.encode([trial.params for trial in trials]),
+            losses=values[:, :g],
+            others=values[:, g:-2],
             failed=kinds != "",
             kinds=kinds,
-            memory=_completed(means[:, -2:]),
-            nodes=np.array([node for _, (_, _, node, _) in firsts], dtype=np.str_),
-            curves=[curve for _, (*_, curve) in firsts],
-            runs=[np.array(runs)[:, :g] for runs in rows],
-            trials=[trial for trial, _ in firsts],
+            memory=_completed(values[:, -2:]),
+            curves=[curve for *_, curve in known],
+            trials=trials,
         )
 
     def _lookup(self, trial: Trial) -> tuple[bool, TrialRow | None]:
@@ -130,17 +121,7 @@ class TrialReader:
         ]
         values = [math.nan if failed else value for value in values]
         kind = (kind or "crashed") if failed else ""
-        return values + peaks, kind, trial.node_kind, curve_of(trial, self.goals[0])
-
-
-def _by_configuration(
-    found: Sequence[tuple[Trial, TrialRow]],
-) -> list[list[tuple[Trial, TrialRow]]]:
-    groups: dict[int | tuple[int, str], list[tuple[Trial, TrialRow]]] = {}
-    for trial, row in found:
-        key = (trial.number, row[1]) if row[1] else original(trial)
-        groups.setdefault(key, []).append((trial, row))
-    return list(groups.values())
+        return values + peaks, kind, curve_of(trial, self.goals[0])
 
 
 def _completed(peaks: Array) -> Array:

@@ -85,9 +85,9 @@ class Encoder:
         each = [j for j, k in enumerate(self.sizes) for _ in range(k or 4)]
         self.effect_groups = torch.tensor(each if effects else [], dtype=torch.long)
         shares = activity(space)
-        self.num_active = max(1.0, sum(shares[p.name] for p in listed) + extra)
+        num_active = max(1.0, sum(shares[p.name] for p in listed) + extra)
         alone = [math.log(OPTION if size else NUMBER) for size in self.sizes]
-        self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(self.num_active)
+        self.location = torch.tensor(alone, dtype=torch.float64) + 0.5 * math.log(num_active)
         if extra:  # these are known to matter
             self.location[-extra:] = math.log(NUMBER)
 
@@ -103,10 +103,6 @@ class Encoder:
             if self.effects:
                 effects.append((hot - 1.0 / size if size else _waves(x)) * active)
         return torch.from_numpy(np.concatenate([*found, *effects], 1))
-
-    def with_extra(self, count: int) -> Self:
-        """The same with this many further columns of numbers."""
-        return type(self)(self.space, self.names, self.extra + count, effects=self.effects)
 
 
 class EnsembleMatern(Kernel):  # type: ignore[misc]

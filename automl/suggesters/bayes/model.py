@@ -13,8 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -51,17 +50,13 @@ class EnsembleGP(Model):  # type: ignore[misc]
         kernel: of K vectors.
         X: `n x c` coordinates of the trials.
         y: their targets, `n` (or `K x n`).
-        runs: `n`, how many runs a target is the mean of; by default 1.
     """
 
     _is_ensemble = True
 
-    def __init__(
-        self, kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor | None = None
-    ) -> None:
+    def __init__(self, kernel: EnsembleMatern, X: Tensor, y: Tensor) -> None:
         super().__init__()
         self.kernel, self.X = kernel, X
-        self.runs = torch.ones(len(X), dtype=X.dtype) if runs is None else runs
         self.y = y.expand(len(kernel.raw), -1)
         with torch.no_grad():
             covariance = kernel.forward(X, X)
@@ -74,7 +69,9 @@ class EnsembleGP(Model):  # type: ignore[misc]
             self.alpha = self.whiten.mT @ (self.whiten @ self.y[:, :, None])
 
     def _factor(self, covariance: Tensor, jitter: float) -> tuple[Tensor, Tensor]:
-        noise = torch.diag_embed(self.kernel.noise / self.runs + jitter)
+        noise = (self.kernel.noise + jitter)[:, :, None] * torch.eye(
+            len(self.X), dtype=self.X.dtype
+        )
         factor, info = torch.linalg.cholesky_ex(covariance + noise)
         return factor, info
 
@@ -115,8 +112,7 @@ class EnsembleGP(Model):  # type: ignore[misc]
     def condition_on_observations(self, X: Tensor, Y: Tensor, **_: Any) -> EnsembleGP:
         """Condition on `w x c` further coordinates with targets `K x w` (or `w`) too."""
         y = torch.cat([self.y, Y.expand(len(self.y), -1)], 1)
-        runs = torch.cat([self.runs, torch.ones(len(X), dtype=X.dtype)])
-        return EnsembleGP(self.kernel, torch.cat([self.X, X]), y, runs)
+        return EnsembleGP(self.kernel, torch.cat([self.X, X]), y)
 
     def moments(self, Z: Tensor) -> tuple[Tensor, Tensor]:
         """Means and variances of the noise-free function at `m x c` coordinates, `K x m` each."""
@@ -135,9 +131,9 @@ class EnsembleGP(Model):  # type: ignore[misc]
             index: `K`, the trial that each hyperparameter vector compares with.
         """
         members = torch.arange(len(index))
-        mean_at, variance_at, _, white_at = (part[members] for part in self._moments(self.X))
-        mean_at, variance_at = mean_at[members, index], variance_at[members, index]
-        white_at = white_at[members, index]
+        means_at, variances_at, _, whites_at = self._moments(self.X)
+        mean_at, variance_at = means_at[members, index], variances_at[members, index]
+        white_at = whites_at[members, index]
         means, variances = [], []
         for part in torch.split(Z, CHUNK):
             mean, variance, k, white = self._moments(part)
@@ -151,13 +147,19 @@ class EnsembleGP(Model):  # type: ignore[misc]
         chosen = torch.randint(len(self.y), (count,), generator=generator)
         found = torch.empty((count, len(Z)), dtype=Z.dtype)
         for one in sorted(set(chosen.tolist())):
-            single = EnsembleGP(self.kernel.only(one), self.X, self.y[one], self.runs)
-            mean, covariance = single.joint(Z)
-            factor, _ = torch.linalg.cholesky_ex(covariance[0] + 1e-6 * torch.eye(len(Z)))
+            single = EnsembleGP(self.kernel.only(one), self.X, self.y[one])
             rows = torch.nonzero(chosen == one)[:, 0]
-            noise = torch.randn((len(rows), len(Z)), generator=generator, dtype=Z.dtype)
-            found[rows] = mean + noise @ factor.T
+            found[rows] = single.draws(Z, len(rows), generator)[0]
         return found
+
+    def draws(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Functions drawn under each vector, at `m x c` coordinates, `K x count x m`."""
+        mean, covariance = self.joint(Z)
+        factor, _ = torch.linalg.cholesky_ex(covariance + 1e-6 * torch.eye(len(Z)))
+        shape = (len(mean), count, len(Z))
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        drawn: Tensor = mean[:, None, :] + noise @ factor.mT
+        return drawn
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Means and variances (with noise) of each target given all others, `K x n`.
@@ -175,35 +177,32 @@ class EnsembleGP(Model):  # type: ignore[misc]
         return (k @ self.alpha)[..., 0], variance.clamp(min=1e-12), k, white
 
 
-def most_likely(
-    kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor, steps: int = STEPS
-) -> Tensor:
+def most_likely(kernel: EnsembleMatern, X: Tensor, y: Tensor) -> Tensor:
     """The likeliest vectors that gradient ascent from those of the kernel meets, `K x p`.
 
     It is Adam (Kingma and Ba, 2015) with a falling rate, all vectors at once.
     """
-    raw: Tensor = kernel.raw
-    best, best_value = raw.detach().clone(), torch.full((len(raw),), -math.inf, dtype=X.dtype)
-    first, second = torch.zeros_like(raw), torch.zeros_like(raw)
-    for i in range(1, steps + 1):
-        value = log_posterior(kernel, X, y, runs)
-        (gradient,) = torch.autograd.grad(value.sum(), [raw])
-        gradient = torch.nan_to_num(gradient)
-        with torch.no_grad():
-            better = value > best_value
-            best = torch.where(better[:, None], raw, best)
-            best_value = torch.where(better, value, best_value)
-            first = 0.8 * first + 0.2 * gradient
-            second = 0.95 * second + 0.05 * gradient * gradient
-            slope = (first / (1 - 0.8**i)) / ((second / (1 - 0.95**i)).sqrt() + 1e-6)
-            raw += 0.3 * (1 - 0.7 * i / steps) * slope
+    raw = kernel.raw
+    best: Tensor = raw.detach().clone()
+    best_value = torch.full((len(raw),), -math.inf, dtype=X.dtype)
+    adam = torch.optim.Adam([raw], betas=(0.8, 0.95), eps=1e-6, maximize=True)
+    for step in range(1, STEPS + 1):
+        value = log_posterior(kernel, X, y)
+        adam.zero_grad()
+        value.sum().backward()  # type: ignore[no-untyped-call]
+        raw.grad.nan_to_num_()
+        better = value.detach() > best_value
+        best = torch.where(better[:, None], raw.detach(), best)
+        best_value = torch.where(better, value.detach(), best_value)
+        adam.param_groups[0]["lr"] = 0.3 * (1 - 0.7 * step / STEPS)
+        adam.step()
     return best
 
 
-def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor, runs: Tensor) -> Tensor:
+def log_posterior(kernel: EnsembleMatern, X: Tensor, y: Tensor) -> Tensor:
     """Log density of each hyperparameter vector given targets `y` (`n`), `K`, up to a constant."""
-    covariance = kernel.forward(X, X) + torch.diag_embed(kernel.noise / runs + JITTER)
-    factor, info = torch.linalg.cholesky_ex(covariance)
+    noise = (kernel.noise + JITTER)[:, :, None] * torch.eye(len(X), dtype=X.dtype)
+    factor, info = torch.linalg.cholesky_ex(kernel.forward(X, X) + noise)
     right = y[:, None].expand(len(factor), -1, -1)
     white = torch.linalg.solve_triangular(factor, right, upper=False)
     value: Tensor = -0.5 * white.square().sum((1, 2))
@@ -277,46 +276,6 @@ def excess_scores(excess: Array, known: Array) -> Array:
     return np.asarray(np.arcsinh(excess / scale) / spread, dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """How often each of `n` configurations has run.
-
-    The mean of k runs has the noise variance s / k, and the posterior is the same as that of all
-    runs (Binois et al., "Replication or exploration?", 2019). What the mean loses is how much the
-    runs of a configuration differ: a chi-squared observation of s, which narrows its prior.
-
-    Args:
-        runs: `n`, number of runs.
-        squares: sum of the squared distances of runs from their means, in the scale of the fit.
-    """
-
-    runs: Array
-    squares: float = 0.0
-
-    @classmethod
-    def of(cls, losses: Sequence[Array], transform: Callable[[Array], Array]) -> Repeated | None:
-        """From the losses of the runs of each configuration; None if each has run once."""
-        if all(len(each) == 1 for each in losses):
-            return None
-        squares = sum(float(np.square((y := transform(x)) - y.mean()).sum()) for x in losses)
-        return cls(np.array([float(len(each)) for each in losses]), squares)
-
-    def noise(self, prior: tuple[float, float]) -> tuple[float, float]:
-        """Location and scale of the log noise variance, given how much the runs differ.
-
-        The log variance within configurations, of k degrees of freedom, is about normal around that
-        of the noise; its mean and variance are those of log chi-squared.
-        """
-        from scipy.special import digamma, polygamma
-
-        degrees = float((self.runs - 1).sum())
-        seen = math.log(max(self.squares / degrees, 1e-8))
-        seen -= float(digamma(degrees / 2)) - math.log(degrees / 2)
-        certain, before = 1 / float(polygamma(1, degrees / 2)), 1 / prior[1] ** 2
-        mean = (certain * seen + before * prior[0]) / (certain + before)
-        return mean, 1 / math.sqrt(certain + before)
-
-
 def milestone(count: int, every: int = EVERY) -> int:
     """How many of `count` trials hyperparameters are learned from; grows by steps.
 
@@ -382,50 +341,29 @@ class Fitter:
         encoder = Encoder(space, affecting(space, aspects), effects=effects)
         return cls(encoder, seed, noise or usual, members)
 
-    def with_extra(self, count: int) -> Fitter:
-        """The same for configurations with this many further columns of numbers."""
-        return replace(self, encoder=self.encoder.with_extra(count))
-
     def fit(
-        self,
-        unit: Array,
-        y: Array,
-        order: Array | None = None,
-        repeated: Repeated | None = None,
+        self, unit: Array, y: Array, order: Array | None = None
     ) -> tuple[EnsembleGP, NDArray[np.intp]]:
         """Condition on at most `MAX_CONDITIONED` of the standardised targets `y`.
 
         Args:
             unit: `n x d` configurations.
             order: the smallest are kept first, by default those of `y`.
-            repeated: how many runs each target is the mean of; None for one each.
 
         Returns:
             The ensemble, and the rows that it is conditioned on, ascending.
         """
         order = y if order is None else order
         rows = best_and_random(order, MAX_CONDITIONED, self.seed)
-        runs = np.ones(len(y)) if repeated is None else repeated.runs
-        noise = self.noise if repeated is None else repeated.noise(self.noise)
-        every = SELDOM if self.encoder.effects else EVERY
-        some = slice(0, milestone(len(y), every))
-        kernel = self.kernel(unit[some], y[some], order[some], runs[some], noise)
-        X, targets, known = self.encoder(unit[rows]), torch.from_numpy(y[rows]), runs[rows]
-        return EnsembleGP(kernel, X, targets, torch.from_numpy(known)), rows
+        some = slice(0, milestone(len(y), SELDOM if self.encoder.effects else EVERY))
+        kernel = self.kernel(unit[some], y[some], order[some])
+        return EnsembleGP(kernel, self.encoder(unit[rows]), torch.from_numpy(y[rows])), rows
 
-    def kernel(
-        self,
-        unit: Array,
-        y: Array,
-        order: Array,
-        runs: Array | None = None,
-        noise: tuple[float, float] | None = None,
-    ) -> EnsembleMatern:
+    def kernel(self, unit: Array, y: Array, order: Array) -> EnsembleMatern:
         """The kernel with the likeliest hyperparameters; see `fit`."""
         rows = best_and_random(order, MAX_FITTED, self.seed)
-        runs, noise = np.ones(len(y)) if runs is None else runs, noise or self.noise
-        parts = unit[rows], y[rows], runs[rows], np.array(noise)
-        key = hashlib.sha256(b"".join(np.ascontiguousarray(p).tobytes() for p in parts)).digest()
+        parts = np.ascontiguousarray(unit[rows]), np.ascontiguousarray(y[rows])
+        key = hashlib.sha256(b"".join(part.tobytes() for part in parts)).digest()
         if key not in self.memory:
             most = next(size for trials, size in MEMBERS if len(y) <= trials)
             generator = torch.Generator().manual_seed(1000 * self.seed + len(y))
@@ -434,9 +372,10 @@ class Fitter:
             drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
             anchors = None if self.encoder.effects else drawn
             raw = (0.5 if self.encoder.effects else 1.0) * drawn
-            X, targets, known = self.encoder(parts[0]), *map(torch.from_numpy, parts[1:3])
-            kernel = EnsembleMatern(self.encoder, raw, noise, anchors)
-            self.memory[key] = most_likely(kernel, X, targets, known)
+            kernel = EnsembleMatern(self.encoder, raw, self.noise, anchors)
+            self.memory[key] = most_likely(
+                kernel, self.encoder(parts[0]), torch.from_numpy(parts[1])
+            )
             while len(self.memory) > MAX_KEPT:
                 self.memory.popitem(last=False)
-        return EnsembleMatern(self.encoder, self.memory[key], noise)
+        return EnsembleMatern(self.encoder, self.memory[key], self.noise)

@@ -48,20 +48,12 @@ class LogGP:
     Args:
         encoder, model: of configurations, and of their standardised logarithms.
         centre, scale: of the logarithm.
-        shares: of the trials so far, by kind of node: an unknown node is like those. Its columns
-            follow the parameters; there are none if all nodes are alike.
     """
 
     encoder: Encoder
     model: EnsembleGP
     centre: float
     scale: float
-    shares: Array
-
-    @staticmethod
-    def fitter(space: Space, aspects: frozenset[str], seed: int) -> Fitter:
-        """The fitter of a quantity; few vectors, as such quantities hardly vary between runs."""
-        return Fitter.of_aspects(space, aspects, seed, members=4)
 
     @classmethod
     def reliable(cls, fitter: Fitter, unit: Array, values: Array) -> LogGP | None:
@@ -77,33 +69,13 @@ class LogGP:
         return found if bool((y - mean).square().mean() < MAX_UNEXPLAINED * y.var()) else None
 
     @classmethod
-    def fit(
-        cls,
-        fitter: Fitter,
-        unit: Array,
-        values: Array,
-        nodes: NDArray[np.str_] | None = None,
-    ) -> LogGP:
-        """Learn from configurations (`n x d`) and their positive values (`n`).
-
-        Args:
-            nodes: `n`, the kind of node of each, if the values depend on it.
-        """
+    def fit(cls, fitter: Fitter, unit: Array, values: Array) -> LogGP:
+        """Learn from configurations (`n x d`) and their positive values (`n`)."""
         y = np.log(values)
         known = settled(y)
         centre, scale = float(known.mean()), max(float(known.std()), 1e-3)
-        names = np.unique([] if nodes is None else nodes)
-        shares = np.empty(0)
-        if nodes is not None and len(names) > 1:
-            kinds = (nodes[:, None] == names).astype(np.float64)
-            fitter, shares = fitter.with_extra(len(names)), kinds.mean(0)
-            unit = np.column_stack([unit, kinds])
         model, _ = fitter.fit(unit, (y - centre) / scale)
-        return cls(fitter.encoder, model, centre, scale, shares)
-
-    def encode(self, unit: Array) -> Tensor:
-        """Coordinates of `m x d` configurations."""
-        return self.encoder(np.column_stack([unit, np.tile(self.shares, (len(unit), 1))]))
+        return cls(fitter.encoder, model, centre, scale)
 
     def __call__(self, unit: Array) -> Array:
         """Expected logarithm of `m` configurations."""
@@ -111,61 +83,44 @@ class LogGP:
 
     def mean(self, unit: Array) -> Tensor:
         """Mean of the standardised logarithm of `m` configurations."""
-        return self.model.mean(self.encode(unit))
+        return self.model.mean(self.encoder(unit))
 
     def moments(self, unit: Array) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the standardised logarithm of `m` configurations."""
-        mean, variance = self.model.moments(self.encode(unit))
+        mean, variance = self.model.moments(self.encoder(unit))
         return mean.mean(0), (variance.mean(0) + mean.var(0, correction=0)).sqrt()
-
-    def optimistic(self, unit: Array) -> Array:
-        """The expected logarithm less one standard deviation, for `m` configurations."""
-        mean, deviation = self.moments(unit)
-        return np.asarray((mean - deviation).numpy() * self.scale + self.centre)
 
 
 class LatentThreshold:
     """Failures above an unknown threshold of a measured quantity, such as peak memory.
 
     The threshold lies above the largest success. Each failure makes thresholds above its own
-    expected quantity unlikely. If kinds of nodes have thresholds of their own, this is the one of
-    a node like those of the trials so far.
+    expected quantity unlikely.
 
     Args:
         quantity: its surrogate.
-        groups: of each kind of node, its share of the trials, and the configurations that
-            succeeded and failed there, `n x d` each; one at least has failures.
+        succeeded, failed: the configurations that did, `n x d` each, one of each at least.
     """
 
-    def __init__(self, quantity: LogGP, groups: Sequence[tuple[float, Array, Array]]) -> None:
+    def __init__(self, quantity: LogGP, succeeded: Array, failed: Array) -> None:
         self.quantity = quantity
-        thresholds, weights, failures, exceeded = [], [], [], []
-        for share, succeeded, failed in groups:
-            if not len(failed):  # no limit is known
-                thresholds.append(torch.full((1,), math.inf, dtype=torch.float64))
-                weights.append(torch.full((1,), math.log(share), dtype=torch.float64))
-                continue
-            known = quantity.mean(succeeded) if len(succeeded) else quantity.model.y.min()
-            least = float(known.max())
-            if len(failed) > MAX_FAILED:  # the failures with the smallest quantity say most
-                failed = failed[quantity.mean(failed).argsort()[:MAX_FAILED].numpy()]
-            mean, deviation = quantity.moments(failed)
-            deviation = deviation.clamp(min=MIN_DEVIATION)
-            most = max(least + MIN_DEVIATION, float((mean + BEYOND * deviation).max()))
-            possible = torch.linspace(least, most, NUM_THRESHOLDS, dtype=torch.float64)
-            log = torch.special.log_ndtr((mean - possible[:, None]) / deviation).sum(1)
-            log = log - torch.logsumexp(log, 0)
-            thresholds.append(possible)
-            weights.append(log + math.log(share))
-            failures.append(failed)
-            exceeded.append(mean.clamp(min=float((log.exp() * possible).sum()) + MIN_EXCESS))
-        self.thresholds, self.log_weights = torch.cat(thresholds), torch.cat(weights)
-        X = quantity.encode(np.concatenate(failures))
-        self.model = quantity.model.condition_on_observations(X, torch.cat(exceeded))
+        least = float(quantity.mean(succeeded).max())
+        if len(failed) > MAX_FAILED:  # the failures with the smallest quantity say most
+            failed = failed[quantity.mean(failed).argsort()[:MAX_FAILED].numpy()]
+        mean, deviation = quantity.moments(failed)
+        deviation = deviation.clamp(min=MIN_DEVIATION)
+        most = max(least + MIN_DEVIATION, float((mean + BEYOND * deviation).max()))
+        self.thresholds = torch.linspace(least, most, NUM_THRESHOLDS, dtype=torch.float64)
+        log = torch.special.log_ndtr((mean - self.thresholds[:, None]) / deviation).sum(1)
+        self.log_weights = log - torch.logsumexp(log, 0)
+        expected = float((self.log_weights.exp() * self.thresholds).sum())
+        self.model = quantity.model.condition_on_observations(
+            quantity.encoder(failed), mean.clamp(min=expected + MIN_EXCESS)
+        )
 
     def log_probability(self, unit: Array) -> Tensor:
         """Log probability of `m` configurations to stay below the threshold."""
-        mean, variance = self.model.moments(self.quantity.encode(unit))
+        mean, variance = self.model.moments(self.quantity.encoder(unit))
         deviation = (variance.mean(0) + mean.var(0, correction=0)).sqrt()
         z = (self.thresholds[:, None] - mean.mean(0)) / deviation.clamp(min=MIN_DEVIATION)
         weighted = self.log_weights[:, None] + torch.special.log_ndtr(z)
@@ -192,7 +147,9 @@ class DeadlineEncoder:
 
     def __call__(self, unit: Array) -> Tensor:
         """Coordinates of `m x d` configurations at the deadline."""
-        return self.encoder(self.after(unit, math.log(self.seconds) - self.pace.optimistic(unit)))
+        mean, deviation = self.pace.moments(unit)
+        optimistic = (mean - deviation).numpy() * self.pace.scale + self.pace.centre
+        return self.encoder(self.after(unit, math.log(self.seconds) - optimistic))
 
     def after(self, unit: Array, log_steps: Array) -> Array:
         """Configurations with their progress as a last column, `m x (d + 1)`."""
@@ -210,7 +167,7 @@ class DeadlineModel:
     def __init__(self, space: Space, goal: Goal, seed: int) -> None:
         self.goal, self.seed = goal, seed
         self.quality = Fitter(Encoder(space, affecting(space, QUALITY), extra=1), seed)
-        self.speed = LogGP.fitter(space, SPEED, seed)
+        self.speed = Fitter.of_aspects(space, SPEED, seed, members=4)
 
     def possible(self, data: TrialData) -> bool:
         """Whether there is a deadline, and every trial with a result has a learning curve."""
@@ -229,7 +186,7 @@ class DeadlineModel:
         count = int((trial < milestone(len(rows))).sum())
         timed = np.array([len(curve) > 0 for curve in data.curves])
         ends = np.array([curve[-1] for curve in data.curves if len(curve)])
-        pace = LogGP.fit(self.speed, data.unit[timed], ends[:, 1] / ends[:, 0], data.nodes[timed])
+        pace = LogGP.fit(self.speed, data.unit[timed], ends[:, 1] / ends[:, 0])
         encoder = DeadlineEncoder(
             self.quality.encoder,
             pace,

@@ -56,7 +56,7 @@ from .data import Array, TrialData, TrialReader, best_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from .acquisition import Acquisition, MakeAcquisition, Term
+    from .acquisition import Acquisition, MakeAcquisition
     from .surrogates import MakeModel, Surrogates
 
 DRAWN = 0.33  # share of the suggestions that are Thompson draws, until half of the trials are left
@@ -156,7 +156,8 @@ class BayesSuggester(Suggester):
         acquisition = None
         while len(found) < count:
             rng = np.random.default_rng([self.seed, len(history), len(pending), len(found)])
-            if self._designs(data, len(ahead)):
+            designs = self._design.goes_on(data.failed, len(ahead))
+            if designs or not self._surrogates.possible(data):
                 more = self._designed(data, ahead, taken, rng)
             else:
                 with one_thread():
@@ -284,10 +285,6 @@ class BayesSuggester(Suggester):
         earlier = self.space.encode([params for params in fitted if params])
         return InitialDesign(self._sampler, earlier)
 
-    def _designs(self, data: TrialData, num_pending: int) -> bool:
-        goes_on = self._design.goes_on(data.failed, num_pending)
-        return goes_on or not self._surrogates.possible(data)
-
     def _designed(
         self, data: TrialData, ahead: list[Params], taken: set[Hashable], rng: np.random.Generator
     ) -> list[Params]:
@@ -302,20 +299,16 @@ class BayesSuggester(Suggester):
         return self._sampler.first_new(pool, taken, rng)
 
     def _acquisition(self, data: TrialData, history: Sequence[Trial]) -> Acquisition:
-        from .acquisition import cost_term, prior_term
-
-        fitter = self._surrogates.cost_fitter
-        terms = {
-            "cost": cost_term(self.space, self._context.budget, fitter, history),
-            "prior": prior_term(self._prior, len(history)),
-        }
-        return self._fitted(data, **{name: term for name, term in terms.items() if term})
-
-    def _fitted(self, data: TrialData, **terms: Term) -> Acquisition:
-        from .acquisition import Acquisition, accepted_risk
+        from .acquisition import Acquisition, accepted_risk, cost_term, prior_term
 
         posterior = self._surrogates.fit(data)
         demanded = 1.0 - accepted_risk(data.failed) if self._policy.demand else 0.0
+        fitter = self._surrogates.cost_fitter
+        possible = {
+            "cost": cost_term(self.space, self._context.budget, fitter, history),
+            "prior": prior_term(self._prior, len(history)),
+        }
+        terms = {name: term for name, term in possible.items() if term}
         return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:

@@ -19,7 +19,7 @@ from search_spaces import Space
 
 from .data import Array, TrialData, feasible_rows, violations
 from .kernel import ALL, MEMORY, QUALITY, SPEED, Encoder
-from .model import CHUNK, EnsembleGP, Fitter, Knee, Repeated, excess_scores, settled
+from .model import CHUNK, EnsembleGP, Fitter, Knee, excess_scores, settled
 from .quantities import DeadlineModel, LatentThreshold, LogGP
 
 # The aspects that cause a kind of failure; all aspects for other kinds.
@@ -185,9 +185,8 @@ class Surrogates:
         self.failure_fitters = {
             kind: fitter(CAUSES.get(kind, ALL), noise=SHARP, members=4) for kind in FAILURE_KINDS
         }
-        self.memory_fitter, self.cost_fitter = (
-            LogGP.fitter(space, a, seed) for a in (MEMORY, SPEED)
-        )
+        self.memory_fitter = fitter(MEMORY, members=4)  # such quantities hardly vary between runs
+        self.cost_fitter = fitter(SPEED, members=4)
 
     def possible(self, data: TrialData) -> bool:
         """Whether at least two trials have a value for every goal."""
@@ -223,12 +222,7 @@ class Surrogates:
                 fitter = self.failure_fitters[kind]
                 parts.append(FailureClassifier(fitter, data.unit, data.kinds, kind))
                 continue
-            nodes = [data.nodes == name for name in np.unique(data.nodes)]
-            groups = [
-                (float(on.mean()), data.unit[on & succeeded], data.unit[on & failed])
-                for on in nodes
-            ]
-            parts.append(LatentThreshold(memory, groups))
+            parts.append(LatentThreshold(memory, data.unit[succeeded], data.unit[failed]))
         return FailurePosterior(parts)
 
     def _goal(
@@ -242,9 +236,7 @@ class Surrogates:
             X, y = fitter.encoder(data.unit[rows]), torch.from_numpy(-z)
             model = self.make(X, y[:, None])
             return MetricPosterior(fitter.encoder, model, transform, rows, X, y, self.make)
-        runs = [data.runs[row][:, column] for row in rows.tolist()]
-        repeated = Repeated.of(runs, transform.transform)
-        found, used = fitter.fit(data.unit[rows], -z, z if order is None else order[rows], repeated)
+        found, used = fitter.fit(data.unit[rows], -z, z if order is None else order[rows])
         return MetricPosterior(fitter.encoder, found, transform, rows[used], found.X, found.y[0])
 
     def _constraint(self, index: int, data: TrialData) -> MetricPosterior:

@@ -19,8 +19,6 @@ from automl.core.ranking import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Prospect
-from automl.suggesters.bayes.data import TrialReader
-from automl.suggesters.bayes.model import Fitter, Repeated
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
@@ -191,20 +189,6 @@ def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> N
     others = np.median([trial.metrics["loss"] for trial in result.trials])
     assert doubted[1] > alone[1], "the other trials expect more of it than its own lucky value"
     assert doubted[0] <= belief.expected([best.params])[0] <= doubted[1] < others + 1.0
-
-
-def test_several_runs_are_one_observation_with_a_part_of_the_noise() -> None:
-    history = [done(0, 0.1, 1.0), done(1, 0.9, 3.0), done(2, 0.1, 2.0, 0), done(3, 0.1, 3.0, 0)]
-    data = TrialReader(SPACE, GOALS, [])(history)
-    assert data.losses[:, 0].tolist() == [2.0, 3.0]
-    assert [len(runs) for runs in data.runs] == [3, 1]
-    repeated = Repeated.of([runs[:, 0] for runs in data.runs], lambda y: y)
-    assert repeated is not None
-    assert repeated.squares == 2.0
-    prior = Fitter.of_aspects(SPACE, frozenset({"quality"}), 0).noise
-    loc, scale = repeated.noise(prior)
-    assert prior[0] < loc < np.log(2.0), "the runs differ more than was expected"
-    assert scale < prior[1]
 
 
 def test_a_sweep_ends_if_its_recommendation_is_settled(tmp_path: Path) -> None:

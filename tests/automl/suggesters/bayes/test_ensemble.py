@@ -88,18 +88,6 @@ def test_leave_one_out_equals_refitting() -> None:
         torch.testing.assert_close(variance[:, i : i + 1], v + noise + 1e-7, atol=1e-6, rtol=1e-6)
 
 
-def test_a_mean_of_runs_counts_as_all_of_them() -> None:
-    model, encoder = conditioned(6)
-    y = model.y[0]
-    twice = EnsembleGP(model.kernel, model.X[[0, 0, 1, 2, 3]], torch.cat([y[:1] + 1, y[:4]]))
-    means = torch.cat([y[:1] + 0.5, y[1:4]])
-    runs = torch.tensor([2.0, 1.0, 1.0, 1.0], dtype=torch.float64)
-    once = EnsembleGP(model.kernel, model.X[:4], means, runs)
-    Z = candidates(encoder, 5)
-    for a, b in zip(twice.moments(Z), once.moments(Z), strict=True):
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
-
-
 def test_draws_have_the_moments_of_the_posterior() -> None:
     model, encoder = conditioned(12)
     Z = candidates(encoder, 4)
@@ -120,7 +108,7 @@ def test_the_likeliest_vectors_find_noise_and_irrelevant_parameters() -> None:
     assert kernel.noise.median() < 0.01
     noisy = fitter.fit(unit, 0.5 * exact + rng.standard_normal(40))[0]
     assert 0.3 < noisy.kernel.noise.median() < 3.0
-    value = log_posterior(noisy.kernel, noisy.X, noisy.y[0], noisy.runs)
+    value = log_posterior(noisy.kernel, noisy.X, noisy.y[0])
     assert (value.max() - value).median() <= 4
     again = Fitter(Encoder(space), 0).fit(unit, exact)[0]
     torch.testing.assert_close(again.kernel.raw, kernel.raw, rtol=0.0, atol=0.0)
