@@ -51,14 +51,17 @@ class DecoderState:
     Args:
         past: keys and values of the nodes, (2, b, h, n, d) for each layer, with room for more.
         source: keys and values of the source, (2, b, h, s, d) for each layer.
-        mask: True for source positions that are not padding, (b, 1, 1, s).
-        ancestors: True for the nodes that a hypothesis continues, (b, k, n).
+        bias: of the scores of source positions, (b, 1, 1, s): 0, or -inf for padding.
+        ancestors: of the scores of nodes, (b, k, n): 0 for those that a hypothesis continues, or
+            -inf.
+        places: position embeddings, (positions, width).
     """
 
     past: list[Tensor]
     source: list[Tensor]
-    mask: Tensor
+    bias: Tensor
     ancestors: Tensor
+    places: Tensor
     position: int = 0
 
     def follow(self, parents: Tensor) -> None:
@@ -69,7 +72,7 @@ class DecoderState:
         """Keep only the given sentences."""
         self.past = [part[:, sentences] for part in self.past]
         self.source = [part[:, sentences] for part in self.source]
-        self.mask = self.mask[sentences]
+        self.bias = self.bias[sentences]
         self.ancestors = self.ancestors[sentences]
 
 
@@ -105,12 +108,12 @@ class LayerStep:
         tree = state.ancestors[:, None, :, :n]
         x = x + self.output(_attend(query.view(shape), past[..., :n, :], tree))
         query = self.query(self.layer.cross_norm(x)).view(shape)
-        x = x + self.mix(_attend(query, source, state.mask))
+        x = x + self.mix(_attend(query, source, state.bias))
         return x + self.outer(self.inner(self.layer.feed_forward_norm(x)).relu_())
 
 
-def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
-    """Attention of queries (b, k, h, d) over (2, b, h, n, d), with a mask for (b, h, k, n).
+def _attend(query: Tensor, keys_values: Tensor, bias: Tensor) -> Tensor:
+    """Attention of queries (b, k, h, d) over (2, b, h, n, d), with a bias of scores (b, h, k, n).
 
     Returns:
         Output (b * k, h * d).
@@ -118,10 +121,10 @@ def _attend(query: Tensor, keys_values: Tensor, mask: Tensor) -> Tensor:
     query = query.transpose(1, 2)
     keys, values = keys_values
     if query.shape[2] == 1:  # for several queries on a CPU, torch's own attention is slower
-        found = nn.functional.scaled_dot_product_attention(query, keys, values, mask)
+        found = nn.functional.scaled_dot_product_attention(query, keys, values, bias)
         return found.flatten(1)
     scores = (query * query.shape[-1] ** -0.5) @ keys.transpose(2, 3)
-    mixed: Tensor = scores.masked_fill_(~mask, -math.inf).softmax(-1) @ values
+    mixed: Tensor = scores.add_(bias).softmax(-1) @ values
     return mixed.transpose(1, 2).flatten(0, 1).flatten(1)
 
 
@@ -157,8 +160,11 @@ class Decoder:
         ]
         nodes = _rounded(room * beams)
         past = [part.new_zeros(2, b, h, nodes, d) for part in found]
-        ancestors = torch.zeros(b, beams, nodes, dtype=torch.bool, device=source.device)
-        return DecoderState(past, [part.contiguous() for part in found], mask, ancestors)
+        bias = memory.new_zeros(mask.shape).masked_fill_(~mask, -math.inf)
+        ancestors = memory.new_full((b, beams, nodes), -math.inf)
+        places = self.model.embedding.places(room, source.device)
+        kept = [part.contiguous() for part in found]
+        return DecoderState(past, kept, bias, ancestors, places)
 
     def step(self, ids: Tensor, state: DecoderState) -> Tensor:
         """Decode ids (b * k,) at the next position.
@@ -168,9 +174,8 @@ class Decoder:
         """
         k = state.ancestors.shape[1]
         begin = state.position * k
-        state.ancestors[:, :, begin : begin + k] = torch.eye(k, dtype=torch.bool, device=ids.device)
-        place = self.model.embedding.places(state.position + 1, ids.device)[-1]
-        x = self.model.embedding(ids, place)
+        state.ancestors.diagonal(begin, 1, 2).fill_(0.0)  # a new node is its own ancestor
+        x = self.model.embedding(ids, state.places[state.position])
         for layer, past, source in zip(self.layers, state.past, state.source, strict=True):
             x = layer.step(x, state, past, source)
         state.position += 1
