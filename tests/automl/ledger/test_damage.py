@@ -147,9 +147,7 @@ def test_every_value_of_a_record_is_covered(file: Path, column: str, value: obje
     assert "record 5 of sweep 'test' has another checksum" in problem(file)
 
 
-@pytest.mark.parametrize(
-    "name", ["snapshot", "state", "trials", "hold", "events", "spec", "read"]
-)
+@pytest.mark.parametrize("name", ["snapshot", "state", "trials", "hold", "events", "spec", "read"])
 def test_whoever_reads_a_damaged_record_says_which(file: Path, name: str) -> None:
     numbers = "SELECT min(number) FROM records WHERE kind = 'Begun'"
     where = f"sweep = 1 AND number = ({numbers})"
