@@ -243,6 +243,8 @@ class Optimizer:
             raise UsageError(f"params map names to values, got {arguments.shown(params)}")
         if failure is not None:
             _check_failure(failure)
+        elif metrics is None:
+            raise UsageError("an added trial needs metrics or a failure, got neither")
         accepted = self._spec.space.accept(params, whole=True)
         numbers = self._named_metrics(metrics)
         missing = [goal.metric for goal in self._spec.goals if goal.metric not in numbers]

@@ -22,7 +22,7 @@ from .validation import show
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Registry(Generic[T]):
     """The extensions in one folder, named after their modules, with `separator` in place of `_`.
 

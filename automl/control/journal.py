@@ -251,7 +251,7 @@ class Journal:
         """Commit for the last time, with the final state of the sweep; drops pending effects."""
         self._effects.clear()
         self.closed = True
-        if state != self.state.closed or (reason and state != "finished"):
+        if state != self.state.closed or reason not in ("", self.state.reason):
             self.apply(Closed(state, reason, at=self.now))
         self.commit()
         self._tell()

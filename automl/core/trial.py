@@ -246,6 +246,7 @@ class TrialIndex:
         self._known: list[Trial] = []
         self._numbers: list[int] = []  # of the known trials
         self._running: dict[int, Trial] = {}
+        self._leased: dict[int, Trial] = {}
         self._waiting: dict[int, Trial] = {}
         self.held: set[int] = set()  # numbers of those that people have paused
         for trial in trials:
@@ -274,7 +275,7 @@ class TrialIndex:
     @property
     def leased(self) -> list[Trial]:
         """Running trials that agents hold, in no order."""
-        return [trial for trial in self._running.values() if trial.lease is not None]
+        return list(self._leased.values())
 
     @property
     def waiting(self) -> list[Trial]:
@@ -289,14 +290,16 @@ class TrialIndex:
     def update(self, trial: Trial) -> None:
         """Add a new trial, or replace one that has changed."""
         number, state = trial.number, trial.state
-        self._running.pop(number, None)
-        self._waiting.pop(number, None)
+        for group in (self._running, self._leased, self._waiting):
+            group.pop(number, None)
         self.held.discard(number)
         place = bisect_left(self._numbers, number)
         if place < len(self._numbers) and self._numbers[place] == number:
             del self._numbers[place], self._known[place]
         if state is TrialState.RUNNING:
             self._running[number] = trial
+            if trial.lease is not None:
+                self._leased[number] = trial
         elif state is TrialState.WAITING:
             self._waiting[number] = trial
         else:

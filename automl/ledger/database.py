@@ -355,6 +355,7 @@ def _connect(place: str) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA cell_size_check=ON")
+    connection.execute("PRAGMA trusted_schema=OFF")  # the file may come from a stranger
     return connection
 
 

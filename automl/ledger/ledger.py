@@ -245,7 +245,9 @@ class Ledger:
                 return self._hold(sweep, brief=brief)
             except HeldError:
                 row = self._row(sweep)
-                ends = json.loads(row.status).get("brief") or not holder_alive(row)
+                # Who has the lock of the folder writes the row a moment later.
+                arrives = self._lockable and not holder_alive(row)
+                ends = json.loads(row.status).get("brief") or arrives
                 if not row.fence or not ends or time.monotonic() > deadline:
                     raise
             time.sleep(0.05)

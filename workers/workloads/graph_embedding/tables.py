@@ -112,10 +112,11 @@ class Tables:
         self.buffer[rows] = torch.from_numpy(stored).to(self.device)
 
     def _begin_at_random(self, part: int, rows: slice) -> None:
-        """Initial vectors that depend on the seed and the number of the partition."""
-        generator = torch.Generator(self.device).manual_seed(1000 * self.seed + part)
+        """Initial vectors that depend on the seed and the partition, not on the device."""
+        generator = torch.Generator().manual_seed(1000 * self.seed + part)
         self.buffer[rows] = 0.0
-        self.vectors[rows].normal_(std=self.scale, generator=generator)
+        drawn = torch.empty(self.vectors[rows].shape).normal_(std=self.scale, generator=generator)
+        self.vectors[rows] = drawn.to(self.device)
         self.changed.add(part)
 
     def _write(self, part: int | None) -> None:

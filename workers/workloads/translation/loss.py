@@ -3,11 +3,10 @@
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from workers.device.fake_tensors import device_type
-from workers.device.precision import wide
 
 PAD = 0
 _CHUNK = {"cpu": 256}  # rows of logits computed at once, which stay in the processor's cache
@@ -34,7 +33,7 @@ def real_positions(labels: Tensor, num_real: int | None = None) -> Tensor:
 def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     """Summed cross-entropy with label smoothing (Szegedy et al. 2016, section 7).
 
-    https://arxiv.org/abs/1512.00567. Computed in fp32.
+    https://arxiv.org/abs/1512.00567. Computed in fp32; differentiable once.
 
     Args:
         logits: (n, v).
@@ -44,9 +43,31 @@ def cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
     Returns:
         A scalar.
     """
-    return nn.functional.cross_entropy(
-        wide(logits), labels, ignore_index=PAD, reduction="sum", label_smoothing=smoothing
-    )
+    return cast(Tensor, _CrossEntropy.apply(logits, labels, smoothing))  # type: ignore[no-untyped-call]
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """See `cross_entropy`; torch's own keeps the logits in fp32 beside their logarithms."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+        logs, real = torch.log_softmax(logits, dim=-1, dtype=_full(logits)), labels != PAD
+        ctx.save_for_backward(logs, labels)
+        ctx.smoothing, ctx.dtype = smoothing, logits.dtype
+        loss = (smoothing - 1) * logs.gather(1, labels[:, None]).squeeze(1)
+        if smoothing:
+            loss -= smoothing * logs.mean(1)
+        return loss.masked_fill_(~real, 0.0).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        logs, labels = ctx.saved_tensors
+        gradient = logs.exp().sub_(ctx.smoothing / logs.shape[1])
+        picked = gradient.new_full((len(labels), 1), ctx.smoothing - 1)
+        gradient.scatter_add_(1, labels[:, None], picked)
+        gradient.masked_fill_((labels == PAD)[:, None], 0.0)
+        return gradient.mul_(grad).to(ctx.dtype), None, None
 
 
 class _LinearSmoothedCrossEntropy(torch.autograd.Function):
