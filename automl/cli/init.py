@@ -32,6 +32,7 @@ MAX_CHARACTERS: Final = 1 << 20
     metavar="FILE",
     help="The YAML file of `wandb sweep`. It is read as data: nothing in it is run.",
 )
+@click.option("--no-run", is_flag=True, help="Do not run the command; guess the goal.")
 @output_option("NAME.yaml", help="File to write, '-' to print it.")
 def init(
     workload: str | None,
@@ -39,6 +40,7 @@ def init(
     output: str | None,
     program: Program | None,
     source: str | None,
+    no_run: bool,
 ) -> None:
     """Write a commented configuration for a workload, a function of your own, or a COMMAND.
 
@@ -72,7 +74,7 @@ def init(
     option = ""
     if program is not None:
         for_command(program.arguments, shown)  # refuses one without numbers before it is run
-        metric = next(iter(printed_by(program)), None)
+        metric = None if no_run else next(iter(printed_by(program)), None)
         goal = f"the goal is to {metric.goal}" if metric else "wrote a guess"
         say(f"{goal}: adapt `goals` and `reports` if another metric counts", err=True)
         text, line = for_command(program.arguments, shown, metric)

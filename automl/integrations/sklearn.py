@@ -34,7 +34,8 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
         suggester: "bayes", "tpe", "sobol" or another, as in `automl.sweep`.
         random_state: seed of the suggestions, a whole number for the same ones in each call.
         scoring, n_jobs, refit, cv, verbose, pre_dispatch, error_score, return_train_score: as in
-            `GridSearchCV`. With several metrics, `refit` names the one to maximise.
+            `GridSearchCV`. With several metrics, `refit` names the one to maximise; if it names
+            none, that is the first.
 
     Example:
         >>> search = AutomlSearchCV(Ridge(), {"alpha": (1e-3, 10.0)}, n_iter=10).fit(X, y)
@@ -83,7 +84,7 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         wanted = arguments.whole("n_iter", self.n_iter, least=1)
         batch = -(-effective_n_jobs(self.n_jobs) // self.n_splits_)  # each job has a split
-        goal = self.refit if isinstance(self.refit, str) else "score"
+        goal = self.refit if isinstance(self.refit, str) else _first_metric(self.scoring)
         space, objects = _plain_space(self.space)
         seed = int(check_random_state(self.random_state).randint(2**31))
         results = unusable = None
@@ -108,6 +109,13 @@ class AutomlSearchCV(BaseSearchCV):  # type: ignore[misc]
 Objects = dict[str, dict[str, Any]]  # by parameter and by the text that stands for them
 
 
+def _first_metric(scoring: Any) -> str:
+    """The first of several metrics; "score" if there is one without a name."""
+    if isinstance(scoring, Mapping | list | tuple | set | frozenset) and scoring:
+        return str(next(iter(sorted(scoring) if isinstance(scoring, set | frozenset) else scoring)))
+    return "score"
+
+
 def _plain_space(space: Any) -> tuple[Any, Objects]:
     """The space with plain values alone, and the objects that some of them stand for."""
     if not isinstance(space, Mapping):
@@ -120,7 +128,11 @@ def _plain_space(space: Any) -> tuple[Any, Objects]:
         objects[name] = {}
         for place, one in enumerate(entry):
             text = one if isinstance(one, str) else f"{one!r}"[:MAX_TEXT]
-            objects[name][f"{text} ({place})" if text in objects[name] else text] = one
+            unused = text not in objects[name]
+            # Of named parts (`estimators`, `steps`) scikit-learn takes no tuple.
+            is_steps = isinstance(one, tuple) and all(isinstance(part, tuple) for part in one)
+            value = list(one) if is_steps and not _is_plain(one) else one
+            objects[name][text if unused else f"{text} ({place})"] = value
         plain[name] = list(objects[name])
     return plain, objects
 

@@ -208,6 +208,10 @@ def test_init_proposes_validation(folder: Path) -> None:
     done = automl("init", "-o", "-", "--", *PYTHON, "leaks.py", "--lr", "20")
     assert "This is a guess" in done.stdout
     assert "ended with exit status 3" in done.stderr
+    (folder / "leaks.py").write_text("open('was run', 'w')")
+    done = automl("init", "--no-run", "-o", "-", "--", *PYTHON, "leaks.py", "--lr", "20")
+    assert "This is a guess" in done.stdout
+    assert not (folder / "was run").exists()
 
 
 @pytest.mark.parametrize(

@@ -31,9 +31,15 @@ class Partitioning:
     sizes: tuple[int, ...]
 
     @classmethod
-    def random(cls, num_entities: int, num_partitions: int, seed: int) -> Partitioning:
-        """A partitioning that depends only on the arguments; sizes differ by at most one."""
-        rng = np.random.default_rng([seed, 0x9A47])
+    def random(
+        cls, num_entities: int, num_partitions: int, seed: int, deal: int = 0
+    ) -> Partitioning:
+        """A partitioning that depends only on the arguments; sizes differ by at most one.
+
+        Args:
+            deal: number of the shuffle.
+        """
+        rng = np.random.default_rng([seed, 0x9A47, *([deal] if deal else [])])
         order = rng.permutation(num_entities)
         place = np.empty(num_entities, np.int64)
         place[order] = np.arange(num_entities)

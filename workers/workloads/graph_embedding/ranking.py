@@ -11,9 +11,9 @@ from torch import Tensor
 from workers.workloads._data import IntArray
 
 from .data import Graph
-from .operators import Operator
 from .partitions import Partitioning
 from .tables import Tables
+from .update import UpdateOptions
 
 FloatArray = npt.NDArray[np.float64]
 _SCORES = 1 << 23  # scores per block; bounds the memory and the delay of a stop request
@@ -65,7 +65,7 @@ def ranks(
     relations: Tensor,
     edges: IntArray,
     index: Known,
-    operator: Operator,
+    options: UpdateOptions,
     look: Callable[[], None] = lambda: None,
 ) -> FloatArray:
     """Filtered ranks (2 n,) of the tails, then of the heads of `edges`; ties get the mean rank.
@@ -85,18 +85,20 @@ def ranks(
         for part in range(partitioning.count):
             among = np.flatnonzero(partitioning.partition[targets[mine]] == part)
             for block, query in _queries(
-                tables, relations, queries[mine], among, (source, part), operator
+                tables, relations, queries[mine], among, (source, part), options
             ):
                 look()
                 place = tables.rows(part).start + partitioning.offset[targets[mine[block]]]
                 target = tables.vectors[torch.from_numpy(place).to(tables.device)]
-                true[torch.from_numpy(block).to(tables.device)] = operator.compare(query, target)
+                true[torch.from_numpy(block).to(tables.device)] = options.operator.compare(
+                    query, target
+                )
         for part in range(partitioning.count):
             for block, query in _queries(
-                tables, relations, queries[mine], np.arange(len(mine)), (source, part), operator
+                tables, relations, queries[mine], np.arange(len(mine)), (source, part), options
             ):
                 look()
-                scores = operator.compare_all(query, tables.vectors[tables.rows(part)])
+                scores = options.operator.compare_all(query, tables.vectors[tables.rows(part)])
                 hide(scores, index.of(queries[mine[block]]), partitioning, part)
                 limit = true[torch.from_numpy(block).to(tables.device)].unsqueeze(1)
                 # What is no number counts as above: it is no better than any other.
@@ -111,7 +113,7 @@ def _queries(
     queries: IntArray,
     among: IntArray,
     pair: tuple[int, int],
-    operator: Operator,
+    options: UpdateOptions,
 ) -> Iterator[tuple[IntArray, Tensor]]:
     """Blocks of the queries `among` with their vectors; both partitions of the pair are open."""
     if not len(among):
@@ -124,7 +126,7 @@ def _queries(
             tables.device
         )
         numbers = torch.from_numpy(queries[block, 1]).to(tables.device)
-        yield block, operator.apply(tables.vectors[place], relations[numbers])
+        yield block, options.operator.apply(tables.vectors[place], relations[numbers])
 
 
 def hide(

@@ -23,6 +23,7 @@ class Tables:
         folder: for the files of the partitions.
         partitioning: of the entities.
         dimension: of a vector.
+        state_size: numbers of state per vector.
         device: of the buffer.
         scale: standard deviation of the initial vectors.
         seed: of the initial vectors.
@@ -33,6 +34,7 @@ class Tables:
         folder: Path,
         partitioning: Partitioning,
         dimension: int,
+        state_size: int,
         device: torch.device,
         scale: float = 1e-2,
         seed: int = 0,
@@ -40,7 +42,7 @@ class Tables:
         self.folder = folder
         self.partitioning = partitioning
         self.dimension = dimension
-        self.width = 2 * dimension
+        self.width = dimension + state_size
         self.device = device
         self.scale = scale
         self.seed = seed

@@ -20,11 +20,10 @@ from workers.workloads._data import IntArray
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .data import Graph
-from .operators import OPERATORS
 from .partitions import Pair, Partitioning, edges_of_pairs, pairs_of
 from .ranking import known, ranks, summary
 from .tables import Tables
-from .update import adagrad, gradients
+from .update import UpdateOptions, adagrad, gradients
 
 
 @dataclass
@@ -75,7 +74,7 @@ class EmbeddingTrainer:
         self.context = context
         self.graph = graph
         self.options = options
-        self.operator = OPERATORS[options.model]
+        self.update = UpdateOptions(options.model, options.regularization, options.dtype)
         self.place = TrainingPosition()
         self.seconds = 0.0
         self.edges = 0
@@ -97,6 +96,7 @@ class EmbeddingTrainer:
         self.tables = Tables(
             self.work,
             Partitioning.random(len(graph.entities), options.partitions, context.seed),
+            options.dimension,
             options.dimension,
             device,
             options.initial_scale,
@@ -188,9 +188,7 @@ class EmbeddingTrainer:
             self.relations,
             torch.from_numpy(local).to(device),
             torch.from_numpy(negatives).to(device),
-            self.operator,
-            self.options.regularization,
-            self.options.dtype,
+            self.update,
         )
         if not math.isfinite(loss):
             raise TrialFailure(
@@ -231,7 +229,7 @@ class EmbeddingTrainer:
                 self.relations,
                 edges,
                 known(self.graph),
-                self.operator,
+                self.update,
                 self._look,
             )
         return summary(found)

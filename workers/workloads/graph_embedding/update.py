@@ -1,11 +1,12 @@
 """One update: a batch of edges against shared negatives, with gradients of touched rows only."""
 
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from .operators import Operator
+from .operators import OPERATORS, Operator
 
 Pairs = tuple[Tensor, Tensor]
 _NEVER = -1e30  # score of a target among its own candidates
@@ -74,14 +75,32 @@ def shared_softmax(
 _EPSILON = 1e-10
 
 
+@dataclass(frozen=True)
+class UpdateOptions:
+    """Options of an update.
+
+    Args:
+        model: one of `OPERATORS`.
+        regularization: weight of the nuclear 3-norm.
+        dtype: of the products between queries and negatives.
+    """
+
+    model: str = "complex"
+    regularization: float = 0.0
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def operator(self) -> Operator:
+        """The model."""
+        return OPERATORS[self.model]
+
+
 def gradients(
     entities: Tensor,
     relations: Tensor,
     edges: Tensor,
     negatives: Tensor,
-    operator: Operator,
-    regularization: float = 0.0,
-    dtype: torch.dtype = torch.float32,
+    options: UpdateOptions,
 ) -> tuple[Tensor, tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Mean loss of a batch, and the gradients of the touched rows.
 
@@ -92,15 +111,12 @@ def gradients(
         relations: (m, dimension), the reciprocal relations in the second half.
         edges: rows of head, relation and tail, (b, 3).
         negatives: rows of entities, (k,).
-        operator: the model.
-        regularization: weight of the nuclear 3-norm.
-        dtype: of the products between queries and negatives.
 
     Returns:
         The mean loss per edge, without the penalty; rows and gradients of entities; the same of
             relations.
     """
-    size = len(edges)
+    size, operator, dtype = len(edges), options.operator, options.dtype
     head, relation, tail = edges.unbind(1)
     rows, local = torch.cat([head, tail, negatives]).unique(return_inverse=True)  # type: ignore[no-untyped-call]
     pairs = torch.cat([relation, relation + len(relations) // 2])
@@ -116,7 +132,7 @@ def gradients(
         loss = _loss(operator, operator.apply(h, forth), t, others, (tails, drawn), dtype)
         loss = loss + _loss(operator, operator.apply(t, back), h, others, (heads, drawn), dtype)
         penalty = 2 * operator.penalty(h) + 2 * operator.penalty(t) + operator.penalty(r)
-        total = (loss + regularization * penalty) / size
+        total = (loss + options.regularization * penalty) / size
         by_vectors, by_moves = torch.autograd.grad(total, [vectors, moves])
     return loss.detach() / (2 * size), (rows, by_vectors), (relation_rows, by_moves)
 

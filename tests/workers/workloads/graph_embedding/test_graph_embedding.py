@@ -15,10 +15,10 @@ from workers.protocol import Assignment, Ending, StopRequest
 from workers.run import run
 from workers.workloads.graph_embedding import GraphEmbedding, data
 from workers.workloads.graph_embedding.checkpoint import load_checkpoint
-from workers.workloads.graph_embedding.operators import OPERATORS
 from workers.workloads.graph_embedding.partitions import Partitioning, edges_of_pairs, pairs_of
 from workers.workloads.graph_embedding.ranking import Known, ranks
 from workers.workloads.graph_embedding.tables import Tables
+from workers.workloads.graph_embedding.update import UpdateOptions
 
 FIXED = {"max_epochs": 3, "evaluate_epochs": 1, "dimension": 16, "batch_size": 64, "negatives": 30}
 
@@ -95,7 +95,7 @@ def test_pairs_hold_every_edge_once_and_only_their_own(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_tables_survive_swapping(tmp_path: Path, count: int) -> None:
     partitioning = Partitioning.random(21, count, 5)
-    tables = Tables(tmp_path, partitioning, 4, torch.device("cpu"))
+    tables = Tables(tmp_path, partitioning, 4, 4, torch.device("cpu"))
     expected: dict[int, torch.Tensor] = {}
     for sweep in range(2):
         for pair in pairs_of(count):
@@ -140,10 +140,10 @@ def test_ranks_are_those_of_brute_force(
     monkeypatch.setattr("workers.workloads.graph_embedding.ranking._SCORES", scores)  # at a time
     graph = data.load({"families": 2})
     partitioning = Partitioning.random(len(graph.entities), count, 0)
-    tables = Tables(tmp_path, partitioning, 4, torch.device("cpu"), scale=1.0)
+    tables = Tables(tmp_path, partitioning, 4, 4, torch.device("cpu"), scale=1.0)
     generator = torch.Generator().manual_seed(0)
     relations = torch.randn(2 * len(graph.relations), 4, generator=generator)
-    found = ranks(tables, relations, graph.valid, Known(graph), OPERATORS["distmult"])
+    found = ranks(tables, relations, graph.valid, Known(graph), UpdateOptions("distmult"))
     vectors = torch.empty(len(graph.entities), 4)
     for part in range(count):
         tables.open((part, part), change=False)
@@ -157,6 +157,7 @@ def test_equal_scores_get_the_mean_rank(tmp_path: Path) -> None:
         tmp_path,
         Partitioning.random(len(graph.entities), 1, 0),
         4,
+        4,
         torch.device("cpu"),
         scale=0.0,
     )
@@ -165,7 +166,7 @@ def test_equal_scores_get_the_mean_rank(tmp_path: Path) -> None:
         torch.zeros(2 * len(graph.relations), 4),
         graph.valid,
         Known(graph),
-        OPERATORS["distmult"],
+        UpdateOptions("distmult"),
     )
     known = [len(Known(graph).of(np.array([[h, r]]))[0]) for h, r, _ in graph.valid]
     assert found[: len(known)].tolist() == [1 + (len(graph.entities) - k) / 2 for k in known]
@@ -209,10 +210,10 @@ def test_entities_of_partitions_are_exported_in_order(tmp_path: Path) -> None:
     GraphEmbedding(one.params, one.data, one.fixed).export(tmp_path / "trial", tmp_path)
     saved = load_file(tmp_path / "model.safetensors")
     graph, whole = data.load(one.data), Partitioning.random(len(saved["entities"]), 1, 0)
-    tables = Tables(tmp_path / "tables", whole, 16, torch.device("cpu"))
+    tables = Tables(tmp_path / "tables", whole, 16, 16, torch.device("cpu"))
     tables.open((0, 0))
     tables.vectors[tables.rows(0)] = saved["entities"][torch.from_numpy(whole.entities(0))]
-    found = ranks(tables, saved["relations"], graph.valid, Known(graph), OPERATORS["complex"])
+    found = ranks(tables, saved["relations"], graph.valid, Known(graph), UpdateOptions("complex"))
     assert float((1 / found).mean()) == pytest.approx(metrics["mrr"], abs=1e-6)
 
 

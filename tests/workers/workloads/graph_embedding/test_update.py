@@ -8,6 +8,7 @@ import torch
 
 from workers.workloads.graph_embedding.operators import OPERATORS, as_complex
 from workers.workloads.graph_embedding.update import (
+    UpdateOptions,
     adagrad,
     equal_pairs,
     gradients,
@@ -40,15 +41,15 @@ def test_gradients_of_rows_are_those_of_the_dense_loss(name: str) -> None:
     relations = torch.randn(6, 4, generator=generator, dtype=torch.double)
     edges = torch.tensor([[0, 0, 1], [1, 2, 3], [0, 1, 1]])
     negatives = torch.tensor([1, 4, 5, 4])
-    options = (OPERATORS[name], 0.1, torch.double)
+    options = UpdateOptions(name, 0.1, torch.double)
     value, (rows, by_entities), (relation_rows, _) = gradients(
-        entities, relations, edges, negatives, *options
+        entities, relations, edges, negatives, options
     )
     assert rows.tolist() == [0, 1, 3, 4, 5]
     assert relation_rows.tolist() == [0, 1, 2, 3, 4, 5]
     moved = entities.clone()
     moved[rows] -= 1e-6 * by_entities
-    after = gradients(moved, relations, edges, negatives, *options)[0]
+    after = gradients(moved, relations, edges, negatives, options)[0]
     assert torch.isfinite(value)
     assert after < value + 1e-9
 
@@ -56,7 +57,7 @@ def test_gradients_of_rows_are_those_of_the_dense_loss(name: str) -> None:
 def test_softmax_loss_by_hand() -> None:
     entities = torch.tensor([[1.0], [2.0], [3.0], [-1.0]])
     edges, negatives = torch.tensor([[0, 0, 1]]), torch.tensor([2, 1])
-    loss, _, _ = gradients(entities, torch.ones(2, 1), edges, negatives, OPERATORS["distmult"])
+    loss, _, _ = gradients(entities, torch.ones(2, 1), edges, negatives, UpdateOptions("distmult"))
     tail = -np.log(np.exp(2) / (np.exp(2) + np.exp(3)))  # the target itself is no negative
     head = -np.log(np.exp(2) / (np.exp(2) + np.exp(6) + np.exp(4)))
     assert float(loss) == pytest.approx((tail + head) / 2, rel=1e-5)
