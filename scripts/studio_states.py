@@ -23,7 +23,7 @@ from browser import browser, install  # noqa: E402
 from PIL import Image  # noqa: E402
 from report_sweeps import write_sweep  # noqa: E402
 
-from automl.core.events import Begun, Ended, Proposed  # noqa: E402
+from automl.core.events import Begun, Closed, Ended, Proposed  # noqa: E402
 from automl.core.trial import TrialState  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from automl.report.page import save  # noqa: E402
@@ -53,7 +53,9 @@ def begin(store: Path, name: str, failures: int = 0, state: str = "running") -> 
         )
         end = 10.0 * number + 4
         recorder.apply(Ended(failed, TrialState.FAILED, "crashed", "no GPU was found", end))
-    recorder.commit(10.0 * failures, state=state)
+    if state != "running":
+        recorder.apply(Closed(state))
+    recorder.commit(10.0 * failures)
     return ledger
 
 

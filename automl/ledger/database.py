@@ -12,7 +12,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final, TypeVar
@@ -375,7 +375,8 @@ def _create_file(file: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):  # some network disks lock no folders
+            fcntl.flock(lock, fcntl.LOCK_EX)
         if not file.exists():
             draft = file.with_name(f".{file.name}.draft")
             draft.unlink(missing_ok=True)  # of a process that was killed
