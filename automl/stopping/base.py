@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from automl.core import Constraint, Goal, Trial
 from automl.errors import UsageError
@@ -72,21 +72,16 @@ class Stopper(ABC):
         self.guided = context is not None
         self.update_budget(0.0, math.inf)
 
-    def check_least(self, name: str, value: int, least: int) -> int:
-        """The value of an option; raises UsageError if it is below `least`."""
-        if value < least:
-            raise UsageError(
-                f"{name} of stopper {self.name!r} must be at least {least}, got {value}"
-            )
+    def checked(self, name: str, value: Any, rule: str, holds: bool) -> Any:
+        """The value of an option; raises UsageError if its rule does not hold."""
+        if not holds:
+            raise UsageError(f"{name} of stopper {self.name!r} must be {rule}, got {value}")
         return value
 
-    def check_positive(self, name: str, value: float | None) -> float | None:
-        """The value of an option; raises UsageError if it is not above 0 and finite, or None."""
-        if value is not None and not (value > 0 and math.isfinite(value)):
-            raise UsageError(
-                f"{name} of stopper {self.name!r} must be above 0 and finite, got {value}"
-            )
-        return value
+    def checked_grace(self, grace: float | None) -> Any:
+        """The progress of the first comparison, None if it is not given."""
+        known = grace is None or (grace > 0 and math.isfinite(grace))
+        return self.checked("grace", grace, "above 0 and finite", known)
 
     def update_budget(self, spent: float, seconds_left: float) -> None:
         """Note how much of the budget is used; called before each decision."""

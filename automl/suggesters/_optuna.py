@@ -16,8 +16,6 @@ from ._new_points import repair
 from ._peers import PeerObservation, observations, silenced
 from .base import Suggester
 
-_LOG = logging.getLogger(__name__)
-
 
 class OptunaSuggester(Suggester):
     """A study with a fresh sampler for each suggestion; none proposes what was tried before.
@@ -53,10 +51,9 @@ class OptunaSuggester(Suggester):
                 study.add_trial(self._frozen(trial.params, item))
             for trial in pending:
                 study.add_trial(self._frozen(trial.params, None))
-            for i in range(count):
-                seed = np.random.SeedSequence(
-                    [self.seed, len(history) + len(pending) + i]
-                ).generate_state(1)[0]
+            while len(found) < count:
+                known = len(history) + len(pending) + len(found)
+                seed = np.random.SeedSequence([self.seed, known]).generate_state(1)[0]
                 params = self._ask(study, int(seed) % 2**31, seen)
                 if params is None:
                     break
@@ -68,18 +65,16 @@ class OptunaSuggester(Suggester):
     def _frozen(self, params: Params, observed: PeerObservation | None) -> Any:
         from optuna.trial import TrialState, create_trial
 
-        values = {
-            name: _to_optuna(self.space.parameters[name], value) for name, value in params.items()
-        }
+        known = self.space.parameters
         options: dict[str, Any] = {
-            "params": values,
-            "distributions": {n: self._distributions[n] for n in values},
+            "params": {name: _to_optuna(known[name], value) for name, value in params.items()},
+            "distributions": {name: self._distributions[name] for name in params},
         }
         if observed is None:
             return create_trial(state=TrialState.RUNNING, **options)
         if self.constraints:
             options["constraints"] = {str(i): v for i, v in enumerate(observed.violations)}
-        return create_trial(values=list(observed.losses), **options)
+        return create_trial(values=observed.losses, **options)
 
     def _ask(self, study: Any, seed: int, seen: set[Hashable]) -> Params | None:
         """One proposal, legal and new; None if the space has no more."""
@@ -87,19 +82,12 @@ class OptunaSuggester(Suggester):
 
         study.sampler = self._sampler(seed)
         params: Params | None = None
-        try:
-            for _ in range(self.max_asks):
-                trial = study.ask()
-                try:
-                    params = self._define(trial)
-                finally:
-                    study.tell(trial, state=TrialState.FAIL)
-                if self.space.satisfied(params) and self.space.key(params) not in seen:
-                    return params
-        except (ValueError, ArithmeticError, RuntimeError) as error:
-            _LOG.warning(
-                "%s could not suggest, a random configuration is used: %s", self.name, error
-            )
+        for _ in range(self.max_asks):
+            trial = study.ask()
+            params = self._define(trial)
+            study.tell(trial, state=TrialState.FAIL)
+            if self.space.satisfied(params) and self.space.key(params) not in seen:
+                return params
         return repair(self.space, params, np.random.default_rng(seed), seen)
 
     def _define(self, trial: Any) -> dict[str, Value]:

@@ -65,7 +65,6 @@ class CurveForecast:
         self.prior = UserPrior(self.space, context.prior)
         self.sampler = CandidateSampler(context.domain, self.prior)
         self.encoder = Encoder(self.space)
-        self.groups = self.encoder.groups
         self._z: dict[int, Tensor] = {}
         self._unit: dict[int, Array] = {}
         self._hyper: deque[Tensor] = deque(maxlen=NUM_VECTORS)
@@ -96,18 +95,14 @@ class CurveForecast:
         points, y = self._data(scale, end)
         if not self._hyper or self.curves.num_reports >= self._fitted * REFIT:
             self._fitted = self.curves.num_reports
-            rows = torch.arange(len(y))
-            if len(y) > MAX_FITTED:
-                some = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))[
-                    :MAX_FITTED
-                ]
-                rows = torch.from_numpy(np.sort(some))
+            order = np.random.default_rng([self.seed, self._fitted]).permutation(len(y))
+            rows = torch.from_numpy(np.sort(order[:MAX_FITTED]))
             part = gp.Points(points.z[rows], points.t[rows], points.curve[rows])
-            self._hyper.append(gp.fit(part, y[rows], self.groups))
+            self._hyper.append(gp.fit(part, y[rows], self.encoder.groups))
             self._fit_rates(known)
         hyper = self._hyper[int(rng.integers(len(self._hyper)))]
         try:
-            posterior = gp.Posterior.condition(gp.Kernel(hyper, self.groups), points, y)
+            posterior = gp.Posterior.condition(gp.Kernel(hyper, self.encoder.groups), points, y)
             self._posterior = posterior.fantasize(self._running(end))
         except RuntimeError:  # numerically not positive definite
             return False
@@ -124,7 +119,7 @@ class CurveForecast:
         ]
         losses = np.array([c.reported.best(i) for c, i in chosen])
         excess = np.array([c.excess for c, _ in chosen])
-        failed = [c for c in self.curves.all.values() if c.state is TrialState.FAILED][-40:]
+        failed = [c for c in self.curves.all.values() if c.trial.state is TrialState.FAILED][-40:]
         numbers = [c.number for c, _ in chosen] + [c.number for c in failed]
         ats = [c.reported.at(i) for c, i in chosen] + [end] * len(failed)
         y = np.concatenate([scale.targets(losses, excess), np.full(len(failed), FAILED)])
@@ -148,7 +143,7 @@ class CurveForecast:
 
     def _running(self, end: float) -> gp.Points:
         """The next points of running trials, so that other slices look elsewhere."""
-        running = [c for c in self.curves.all.values() if c.state is TrialState.RUNNING][:50]
+        running = [c for c in self.curves.all.values() if c.trial.state is TrialState.RUNNING][:50]
         least = self._least()
         return self._points(
             [c.number for c in running], [min(end, max(c.at * 1.35, least)) for c in running]
@@ -159,22 +154,14 @@ class CurveForecast:
         return max(self.curves.first, self.curves.warmup_end)
 
     def _embed(self, curves: Sequence[Curve]) -> None:
-        fresh = [c for c in curves if c.number not in self._z]
-        if fresh:
-            unit = self.space.encode([self._params(c) for c in fresh])
-            z = self.encoder(unit)
-            for i, curve in enumerate(fresh):
-                self._z[curve.number], self._unit[curve.number] = z[i], unit[i]
+        unit = self.space.encode([self._params(c) for c in curves])
+        for curve, row, z in zip(curves, unit, self.encoder(unit), strict=True):
+            self._unit[curve.number], self._z[curve.number] = row, z
 
     def _points(self, numbers: Sequence[int], ats: Sequence[float]) -> gp.Points:
-        width = len(self.groups)
-        z = (
-            torch.stack([self._z[n] for n in numbers])
-            if numbers
-            else torch.zeros((0, width), dtype=torch.float64)
-        )
+        none = torch.zeros((0, len(self.encoder.groups)), dtype=torch.float64)
         return gp.Points(
-            z,
+            torch.stack([self._z[n] for n in numbers]) if numbers else none,
             torch.tensor([math.log(max(at, 1e-9)) for at in ats], dtype=torch.float64),
             torch.tensor(numbers, dtype=torch.long),
         )
@@ -206,9 +193,8 @@ class CurveForecast:
         some = [c for c in candidates if c.at < end * (1 - 1e-9)]
         if not some:
             return None
-        if len(some) > MAX_WEIGHED:
-            place = {curve.number: i for i, curve in enumerate(self.order)}
-            some = sorted(some, key=lambda c: place.get(c.number, len(place)))[:MAX_WEIGHED]
+        place = {curve.number: i for i, curve in enumerate(self.order)}
+        some = sorted(some, key=lambda c: place.get(c.number, len(place)))[:MAX_WEIGHED]
         at = np.array([c.at for c in some])[:, None]
         rate = np.array([c.rate for c in some])[:, None]
         upto = np.minimum(
@@ -297,7 +283,8 @@ class CurveForecast:
 
     def _first_new(self, unit: Array, order: Sequence[int]) -> Params | None:
         taken = {self.space.key(self._params(curve)) for curve in self.curves.all.values()}
-        return self.sampler.domain.first_new(self.space.decode(unit[order[:50]]), taken)
+        found = self.sampler.domain.first_new(self.space.decode(unit[order[:50]]), taken)
+        return next(iter(found), None)
 
 
 def _spaced(ats: Array, most: int) -> list[int]:

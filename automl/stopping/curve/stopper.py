@@ -111,7 +111,7 @@ class CurveStopper(Stopper):
             or (last and choice.number is None)
             or (
                 choice.number is not None
-                and self.curves.all[choice.number].state is not TrialState.PAUSED
+                and self.curves.all[choice.number].trial.state is not TrialState.PAUSED
             )
         ):
             choice = self._choose(None, last=last)
@@ -132,7 +132,7 @@ class CurveStopper(Stopper):
         paused = [
             c
             for c in self.curves.started()
-            if c.state is TrialState.PAUSED and not self._is_complete(c)
+            if c.trial.state is TrialState.PAUSED and not self._is_complete(c)
         ]
         candidates = [*paused, running] if running is not None else paused
         if self.spent < RANDOM_SHARE and not last:

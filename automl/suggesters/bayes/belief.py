@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from automl.core import Constraint, Goal, Trial, TrialState, ranking
 from automl.suggesters.base import Array, Belief
@@ -31,6 +32,7 @@ class BayesBelief(Belief):
 
     Args:
         seed: of everything random; history: every trial that has ended.
+        values: the whole trials, with their values.
     """
 
     def __init__(
@@ -40,11 +42,11 @@ class BayesBelief(Belief):
         constraints: Sequence[Constraint],
         seed: int,
         history: Sequence[Trial],
+        values: Sequence[tuple[Trial, float]],
     ) -> None:
         self._space = space
         goal = goals[0]
         self._sign = -1.0 if goal.maximize else 1.0
-        values = _values(space, goal, constraints, history)
         self._log = "quality" not in goal.aspects and min(v for _, v in values) > 0
         losses = self._sign * np.array([math.log(v) if self._log else v for _, v in values])
         self._transform = Knee(losses)
@@ -52,10 +54,12 @@ class BayesBelief(Belief):
         fitter = Fitter.of_aspects(space, goal.aspects, seed)
         with one_thread():
             unit = space.encode([trial.params for trial, _ in values])
-            self._model, rows = fitter.fit(unit, self._transform.transform(losses))
+            self._model, rows = fitter.fit(
+                unit, self._transform(torch.from_numpy(losses))[0].numpy()
+            )
             reader = TrialReader(space, goals, [one.metric for one in constraints])
             surrogates = Surrogates(space, goals, constraints, seed)
-            self._failures = surrogates.failures(reader(reader.legal(history)))
+            self._failures = surrogates.failures(reader(history))
         self._encoder: Encoder = fitter.encoder
         trials = [values[row][0] for row in rows]
         self._params = [trial.params for trial in trials]
@@ -64,43 +68,34 @@ class BayesBelief(Belief):
         self.trustworthy = _predicts(self._only(firsts))  # the first run tells further ones
 
     def draws(self, params: Sequence[Params], doubted: Params | None = None) -> Array:
-        """See `Belief.draws`."""
-        unit = self._space.encode(params)
-        with one_thread():
-            models = [self._model]
-            if doubted in self._params and not self._repeated and len(self._params) > 2:
-                models.append(self._only([one != doubted for one in self._params]))
-            generator, Z = torch.Generator().manual_seed(0), self._encoder(unit)
-            drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
-            found = torch.cat(drawn)
-        worst = float(self._model.y.max())  # the transform is not valid beyond it
-        return self._value(np.minimum(found.numpy(), worst))
+        models = [self._model]
+        if doubted in self._params and not self._repeated and len(self._params) > 2:
+            models.append(self._only([one != doubted for one in self._params]))
+        generator, Z = torch.Generator().manual_seed(0), self._encoder(self._space.encode(params))
+        drawn = [model.draws(Z, NUM_DRAWS, generator).flatten(0, 1) for model in models]
+        # The transform is not valid beyond the worst.
+        return self._value(torch.cat(drawn).clamp(max=float(self._model.y.max())))
 
     def expected(self, params: Sequence[Params]) -> Array:
-        """See `Belief.expected`."""
-        with one_thread():
-            mean = self._model.mean(self._encoder(self._space.encode(params)))
-        return self._value(mean.numpy())
+        mean, _ = self._model.moments(self._encoder(self._space.encode(params)))
+        return self._value(mean.mean(0))
 
     def noise(self, params: Params) -> float:
-        """See `Belief.noise`."""
-        with one_thread():
-            mean = float(self._model.mean(self._encoder(self._space.encode([params])))[0])
+        mean, _ = self._model.moments(self._encoder(self._space.encode([params])))
         half = float(self._model.kernel.noise.detach().sqrt().median()) / 2
-        return float(np.abs(np.diff(self._value(np.array([mean - half, mean + half]))))[0])
+        ends = self._value(mean.mean() + torch.tensor([-half, half], dtype=torch.float64))
+        return float(np.abs(np.diff(ends))[0])
 
     def success(self, params: Sequence[Params]) -> Array:
-        """See `Belief.success`."""
-        with one_thread():
-            log = self._failures.log_probability(self._space.encode(params))
+        log = self._failures.log_probability(self._space.encode(params))
         return np.asarray(log.exp().numpy(), dtype=np.float64)
 
     def _only(self, kept: Sequence[bool]) -> EnsembleGP:
         rows = torch.tensor(kept).nonzero()[:, 0]
         return EnsembleGP(self._model.kernel, self._model.X[rows], self._model.y[:, rows])
 
-    def _value(self, transformed: Array) -> Array:
-        raw = self._sign * self._transform.inverse(transformed)
+    def _value(self, transformed: Tensor) -> Array:
+        raw = self._sign * self._transform.untransform(transformed)[0].numpy()
         found = np.exp(np.clip(raw, -700, 700)) if self._log else raw
         return np.asarray(np.maximum(found, 0.0) if self._positive else found, dtype=np.float64)
 
@@ -112,25 +107,21 @@ def belief(
     seed: int,
     history: Sequence[Trial],
 ) -> BayesBelief | None:
-    """The belief; None with fewer than six different configurations or no two values."""
-    values = _values(space, goals[0], constraints, history)
-    if len(values) < MIN_TRIALS or len({value for _, value in values}) < 2:
-        return None
-    return BayesBelief(space, goals, constraints, seed, history)
+    """The belief; None with fewer than six different configurations or no two values.
 
-
-def _values(
-    space: Space, goal: Goal, constraints: Sequence[Constraint], history: Sequence[Trial]
-) -> list[tuple[Trial, float]]:
-    """Whole trials with a value: one that was stopped early says little of its end."""
-    return [
+    Only whole trials count: one that was stopped early says little of its end.
+    """
+    history = [trial for trial in history if space.legal(trial.params)]
+    values = [
         (trial, value)
         for trial in history
         if trial.state is TrialState.COMPLETED
-        and (value := ranking.value(trial, goal, constraints)) is not None
+        and (value := ranking.value(trial, goals[0], constraints)) is not None
         and abs(value) < MAX_VALUE
-        and space.legal(trial.params)
     ]
+    if len(values) < MIN_TRIALS or len({value for _, value in values}) < 2:
+        return None
+    return BayesBelief(space, goals, constraints, seed, history, values)
 
 
 def _predicts(model: EnsembleGP) -> bool:

@@ -153,7 +153,7 @@ class CandidateSampler:
 
     def legal(self, points: Array) -> Array:
         """Those of the points that satisfy the constraints."""
-        return points[self.domain.feasible(points)] if self.domain.constrained else points
+        return points[self.domain.feasible(points)]
 
     def near(
         self, rng: np.random.Generator, bases: Array, count: int, scales: tuple[float, float]
@@ -222,8 +222,7 @@ class CandidateSampler:
         """The first candidate that is legal and new, else a random one; none if none is left."""
         parts = (pool[start : start + DECODED] for start in range(0, len(pool), DECODED))
         decoded = chain.from_iterable(map(self.space.decode, parts))
-        found = self.domain.first_new(decoded, taken)
-        return self.domain.new_points(rng, taken, 1) if found is None else [found]
+        return self.domain.first_new(decoded, taken) or self.domain.new_points(rng, taken, 1)
 
 
 class InitialDesign:
@@ -272,14 +271,6 @@ class InitialDesign:
         return total * min(1.0, NUM_DESIGN / max(len(known), 1))
 
 
-def failed_after_design(failed: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the trials after the initial design failed; empty as long as it goes on."""
-    succeeded = np.flatnonzero(~failed)
-    if len(succeeded) < MIN_SUCCESSES:
-        return failed[:0]
-    return failed[max(NUM_DESIGN, int(succeeded[MIN_SUCCESSES - 1]) + 1) :]
-
-
 def untried_option(
     sampler: CandidateSampler, unit: Array, failed: NDArray[np.bool_], number: int
 ) -> tuple[int, float] | None:
@@ -297,17 +288,15 @@ def untried_option(
     """
     if number % OPTION_EVERY or not failed.any():
         return None
-    found: list[tuple[float, tuple[int, float]]] = []
+    found: list[tuple[int, int, float]] = []
     for column in np.flatnonzero(sampler.unordered).tolist():
-        cells = sampler.cells[column]
-        if cells is None or len(cells) < 3:  # the surrogate explores fewer well enough
-            continue
-        for value in cells.tolist():
+        cells: Array = sampler.cells[column]  # type: ignore[assignment]
+        for value in cells.tolist() if len(cells) > 2 else ():  # the surrogate explores fewer
             rows = np.abs(unit[:, column] - value) < SAME
-            tried = int(rows.sum())
-            if tried < HOPELESS and failed[rows].all() and len(cells) * tried * 3 < number:
-                found.append((len(cells) * tried, (column, value)))
-    return min(found, key=lambda one: one[0])[1] if found else None
+            share = len(cells) * int(rows.sum())
+            if rows.sum() < HOPELESS and failed[rows].all() and 3 * share < number:
+                found.append((share, column, value))
+    return min(found)[1:] if found else None
 
 
 def with_option(
@@ -323,11 +312,10 @@ def with_option(
     So the trial tells about the option. Arguments as in `maximise`.
     """
     pool = sampler.forced(rng, np.repeat(best, COPIES, axis=0), *option)
-    values = score(pool).numpy() if len(pool) else np.empty(0)
+    values = score(pool).numpy()
     order = np.argsort(-values, kind="stable")
     promising = sampler.space.decode(pool[order[values[order] > WORTHLESS]])
-    found = sampler.domain.first_new(promising, taken)
-    return [] if found is None else [found]
+    return sampler.domain.first_new(promising, taken)
 
 
 def maximise(

@@ -147,10 +147,8 @@ class BayesSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        """See `Suggester.suggest`. A design without failures does not need torch."""
-        legal, waiting = self._reader.legal(history), self._reader.legal(pending)
-        data, taken = self._reader(legal), self.trial_keys(legal, waiting)
-        ahead = [trial.params for trial in waiting]
+        data, taken = self._reader(history), self.trial_keys(history, pending)
+        ahead = [trial.params for trial in pending]
         many = count > MANY or len(ahead) > MAX_PENDING
         found: list[Params] = []
         acquisition = None
@@ -212,26 +210,14 @@ class BayesSuggester(Suggester):
         left = 1.0 - number / (self._context.budget.trials or USUAL_TRIALS)
         return bool(rng.random() < DRAWN * min(1.0, max(0.0, 2.0 * left)))
 
-    def recommended(self, history: Sequence[Trial]) -> Params | None:
-        """The tried configuration with the best expected value; None if the model cannot tell."""
-        with one_thread():
-            data = self._reader(self._reader.legal(history))
-            if len(self.goals) > 1 or not self._surrogates.possible(data):
-                return None
-            posterior = self._surrogates.fit(data)
-            rows = best_rows(data, posterior.feasible, posterior.smoothed())
-            return data.trials[int(rows[0])].params
-
     def encode(self, configurations: Sequence[Params]) -> Tensor:
         """Coordinates `m x c` of configurations, as models and acquisitions see them."""
         return self._surrogates.goal_fitters[0].encoder(self.space.encode(configurations))
 
     def warm(self) -> None:
-        """See `Suggester.warm`."""
         from . import acquisition  # noqa: F401
 
     def belief(self, history: Sequence[Trial]) -> Belief | None:
-        """See `Suggester.belief`."""
         from .belief import belief
 
         return belief(self.space, self.goals, self.constraints, self.seed, history)
@@ -239,18 +225,17 @@ class BayesSuggester(Suggester):
     def prospect(
         self, history: Sequence[Trial], pending: Sequence[Trial], params: Params | None
     ) -> Prospect | None:
-        """See `Suggester.prospect`; by the knowledge gradient."""
         least = 2 * NUM_DESIGN if params is not None else 2
         if len(self.goals) > 1 or len(history) < least:
             return None
         from .acquisition import prospect
 
         with one_thread():
-            data = self._reader(self._reader.legal(history))
+            data = self._reader(history)
             if len(data) < least or not self._surrogates.possible(data):
                 return None
             acquisition = self._acquisition(data, history)
-            waiting = self.space.encode([trial.params for trial in self._reader.legal(pending)])
+            waiting = self.space.encode([trial.params for trial in pending])
             rng = np.random.default_rng([self.seed, len(history)])
             best = self._best(data, acquisition)
             others = [
@@ -303,12 +288,11 @@ class BayesSuggester(Suggester):
 
         posterior = self._surrogates.fit(data)
         demanded = 1.0 - accepted_risk(data.failed) if self._policy.demand else 0.0
-        fitter = self._surrogates.cost_fitter
-        possible = {
-            "cost": cost_term(self.space, self._context.budget, fitter, history),
-            "prior": prior_term(self._prior, len(history)),
-        }
-        terms = {name: term for name, term in possible.items() if term}
+        possible = (
+            cost_term(self.space, self._context.budget, self._surrogates.cost_fitter, history),
+            prior_term(self._prior, len(history)),
+        )
+        terms = [term for term in possible if term]
         return Acquisition(posterior, demanded, terms, self._make_acquisition)
 
     def _best(self, data: TrialData, acquisition: Acquisition) -> Array:

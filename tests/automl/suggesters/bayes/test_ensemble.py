@@ -53,7 +53,6 @@ def test_every_prediction_is_that_of_the_joint_posterior(effects: bool) -> None:
         model.moments(Z), (mean, covariance.diagonal(dim1=1, dim2=2)), strict=True
     ):
         torch.testing.assert_close(found, expected, atol=1e-8, rtol=1e-6)
-    torch.testing.assert_close(model.mean(Z), mean.mean(0))
     both = torch.cat([model.X, Z])
     mean, covariance = model.joint(both)
     index = torch.tensor([0, 3, 7, 11])
@@ -91,7 +90,7 @@ def test_leave_one_out_equals_refitting() -> None:
 def test_draws_have_the_moments_of_the_posterior() -> None:
     model, encoder = conditioned(12)
     Z = candidates(encoder, 4)
-    drawn = model.draw(Z, 4000, torch.Generator().manual_seed(0))
+    drawn = model.draws(Z, 4000, torch.Generator().manual_seed(0)).flatten(0, 1)
     mean, variance = model.moments(Z)
     torch.testing.assert_close(drawn.mean(0), mean.mean(0), atol=0.06, rtol=0.0)
     spread = variance.mean(0) + mean.var(0, correction=0)
@@ -139,17 +138,18 @@ def test_the_knee_keeps_order_and_comes_back() -> None:
     values = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 1e3, 1e30])
     knee = Knee(values)
     assert isinstance(knee, OutcomeTransform)
-    z = knee.transform(values)
-    assert (np.diff(z) > 0).all()
+    z, _ = knee(torch.from_numpy(values))
+    assert (z.diff() > 0).all()
     assert z[-1] < 4
-    np.testing.assert_allclose(knee.inverse(z), values, rtol=1e-6)
-    back, _ = knee.untransform(knee(torch.from_numpy(values))[0])
-    np.testing.assert_allclose(back.numpy(), values, rtol=1e-6)
+    np.testing.assert_allclose(knee.untransform(z)[0].numpy(), values, rtol=1e-6)
 
 
 def test_a_loss_is_bad_or_very_bad_whatever_its_size() -> None:
     good = np.linspace(-650.0, -100.0, 10)
-    apart = [np.ptp(Knee(np.append(good, bad)).transform(good)) for bad in (1e4, 1e12, 1e300)]
+    apart = [
+        np.ptp(Knee(np.append(good, bad))(torch.from_numpy(good))[0].numpy())
+        for bad in (1e4, 1e12, 1e300)
+    ]
     assert min(apart) > 0.5 * max(apart)
 
 

@@ -15,6 +15,7 @@ from automl.core.goals import Goal
 from automl.core.trial import Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.bayes import BayesSuggester
+from benchmarks.suggesters.loop import recommended
 from search_spaces import Choice, Float, Int, Space
 
 ROOT = Path(__file__).parents[4]
@@ -92,7 +93,7 @@ def test_what_is_recommended_is_believed_to_be_best_not_a_lucky_trial():
     ]
     losses[3] = min(losses) - 0.3  # lucky, and far from the bottom of the bowl
     history = [completed(i, p, loss=v) for i, (p, v) in enumerate(zip(points, losses, strict=True))]
-    found = BayesSuggester(space, [Goal("loss")], seed=0).recommended(history)
+    found = recommended(BayesSuggester(space, [Goal("loss")], seed=0), history)
     assert abs(found["x"] - 0.7) < 0.3
     assert abs(found["y"] - 0.7) < 0.3
 

@@ -62,7 +62,6 @@ def test_a_trial_that_has_changed_is_read_again():
     assert reader([ended]).losses.tolist() == [[2.0]]
     failed = replace(ended, state=TrialState.FAILED, failure="crashed")
     assert reader([failed]).kinds.tolist() == ["crashed"]
-    assert reader.legal([ended, replace(ended, params={"x": 2.0})]) == [ended]
 
 
 @pytest.mark.parametrize("goals", [2, 3])
