@@ -9,20 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration, json_data
 from automl.core.text import number, shell_line
-from automl.suggesters.base import Array, Belief
+from automl.suggesters.base import Array
 from search_spaces import Choice, Float, Int, Parameter
 from workers.protocol import Params
 
 from .failures import FailureGroup, failure_groups
 from .recommendation import Recommendation, believed, interval, judged, share, spread
 from .record import Record
+
+if TYPE_CHECKING:
+    from automl.suggesters.belief import Belief
 
 GRID: Final = 181  # values of a number, over its range
 MAX_DOTS: Final = 200  # of trials, in a row

@@ -94,7 +94,7 @@ class AshaStopper(Stopper):
     def decide(self, trial: Trial, trials: Sequence[Trial]) -> Decision:
         """Pause at a level that the trial has just reached, unless it is among the best there."""
         number, level = trial.number, self._level.get(trial.number, -1)
-        rung = self._waiting_rung(number)
+        rung = self.waiting_rung(number)
         if rung is None or (
             self.max_steps is not None and trial.reports[-1].step >= self.max_steps
         ):
@@ -127,16 +127,11 @@ class AshaStopper(Stopper):
                 last and not rung.promoted and (bracket, level + 1) not in self._rungs
             ):
                 rung.promoted.add(number)
-                where = f"{place + 1} of {len(rung.losses)} at {self.level(level):g}"
-                return number, f"{self.name}: {where}, the best {max(quota, 1)} go on"
+                return number, (
+                    f"{self.name}: {place + 1} of {len(rung.losses)} at {self.level(level):g}, "
+                    f"the best {max(quota, 1)} go on"
+                )
         return None
-
-    def waiting(self, number: int) -> Rung | None:
-        """Mark a running trial as paused in the rung that it reached; None if it is in none."""
-        rung = self._waiting_rung(number)
-        if rung is not None:
-            rung.paused.add(number)
-        return rung
 
     def next_level(self, number: int) -> float:
         """The progress at which the trial is compared next."""
@@ -144,8 +139,7 @@ class AshaStopper(Stopper):
 
     def level(self, index: int) -> float:
         """The progress of level `index`."""
-        assert self._first is not None
-        return self._first * float(self.factor**index)
+        return (self._first or 0.0) * float(self.factor**index)
 
     def bracket(self, number: int) -> int:
         """The bracket of a trial; lower ones have more trials."""
@@ -153,7 +147,7 @@ class AshaStopper(Stopper):
         position = (number * 0.6180339887498949) % 1.0 * sum(shares)  # a low-discrepancy sequence
         return sum(position >= end for end in accumulate(shares[:-1]))
 
-    def _waiting_rung(self, number: int) -> Rung | None:
+    def waiting_rung(self, number: int) -> Rung | None:
         """The rung that a trial reached and was not promoted from; None during the warm-up."""
         level = self._level.get(number, -1)
         rung = self._rungs.get((self.bracket(number), level))

@@ -44,13 +44,12 @@ class Stopper(ABC):
         spent: share of the sweep's budget that is used, 0 to 1.
         seconds_left: of the sweep's budget; infinite without a time limit.
         guided: whether `propose` chooses new configurations, that is, there is a context.
-        proposes: whether the class can choose them; its constructor takes `context`.
-        one_by_one: whether new trials are proposed one at a time, each compared with paused ones.
+        proposes: whether the class can choose them, one at a time, each compared with the paused
+            trials; its constructor takes `context`.
     """
 
     name: ClassVar[str]
     proposes: ClassVar[bool] = False
-    one_by_one: ClassVar[bool] = False
 
     def __init__(
         self,

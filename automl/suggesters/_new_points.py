@@ -86,9 +86,7 @@ def repair(
     if wanted is not None:
         with suppress(SpaceError):
             near = space.repair(wanted, rng)
-            if space.key(near) not in seen:
-                return near
-            for params in space.neighbours(near, rng, _BATCH):
+            for params in chain([near], space.neighbours(near, rng, _BATCH)):
                 if space.key(params) not in seen:
                     return params
     return next(iter(new_points(space, rng, seen, 1)), None)

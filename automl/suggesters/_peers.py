@@ -5,37 +5,28 @@ import logging
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, Trial
 
-from .bayes.data import loss_of
+from .bayes.data import Array, loss_of
 
 _MAX_VALUE = 1e100  # squares of larger ones overflow
 
 
-@dataclass(frozen=True)
-class PeerObservation:
-    """One trial for a suggester that knows only losses and constraint violations.
-
-    Args:
-        losses: one a goal, smaller is better, finite. A failed trial has the worst seen of each.
-        violations: one a constraint, positive if it is broken; 1 if the trial failed or the
-            metric is unknown.
-        failed: whether the trial ended without a usable result.
-    """
-
-    losses: list[float]
-    violations: list[float]
-    failed: bool
-
-
 def observations(
     trials: Sequence[Trial], goals: Sequence[Goal], constraints: Sequence[Constraint]
-) -> list[PeerObservation]:
-    """Each trial as losses and violations; a failure counts as the worst loss seen, or 0."""
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """The trials for a suggester that knows only losses and constraint violations.
+
+    Returns:
+        losses: `n x g`, smaller is better, finite. A failed trial has the worst seen, or 0.
+        violations: `n x c`, positive if a constraint is broken; 1 if the trial failed or the metric
+            is unknown.
+        failed: `n`, whether the trial ended without a usable result.
+    """
     found = [[loss_of(trial, goal) for goal in goals] for trial in trials]
     losses = np.array(found).reshape(-1, len(goals)).clip(-_MAX_VALUE, _MAX_VALUE)
     failed = np.isnan(losses).any(1)
@@ -46,8 +37,7 @@ def observations(
     violations = np.array(excess).reshape(len(trials), len(constraints))
     violations = np.nan_to_num(violations, nan=1.0).clip(-_MAX_VALUE, _MAX_VALUE)
     violations[failed] = 1.0
-    rows = zip(losses.tolist(), violations.tolist(), failed.tolist(), strict=True)
-    return [PeerObservation(*row) for row in rows]
+    return losses, violations, failed
 
 
 @contextlib.contextmanager

@@ -12,8 +12,9 @@ from search_spaces import Choice, Parameter
 from workers.protocol import Params, Value
 
 from ._new_points import repair
-from ._peers import PeerObservation, observations, silenced
+from ._peers import observations, silenced
 from .base import Suggester
+from .bayes.data import Array
 from .bayes.suggester import one_thread
 from .sobol import SobolSuggester
 
@@ -22,7 +23,7 @@ MIN_SUCCESSES = 2
 
 
 class AxSuggester(Suggester):
-    """The centre, then Sobol points, then Ax's modular BoTorch generator.
+    """Sobol points, then Ax's modular BoTorch generator.
 
     The generator begins after five trials of which two have succeeded. The experiment is rebuilt
     from the history for each suggestion. Numbers are given by their place in the unit interval,
@@ -38,10 +39,11 @@ class AxSuggester(Suggester):
     def suggest(
         self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
     ) -> list[Params]:
-        observed = observations(history, self.goals, self.constraints)
+        *observed, failed = observations(history, self.goals, self.constraints)
         num_known = len(history) + len(pending)
-        if num_known < INITIAL or sum(not item.failed for item in observed) < MIN_SUCCESSES:
-            return self._initial(history, pending, count)
+        if num_known < INITIAL or (~failed).sum() < MIN_SUCCESSES:
+            sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
+            return sobol.suggest(history, pending, count)
         seed = int(np.random.SeedSequence([self.seed, num_known]).generate_state(1)[0] % 2**31)
         wanted = self._generate(history, observed, pending, count, seed)
         found: list[Params] = []
@@ -54,22 +56,10 @@ class AxSuggester(Suggester):
             seen.add(self.space.key(params))
         return found
 
-    def _initial(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int
-    ) -> list[Params]:
-        found: list[Params] = []
-        if not history and not pending:
-            (centre,) = self.space.decode(np.full((1, len(self.space.parameters)), 0.5))
-            first = repair(self.space, centre, np.random.default_rng(self.seed), set())
-            found = [] if first is None else [first]
-        known = [Trial(-1, params) for params in found]
-        sobol = SobolSuggester(self.space, self.goals, self.constraints, seed=self.seed)
-        return found + sobol.suggest(history, [*pending, *known], count - len(found))
-
     def _generate(
         self,
         history: Sequence[Trial],
-        observed: Sequence[PeerObservation],
+        observed: Sequence[Array],
         pending: Sequence[Trial],
         count: int,
         seed: int,
@@ -90,9 +80,9 @@ class AxSuggester(Suggester):
         with silenced("ax", logging.CRITICAL), manual_seed(seed), one_thread():
             random.seed(seed)
             client = self._client([_config(p) for p in tuned], seed)
-            for trial, item in zip(history, observed, strict=True):
-                data = {f"loss_{i}": value for i, value in enumerate(item.losses)}
-                data |= {f"bound_{i}": value for i, value in enumerate(item.violations)}
+            for trial, losses, excess in zip(history, *observed, strict=True):
+                data = {f"loss_{i}": float(value) for i, value in enumerate(losses)}
+                data |= {f"bound_{i}": float(value) for i, value in enumerate(excess)}
                 client.complete_trial(client.attach_trial(flat(trial.params)), raw_data=data)
             for trial in pending:
                 client.attach_trial(flat(trial.params))

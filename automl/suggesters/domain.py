@@ -84,10 +84,8 @@ class Domain:
         self._present = present
         self._explored = explored
         # The constraints of the present space, on the coordinates of the whole one.
-        self._rules = self.space
-        if explored is not None:
-            parameters = explored.parameters.values()
-            self._rules = Space(*parameters, constraints=present.constraints)
+        whole = self.space.parameters.values()
+        self._rules = Space(*whole, constraints=present.constraints) if explored else present
 
     @classmethod
     def of(cls, spec: SweepSpec) -> Domain:
@@ -158,7 +156,7 @@ class Domain:
         return list(self.inner.neighbours(params, rng, count))
 
     def _inside(self, params: Params) -> Params:
-        """The configuration, its numbers moved back into their range if rounding has left it."""
+        # Rounding may have left the range.
         known = self.inner.parameters
         return {
             name: parameter.nearest(value)  # type: ignore[arg-type]

@@ -203,14 +203,12 @@ class Proposer:
 
     def _may_repeat(self, history: Sequence[Trial], pending: Sequence[Trial], goal: Goal) -> bool:
         """Whether a configuration may run again: not if runs are equal, or too many have."""
-        if not may_repeat([*history, *pending]):
-            return False
         # Values of trials that were stopped early look like noise to the model.
         stopped = any(trial.state is TrialState.STOPPED for trial in history)
         seen = differ(history, goal)
         # What a first repeated run teaches is known once it has ended.
         waits = seen is None and any(trial.replicate_of is not None for trial in pending)
-        return not (stopped or waits or seen is False)
+        return may_repeat([*history, *pending]) and not (stopped or waits or seen is False)
 
     def _again(
         self,
@@ -246,11 +244,9 @@ class Proposer:
         return f"the suggester {self.name!r} failed, {FALLBACK} proposes instead: {cause}"
 
     def _fitted(self, trials: Sequence[Trial]) -> Sequence[Trial]:
-        """The trials in the present space (`Domain.fitted`)."""
-        domain = self._domain  # `restrict` may replace it meanwhile
-        if not domain.changed:
+        if not self._domain.changed:
             return trials
-        return [replace(trial, params=domain.fitted(trial.params)) for trial in trials]
+        return [replace(trial, params=self._domain.fitted(trial.params)) for trial in trials]
 
     def _suggester(self, name: str) -> Suggester:
         made = self._made  # `restrict` may replace it meanwhile

@@ -112,10 +112,8 @@ class SuggestionQueue:
 
         A gain below the standard error of the recommendation is too little.
         """
-        few = len(self.prospects) < NUM_PROSPECTS
-        if few or any(one.gain >= one.error for one in self.prospects):
-            return None
-        return self.prospects[-1]
+        small = [one for one in self.prospects if one.gain < one.error]
+        return small[-1] if len(small) == NUM_PROSPECTS else None
 
 
 class BackgroundSuggestionQueue(SuggestionQueue):
@@ -184,7 +182,6 @@ class BackgroundSuggestionQueue(SuggestionQueue):
             self._answer = self._thread.submit(propose, known, pending, count, last_part=last_part)
 
     def _collect(self) -> None:
-        """Take in what the thread has made."""
         if self._answer is not None and self._answer.done():
             answer, self._answer = self._answer, None
             self._account(answer.result())

@@ -122,8 +122,7 @@ class ParameterPrior:
         return np.asarray(mass / mass.sum())
 
     def __str__(self) -> str:
-        values = " or ".join(number(value) for value in self.at[:4])
-        values += " or ..." if len(self.at) > 4 else ""
+        values = " or ".join(map(number, self.at))
         return (
             values if self.mass else f"near {values}, within about {self.spread:.0%} of the range"
         )
@@ -141,8 +140,6 @@ class UserPrior:
     """
 
     def __init__(self, space: Space, given: Mapping[str, Any]) -> None:
-        if not isinstance(given, Mapping):
-            raise UsageError(f"prior maps parameters to good values, got {show(given)}")
         self.space = space
         for name in given:
             if name not in space.parameters:
@@ -177,10 +174,6 @@ class UserPrior:
         for column, prior in self._columns:
             found[:, column] = prior.draw(rng, len(points))
         return found
-
-    def mode(self) -> dict[str, Value]:
-        """The most probable value of each parameter that has a prior."""
-        return {name: prior.at[0] for name, prior in self.by_name.items()}
 
 
 def split_prior(prior: Any) -> tuple[dict[str, Any], tuple[str, ...], list[Any]]:

@@ -45,9 +45,6 @@ class Points:
     t: Tensor
     curve: Tensor
 
-    def __len__(self) -> int:
-        return len(self.t)
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -73,10 +70,8 @@ class Kernel:
         squares = z.square().sum(1)[:, None] + others.square().sum(1) - 2.0 * z @ others.T
         kx = matern52(squares)[:, None, :]
         kt = _matern32((times[:, :, None] - other.t).abs() / self.u[6].exp())
-        found = torch.addcmul(e * kt, kx, a + b * kt)
-        if bool((one.curve >= 0).any()):
-            same = (one.curve[:, None] == other.curve) & (one.curve[:, None] >= 0)
-            found += same[:, None, :] * (c + d * kt)
+        same = (one.curve[:, None] == other.curve) & (one.curve[:, None] >= 0)
+        found: Tensor = torch.addcmul(e * kt, kx, a + b * kt) + same[:, None, :] * (c + d * kt)
         return found
 
     @property
@@ -129,7 +124,7 @@ class Posterior:
     def predict_grid(self, points: Points, times: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance, `m x h` each, of `m` curves at log progresses (`m x h` or `1 x h`)."""
         grid = self.kernel.grid(points, times, self.points)
-        cross = grid.reshape(-1, len(self.points))
+        cross = grid.reshape(-1, len(self.y))
         solved = torch.linalg.solve_triangular(self.factor, cross.T, upper=False)
         variance = (self.kernel.u[:5].exp().sum() - solved.square_().sum(0)).clamp(min=1e-10)
         mean = self.mean + cross @ self.weights
@@ -137,8 +132,6 @@ class Posterior:
 
     def fantasize(self, points: Points) -> Posterior:
         """Condition on the mean at further points (kriging believer, Ginsbourger et al., 2010)."""
-        if not len(points):
-            return self
         pairs = zip(vars(self.points).values(), vars(points).values(), strict=True)
         joined = Points(*(torch.cat(pair) for pair in pairs))
         y = torch.cat([self.y, self.predict(points)[0]])

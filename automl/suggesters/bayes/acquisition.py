@@ -104,10 +104,6 @@ class Acquisition:
             total = total + term(unit)
         return total
 
-    def with_pending(self, unit: Array) -> Acquisition:
-        """The value beside pending configurations (`w x d`)."""
-        return replace(self, posterior=self.posterior.with_pending(unit))
-
     def drawn(self, unit: Array, count: int, generator: torch.Generator) -> Tensor:
         """Thompson draws of the goal, less what speaks against a candidate otherwise, `s x m`.
 
@@ -119,12 +115,11 @@ class Acquisition:
         for goal, weight in zip(self.posterior.goals, weights, strict=True):
             Z = goal.encode(unit)
             if isinstance(goal.model, EnsembleGP):
-                drawn = goal.model.draws(Z, count, generator)
+                value = goal.model.draw(Z, count, generator)
             else:
                 with manual_seed(int(torch.randint(1 << 31, (), generator=generator))):
-                    drawn = goal.model.posterior(Z).rsample(torch.Size([count])).detach()
-            drawn = drawn.reshape(-1, len(Z))
-            value = drawn[torch.randint(len(drawn), (count,), generator=generator)]
+                    drawn = goal.model.posterior(Z).rsample(torch.Size([count]))
+                value = drawn.reshape(-1, len(Z))[:count].detach()
             value = value - value.max(1, keepdim=True).values
             found = found.minimum(value if len(weights) == 1 else weight * value)
         against = self.against(unit).clamp(min=-1e3)
@@ -175,8 +170,14 @@ class Acquisition:
         lower, upper = self._cells
         gain = torch.ones((len(lower), len(unit)), dtype=torch.float64)
         for goal, low, high in zip(self.posterior.goals, lower.T, upper.T, strict=True):
-            moments = goal.moments(goal.encode(unit))
-            gain *= (_mean_excess(low, *moments) - _mean_excess(high, *moments)).clamp(min=0.0)
+            mean, variance = goal.moments(goal.encode(unit))
+            deviation = variance.sqrt()
+            # E[max(y - bound, 0)] of normal y, averaged over the ensemble
+            above, beyond = (
+                (deviation * _ei_helper((mean - bound[:, None, None]) / deviation)).mean(1)
+                for bound in (low, high)
+            )
+            gain *= (above - beyond).clamp(min=0.0)
         return gain.sum(0).clamp(min=1e-300).log()
 
     @cached_property
@@ -188,12 +189,6 @@ class Acquisition:
         Y, point = torch.from_numpy(values[known]), torch.from_numpy(-reference)
         found = FastNondominatedPartitioning(point, Y).get_hypercell_bounds()
         return found[0], found[1].clamp(max=1e6)
-
-
-def _mean_excess(bounds: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """E[max(y - bound, 0)] of normal y, averaged over the ensemble, `c x m`."""
-    deviation = variance.sqrt()
-    return torch.mean(deviation * _ei_helper((mean - bounds[:, None, None]) / deviation), 1)
 
 
 def predicted(posterior: SweepPosterior) -> tuple[Array, NDArray[np.intp]]:
@@ -269,21 +264,19 @@ def cost_power(budget: Budget, history: Sequence[Trial]) -> float:
     """
     ended = max((t.ended for t in history if t.ended is not None), default=0.0)
     worked = sum(trial.seconds for trial in history) if budget.worker_time else 0.0
-    spent = replace(budget, trials=None).spent(time=ended, worker_time=worked)
-    share = 1.0 if spent is None else spent
-    early = budget.trials is not None and len(history) / budget.trials > share
-    return 0.0 if early else max(0.0, 1.0 - share)
+    share = replace(budget, trials=None).spent(time=ended, worker_time=worked)
+    if share is None or (budget.trials is not None and len(history) / budget.trials > share):
+        return 0.0
+    return max(0.0, 1.0 - share)
 
 
-def prior_term(prior: UserPrior, num_trials: int) -> Term | None:
-    """The term of the user's prior after this many trials; None if there is none (piBO).
+def prior_term(prior: UserPrior, num_trials: int) -> Term:
+    """The term of the user's prior after this many trials; 0 if there is none (piBO).
 
     Hvarfner et al., "piBO: Augmenting acquisition functions with user beliefs for Bayesian
     optimization", ICLR 2022: the acquisition is multiplied by the prior to the power beta / n, so
     that the data outweigh it in the end.
     """
-    if not prior:
-        return None
     weight = BETA / max(1, num_trials)
     return lambda unit: weight * torch.from_numpy(prior.log_density(unit))
 
@@ -324,7 +317,8 @@ def prospect(
     best, variance = model.moments(known[:1])
     error = float((variance.mean() + best.var(correction=0)).sqrt())
     every = torch.cat([X, goal.encode(others)])
-    gain = expected_regret(model, every, torch.Generator().manual_seed(len(data)))
+    values = model.draws(every, NUM_DRAWS, torch.Generator().manual_seed(len(data.unit)))
+    gain = float((values.max(2).values - values[:, :, 0]).mean())
     scale = transform.scale * transform.spread
     return Prospect(gain * scale, error * scale, repeat)
 
@@ -340,30 +334,14 @@ def knowledge_gains(model: EnsembleGP, X: Tensor, rows: list[int], tried: int) -
     """
     mean, covariance = model.joint(X)
     before = mean[:, :tried].max(1).values  # K
-    noise = model.kernel.noise.detach()
     own = covariance.diagonal(dim1=1, dim2=2)[:, rows]
     quantiles = (torch.arange(NUM_QUANTILES, dtype=torch.float64) + 0.5) / NUM_QUANTILES
-    z = torch.special.ndtri(quantiles)
-    best = torch.full((len(rows),), -math.inf, dtype=torch.float64)
-    for count in RUNS:
-        slope = covariance[:, rows] / (own + noise / count).sqrt()[:, :, None]  # K x r x m
-        after = mean[:, None, :, None] + slope[:, :, :, None] * z  # K x r x m x q
-        highest = after[:, :, :tried].max(2).values
-        itself = after[:, range(len(rows)), rows]
-        gain = torch.maximum(highest, itself).mean(2) - before[:, None]
-        total = gain.clamp(min=0.0).pow(POWER).mean(0).pow(1 / POWER) / count
-        best = torch.maximum(best, total)
-    return best
-
-
-def expected_regret(model: EnsembleGP, X: Tensor, generator: torch.Generator) -> float:
-    """How much worse the first of some configurations is than the best of all, on average.
-
-    That is what going on can gain at most, if the best is among them.
-
-    Args:
-        model: of minus the goal's transformed loss.
-        X: `m x c`, first the recommended configuration.
-    """
-    values = model.draws(X, NUM_DRAWS, generator)
-    return float((values.max(2).values - values[:, :, 0]).mean())
+    counts = torch.tensor(RUNS, dtype=torch.float64)[:, None, None]
+    deviation = (own + model.kernel.noise.detach() / counts).sqrt()  # runs x K x r
+    slope = covariance[:, rows] / deviation[..., None]  # runs x K x r x m
+    after = mean[:, None, :, None] + slope[..., None] * torch.special.ndtri(quantiles)
+    highest = after[..., :tried, :].max(3).values  # runs x K x r x q
+    itself = after[:, :, range(len(rows)), rows]
+    gain = torch.maximum(highest, itself).mean(3) - before[:, None]
+    total = gain.clamp(min=0.0).pow(POWER).mean(1).pow(1 / POWER) / counts[:, 0]
+    return total.max(0).values

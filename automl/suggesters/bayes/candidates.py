@@ -89,10 +89,6 @@ class CandidateSampler:
                 points[~close.any(1), column] = np.nan
         return points
 
-    def middle(self, rng: np.random.Generator) -> Params | None:
-        """Every parameter at its prior's mode, its default or its middle; None if not legal."""
-        return self.domain.repair(self.prior.mode(), rng)
-
     def everywhere(
         self,
         rng: np.random.Generator,
@@ -111,7 +107,10 @@ class CandidateSampler:
         shares = np.where(self.unordered, shares, margin + (1.0 - 2.0 * margin) * shares)
         points = self.low + shares * (self.high - self.low)
         if not margin:
-            self._put_at_ends(rng, points[count // 2 :])
+            half = points[count // 2 :]
+            rate = rng.choice([1.0 / len(self.low), 2.0 / len(self.low), 0.5], size=(len(half), 1))
+            moved = (rng.random(half.shape) < rate) & ~self.unordered
+            half[moved] = np.where(rng.random(half.shape) < 0.5, self.low, self.high)[moved]
         from_prior = int(prior_share * count) if self.prior else 0
         if from_prior:
             points[:from_prior] = self.prior.draw(rng, points[:from_prior])
@@ -143,13 +142,6 @@ class CandidateSampler:
             span = self.high[column] - self.low[column]
             points[rows, column] = self.low[column] + value * span
         return self.legal(self.snap(points))
-
-    def _put_at_ends(self, rng: np.random.Generator, points: Array) -> None:
-        d = points.shape[1]
-        rate = rng.choice([1.0 / d, 2.0 / d, 0.5], size=(len(points), 1))
-        moved = (rng.random(points.shape) < rate) & ~self.unordered
-        end = np.where(rng.random(points.shape) < 0.5, self.low, self.high)
-        points[moved] = end[moved]
 
     def legal(self, points: Array) -> Array:
         """Those of the points that satisfy the constraints."""
@@ -197,16 +189,6 @@ class CandidateSampler:
         resample = self.unordered & (rng.random((count, d)) < 0.7)
         value = np.where(self.unordered, np.where(resample, rng.random((count, d)), filled), value)
         return self.snap(np.where(moved, value, filled))
-
-    def forced(self, rng: np.random.Generator, points: Array, column: int, value: float) -> Array:
-        """The points with one parameter set, and newly active parameters drawn, if still legal."""
-        points = np.where(np.isnan(points), rng.random(points.shape), points)
-        waiting = [(column, value)]
-        while waiting:
-            column, value = waiting.pop()
-            points[:, column] = value
-            waiting += [(parent, float(rng.choice(of))) for parent, of in self.rules[column]]
-        return self.legal(self.snap(points))
 
     def crossed(self, rng: np.random.Generator, bases: Array, count: int) -> Array:
         """`count` points, each coordinate from one of two of the `bases`."""
@@ -311,7 +293,12 @@ def with_option(
 
     So the trial tells about the option. Arguments as in `maximise`.
     """
-    pool = sampler.forced(rng, np.repeat(best, COPIES, axis=0), *option)
+    column, value = option
+    pool = np.repeat(best, COPIES, axis=0)
+    pool = np.where(np.isnan(pool), rng.random(pool.shape), pool)
+    pool[:, column] = value
+    pool = sampler.legal(sampler.snap(pool))
+    pool = pool[pool[:, column] == value]  # the others lack its parent
     values = score(pool).numpy()
     order = np.argsort(-values, kind="stable")
     promising = sampler.space.decode(pool[order[values[order] > WORTHLESS]])
@@ -379,19 +366,12 @@ def _units(parameter: Parameter, values: Iterable[Value]) -> Array:
 
 
 def _cells(whole: Parameter, part: Parameter) -> Array | None:
-    if isinstance(part, Choice):
-        return _units(whole, part.choices)
-    if part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS):
-        return _units(whole, part.values())
-    return None
+    small = part.size == 1 or (part.size and max(part.size, whole.size or 0) <= MAX_CELLS)
+    return _units(whole, part.values()) if small or isinstance(part, Choice) else None
 
 
 def _range(whole: Parameter, part: Parameter) -> tuple[float, float]:
-    if part is whole or not (isinstance(whole, Float | Int) and isinstance(part, Float | Int)):
+    if part is whole or not isinstance(part, Float | Int):
         return 0.0, 1.0
-    inner = _units(whole, (part.low, part.high))
-    if whole.step is not None:
-        below = whole.to_unit(part.low - whole.step) if part.low > whole.low else -inner[0]
-        above = whole.to_unit(part.high + whole.step) if part.high < whole.high else 2 - inner[1]
-        return (inner[0] + below) / 2, (inner[1] + above) / 2
-    return inner[0], inner[1]
+    low, high = _units(whole, (part.low, part.high))
+    return low, high

@@ -13,9 +13,7 @@ from automl.core.reports import WIDTH, CurvePoint
 from search_spaces import Space
 
 Array = NDArray[np.float64]
-ESTIMATE = "estimated_memory_bytes"
 NUM_BEST = 10
-PENDING = frozenset({TrialState.WAITING, TrialState.RUNNING})
 
 
 @dataclass(frozen=True)
@@ -42,9 +40,6 @@ class TrialData:
     memory: Array
     curves: Sequence[Array]
     trials: Sequence[Trial]
-
-    def __len__(self) -> int:
-        return len(self.unit)
 
 
 # Of one trial: losses, further metrics, measured and estimated peak bytes (NaN if unknown); the
@@ -98,7 +93,8 @@ class TrialReader:
 
     def _read(self, trial: Trial) -> TrialRow | None:
         kind = trial.failure or ""
-        if trial.state in PENDING or kind == "preempted":  # which no configuration causes
+        pending = trial.state in (TrialState.WAITING, TrialState.RUNNING)
+        if pending or kind == "preempted":  # which no configuration causes
             return None
         losses = [loss_of(trial, goal) for goal in self.goals]
         failed = trial.state is TrialState.FAILED
@@ -110,7 +106,7 @@ class TrialReader:
         others = [trial.metrics.get(name, math.nan) for name in self.others]
         values = losses + [x if math.isfinite(x) else math.nan for x in others]
         peak = trial.metrics.get("peak_memory_bytes", trial.peak_memory_bytes)
-        estimate = trial.metrics.get(ESTIMATE, trial.estimated_memory_bytes)
+        estimate = trial.metrics.get("estimated_memory_bytes", trial.estimated_memory_bytes)
         peaks = [math.nan if kind == "out_of_memory" else _positive(peak), _positive(estimate)]
         values = [math.nan if failed else value for value in values]
         kind = (kind or "crashed") if failed else ""
@@ -168,7 +164,7 @@ def best_rows(
     """
     rows = np.flatnonzero(feasible if feasible.any() else np.isfinite(data.losses[:, 0]))
     if data.losses.shape[1] > 1:
-        return np.roll(rows[front(data.losses[rows])], -len(data))[: 2 * NUM_BEST]
+        return np.roll(rows[front(data.losses[rows])], -len(data.unit))[: 2 * NUM_BEST]
     losses = data.losses[:, 0] if smoothed is None else smoothed
     return rows[np.argsort(losses[rows], kind="stable")[:NUM_BEST]]
 

@@ -70,12 +70,10 @@ class EnsembleGP(Model):  # type: ignore[misc]
 
     @property
     def num_outputs(self) -> int:
-        """One metric."""
         return 1
 
     @property
     def batch_shape(self) -> torch.Size:
-        """The ensemble, as in BoTorch's other ensembles."""
         return torch.Size([len(self.y)])
 
     @torch.no_grad()
@@ -127,6 +125,17 @@ class EnsembleGP(Model):  # type: ignore[misc]
     @cached_property
     def _at_trials(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         return self._moments(self.X)
+
+    def draw(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Functions drawn, each under a random vector, at `m x c` coordinates, `count x m`."""
+        chosen = torch.randint(len(self.y), (count,), generator=generator)
+        found = torch.empty((count, len(Z)), dtype=Z.dtype)
+        for one in sorted(set(chosen.tolist())):
+            raw, rows = self.kernel.raw.detach()[[one]], torch.nonzero(chosen == one)[:, 0]
+            kernel = EnsembleMatern(self.kernel.encoder, raw, self.kernel.noise_prior)
+            single = EnsembleGP(kernel, self.X, self.y[one])
+            found[rows] = single.draws(Z, len(rows), generator)[0]
+        return found
 
     def draws(self, Z: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Functions drawn under each vector, at `m x c` coordinates, `K x count x m`."""
@@ -337,9 +346,11 @@ class Fitter:
             d = len(self.encoder.sizes)
             shape = (min(most, self.members), 3 + 2 * d if self.encoder.effects else 2 + d)
             drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
-            anchors = None if self.encoder.effects else drawn
-            raw = (0.5 if self.encoder.effects else 1.0) * drawn
-            kernel = EnsembleMatern(self.encoder, raw, self.noise, anchors)
+            kernel = (
+                EnsembleMatern(self.encoder, 0.5 * drawn, self.noise)
+                if self.encoder.effects
+                else EnsembleMatern(self.encoder, drawn, self.noise, anchors=drawn.clone())
+            )
             if len(self.memory) == MAX_KEPT:
                 self.memory.pop(next(iter(self.memory)))
             X, targets = self.encoder(unit), torch.from_numpy(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -167,9 +167,7 @@ class Surrogates:
         *,
         whole: bool = False,
     ) -> None:
-        def fitter(aspects: frozenset[str], **settings: Any) -> Fitter:
-            return Fitter.of_aspects(space, aspects, seed, **settings)
-
+        fitter = partial(Fitter.of_aspects, space, seed=seed)
         self.goals, self.constraints, self.make = goals, constraints, make
         self.goal_fitters = [
             Fitter(Encoder(space), seed) if whole else fitter(goal.aspects) for goal in goals
@@ -208,17 +206,15 @@ class Surrogates:
     def failures(self, data: TrialData) -> FailurePosterior:
         """The probability of success, which also exists before there is a surrogate of a goal."""
         parts: list[FailureClassifier | LatentThreshold] = []
-        succeeded = data.kinds == ""
+        good = data.kinds == ""
         for kind in sorted(set(data.kinds.tolist()) - {""}):
-            failed = data.kinds == kind
-            memory = None
-            if kind == "out_of_memory" and succeeded.any():
-                memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory)
-            if memory is None:
-                fitter = self.failure_fitters[kind]
-                parts.append(FailureClassifier(fitter, data.unit, data.kinds, kind))
-                continue
-            parts.append(LatentThreshold(memory, data.unit[succeeded], data.unit[failed]))
+            learns = kind == "out_of_memory" and good.any()
+            memory = LogGP.reliable(self.memory_fitter, data.unit, data.memory) if learns else None
+            parts.append(
+                LatentThreshold(memory, data.unit[good], data.unit[data.kinds == kind])
+                if memory
+                else FailureClassifier(self.failure_fitters[kind], data.unit, data.kinds, kind)
+            )
         return FailurePosterior(parts)
 
     def _goal(

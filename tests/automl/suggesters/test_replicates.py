@@ -19,7 +19,7 @@ from automl.core.ranking import deterministic, due
 from automl.errors import SpaceExhausted, UsageError
 from automl.ledger import Ledger
 from automl.suggesters.base import Prospect
-from automl.suggesters.bayes.suggester import BayesSuggester
+from automl.suggesters.belief import belief as believed
 from automl.suggesters.domain import Domain
 from automl.suggesters.proposer import Proposer
 from automl.suggesters.queue import SuggestionQueue
@@ -178,7 +178,7 @@ def test_what_ran_once_may_be_luck_and_its_interval_says_so(tmp_path: Path) -> N
     result = swept(tmp_path, noisy, replicates="none", trials=15)
     assert result.snapshot.spec is not None
     space = result.snapshot.spec.known_space
-    belief = BayesSuggester(space, GOALS, seed=0).belief(result.trials)
+    belief = believed(space, GOALS, (), 0, result.trials)
     assert belief is not None
     best = result.snapshot.best
     assert best is not None

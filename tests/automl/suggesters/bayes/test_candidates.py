@@ -18,7 +18,7 @@ def test_candidates_satisfy_the_constraints(text):
     assert len(points) >= 50
     assert space.feasible(points).all()
     assert space.feasible(sampler.near(rng, points[:2], 80, (0.01, 0.3))).all()
-    assert isinstance(sampler.middle(rng), dict)
+    assert isinstance(sampler.domain.repair({}, rng), dict)
 
 
 def test_candidates_reach_the_ends_of_ranges_and_far_values():

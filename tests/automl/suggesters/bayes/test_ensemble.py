@@ -90,7 +90,7 @@ def test_leave_one_out_equals_refitting() -> None:
 def test_draws_have_the_moments_of_the_posterior() -> None:
     model, encoder = conditioned(12)
     Z = candidates(encoder, 4)
-    drawn = model.draws(Z, 4000, torch.Generator().manual_seed(0)).flatten(0, 1)
+    drawn = model.draw(Z, 4000, torch.Generator().manual_seed(0))
     mean, variance = model.moments(Z)
     torch.testing.assert_close(drawn.mean(0), mean.mean(0), atol=0.06, rtol=0.0)
     spread = variance.mean(0) + mean.var(0, correction=0)

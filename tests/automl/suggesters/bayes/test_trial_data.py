@@ -56,7 +56,7 @@ def test_a_trial_that_has_changed_is_read_again():
     space = Space(Float("x", 0.0, 1.0))
     reader = TrialReader(space, [Goal("loss")], [])
     waiting = Trial(0, {"x": 0.5}, TrialState.RUNNING)
-    assert len(reader([waiting])) == 0
+    assert len(reader([waiting]).unit) == 0
     ended = replace(waiting, state=TrialState.COMPLETED, metrics={"loss": 2.0})
     assert reader([ended]).losses.tolist() == [[2.0]]
     assert reader([ended]).losses.tolist() == [[2.0]]
