@@ -80,15 +80,6 @@ def test_few_trials_fail_although_the_best_lies_at_the_edge():
     assert min(t.metrics.get("loss", 0.0) for t in history) < -0.75
 
 
-def test_failures_by_chance_do_not_stop_the_search():
-    space = Space(Float("x", 0.0, 1.0), Float("y", 0.0, 1.0))
-    rng, suggester, history = np.random.default_rng(0), BayesSuggester(space, [Goal("loss")]), []
-    for i in range(30):
-        (params,) = suggester.suggest(history, [])
-        history.append(failing(i, params, fails=rng.random() < 0.25))
-    assert min(t.metrics.get("loss", 0.0) for t in history) < -0.9
-
-
 SPACE = Space(Float("x", 0.0, 1.0), Float("size", 1.0, 30.0, log=True, affects={"speed"}))
 
 

@@ -67,14 +67,6 @@ def test_every_prediction_is_that_of_the_joint_posterior(effects: bool) -> None:
     torch.testing.assert_close(posterior.mean[:, :, 0, 0].T, model.moments(Z[:5])[0])
 
 
-def test_the_covariance_is_that_of_its_lazy_form() -> None:
-    model, encoder = conditioned(9)
-    Z = candidates(encoder, 5)
-    torch.testing.assert_close(
-        model.kernel(Z, model.X).to_dense(), model.kernel.forward(Z, model.X)
-    )
-
-
 def test_leave_one_out_equals_refitting() -> None:
     model, _ = conditioned(9)
     mean, variance = model.leave_one_out()

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
-
 from automl.core.goals import Goal
 from automl.core.reports import ReportPoint
 from automl.core.trial import Trial, TrialState
-from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows, front
+from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows
 from search_spaces import Float, Space
 
 
@@ -62,22 +59,6 @@ def test_a_trial_that_has_changed_is_read_again():
     assert reader([ended]).losses.tolist() == [[2.0]]
     failed = replace(ended, state=TrialState.FAILED, failure="crashed")
     assert reader([failed]).kinds.tolist() == ["crashed"]
-
-
-@pytest.mark.parametrize("goals", [2, 3])
-def test_no_other_row_dominates_the_front(goals):
-    losses = np.random.default_rng(goals).integers(0, 6, (60, goals)).astype(float)
-    expected = [
-        i
-        for i, row in enumerate(losses)
-        if not any(
-            (other <= row).all() and ((other < row).any() or j < i)
-            for j, other in enumerate(losses)
-            if j != i
-        )
-    ]
-    assert front(losses).tolist() == expected
-    assert front(losses[:0]).tolist() == []
 
 
 def test_each_trial_of_a_front_takes_its_turn():
