@@ -23,7 +23,7 @@ from .functions.suggesting import Asking, Suggesting
 from .protocol import CHECKPOINTS, WORK, Asked, Assignment, Params, Report, StopRequest
 
 if TYPE_CHECKING:
-    from .ranks.meeting import Meeting
+    from .ranks.process_group import Meeting
 
 # Keys of a saved state beside those of the user: what the prepared loop needs, and a state that is
 # no mapping.
@@ -271,24 +271,23 @@ class Context(Suggesting):
             return
         _ = self.resumed  # before another rank of this attempt writes files
         variables = self.torchrun_variables()
-        from .ranks.process_group import process_groups_of  # imports torch
-
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
         try:
-            with process_groups_of(variables):
-                yield
+            yield
         finally:
             self._meeting.leave()
+            for name, value in before.items():
+                os.environ.pop(name, None)
+                if value is not None:
+                    os.environ[name] = value
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from .ranks.meeting import Meeting  # imports torch
+        from .ranks.process_group import Meeting  # imports torch
 
-        return Meeting(
-            self.rank,
-            self.world_size,
-            self.rendezvous,
-            own_gpus=self.assignment.gpus > 0,
-        )
+        own_gpus = self.assignment.gpus > 0
+        return Meeting(self.rank, self.world_size, self.rendezvous, own_gpus=own_gpus)
 
     @property
     def number(self) -> int:

@@ -302,19 +302,6 @@ class Death:
     status: int | None = None
 
 
-@dataclass(frozen=True)
-class Heartbeat:
-    """A rank's sign of life.
-
-    Args:
-        idle_seconds: since its last step or report.
-        steps: number of its steps so far; a step ends when the rank polls for a stop request.
-    """
-
-    idle_seconds: float
-    steps: int
-
-
 def open_log(assignment: Assignment, rank: int) -> IO[str]:
     """The file that receives the output of a rank, opened to append a line at a time."""
     logs = assignment.files / LOGS

@@ -7,7 +7,6 @@ so a report costs the trial microseconds and reaches the controller a millisecon
 from __future__ import annotations
 
 import ctypes
-import errno
 import faulthandler
 import os
 import signal
@@ -17,112 +16,107 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 import psutil
 
 from search_spaces.errors import StoreError
+from workers.context import Context
 from workers.protocol import (
+    LOGS,
     Assignment,
-    Ending,
     Event,
-    Heartbeat,
-    Outcome,
     Started,
     StopRequest,
-    lost,
+    log_name,
     open_log,
 )
-
-from .logs import bounded_log, redirect
+from workers.run import run
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from .parent import Target
+    from workers.files.folder import Folder
 
 TAKE_SECONDS: Final = 1.0  # the longest time between two heartbeats
-OOM_SCORE: Final = 500  # of 1000; see `workers.runtime.parent`
+OOM_SCORE: Final = 500  # of 1000; that of a controller is 0
+LOG_BYTES: Final = 64 << 20
 _DIE_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG
 
 
 class News(NamedTuple):
-    """Events of a rank that runs, with a heartbeat."""
+    """Events of a rank that runs, with a sign of life.
+
+    `idle_seconds` is the time since its last step or report, `steps` the number of its steps so
+    far; a step ends when the rank polls for a stop request.
+    """
 
     events: list[Event]
-    heartbeat: Heartbeat
-
-
-class Broken(NamedTuple):
-    """What is to be run cannot be loaded, and `why`."""
-
-    why: str
+    idle_seconds: float
+    steps: int
 
 
 class Child:
     """Runs one rank. `run` is called in the main thread.
 
     Args:
-        pipe: to the process that supervises the rank; it sends the assignment first.
-        target: what is run.
+        pipe: to the process that supervises the rank; what is to be run comes first.
+        load: returns the user's objective, or None if a workload is run.
         tell_imported: called now and then, and at the end, for the parent.
     """
 
-    def __init__(self, pipe: Connection, target: Target, tell_imported: Callable[[], None]) -> None:
-        self._pipe, self._target, self._tell_imported = pipe, target, tell_imported
+    def __init__(
+        self, pipe: Connection, load: Callable[[], Any], tell_imported: Callable[[], None]
+    ) -> None:
+        self._pipe, self._load, self._tell_imported = pipe, load, tell_imported
         self._mail: deque[Event] = deque()
-        self._arrived, self._sending = threading.Condition(), threading.Lock()
+        self._arrived, self._sending = threading.Event(), threading.Lock()
         self._stop_request: StopRequest | None = None
         self._moved = time.monotonic()
         self._steps = 0
         self._preempted = False
         self._meeting = ""
-        self._process = os.getpid()
 
-    def run(self) -> None:
-        """Run the rank to its end, tell its outcome, and end this process."""
-        set_oom_score(OOM_SCORE)
+    def run(self) -> NoReturn:
+        """Wait for a rank, run it to its end, tell its outcome, and end this process."""
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        with suppress(OSError):  # the kernel kills it before the controller if memory runs out
+            Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
         try:
-            _, assignment, rank, self._meeting = self._pipe.recv()
+            assignment, rank, self._meeting = self._pipe.recv()
             self._send_all()  # the first sign of life
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-            threading.Thread(target=self._receive, name="automl-receive", daemon=True).start()
-            self._target.load()
-            if self._target.broken:
-                self._pipe.send(Broken(self._target.broken))
-                os._exit(1)
-            threading.Thread(target=self._send, name="automl-send", daemon=True).start()
-            _limit_threads(self._target.threads)
-            if rank == 0:
-                key = (assignment.trial, assignment.attempt)
-                self._post(Started(*key, f"{socket.gethostname()}:{os.getpid()}"))
-            outcome = self._outcome(assignment, rank)
-            self._tell_imported()
-            self._post(outcome)
+            self._run_rank(assignment, rank)
             self._send_all()
             while assignment.num_ranks > 1:  # the others may still meet at this process
                 signal.pause()
-        except (EOFError, BrokenPipeError, ConnectionResetError):  # nobody waits for it any more
-            os._exit(1)
-        except BaseException:  # such as a log that cannot be written
+            os._exit(0)
+        except BaseException:  # such as that nobody waits for it any more
             traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
+        os._exit(1)
 
-    def _outcome(self, a: Assignment, rank: int) -> Outcome:
-        """Run the rank; its output goes to its log."""
-        from workers.context import Context
-        from workers.failures import failure_of
-        from workers.run import run
-
-        self._context = context = Context(  # other ranks may still be leaving its meeting
+    def _run_rank(self, a: Assignment, rank: int) -> None:
+        """Run the rank; its output, and that of what it starts, goes to its log."""
+        signal.signal(signal.SIGTERM, self._on_sigterm)
+        # What the objective forks ends as any other process.
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+        with suppress(OSError, StoreError), open_log(a, rank) as log:  # `run` says what is wrong
+            os.dup2(log.fileno(), 1)
+            os.dup2(log.fileno(), 2)
+        faulthandler.register(signal.SIGQUIT)  # writes the stacks of an attempt that hangs
+        print(f"{a.label} (its seed is {a.seed})")
+        logs, name = a.files / LOGS, log_name(a.attempt, rank)
+        for work in (self._receive, lambda: self._send(logs, name)):
+            threading.Thread(target=work, name="automl", daemon=True).start()
+        objective = self._load()
+        _limit_threads(a.threads)
+        if rank == 0:
+            self._post(Started(a.trial, a.attempt, f"{socket.gethostname()}:{os.getpid()}"))
+        self._context = Context(  # other ranks may still be leaving its meeting
             a,
             send=self._post if rank == 0 else lambda report: None,
             stop_requested=self._stop_requested,
@@ -131,74 +125,49 @@ class Child:
             rendezvous=self._meeting,
             device="cuda:0" if a.gpus > 0 else "cpu",
         )
-        try:
-            with logged(a, rank):
-                outcome = run(context, self._target.objective)
-        except StoreError as error:  # an earlier attempt has put a link into its folder
-            failure, message = failure_of(error)
-            kind = type(error).__name__
-            return Outcome(a.trial, a.attempt, Ending.FAILED, {}, failure, message, exception=kind)
-        except OSError as error:  # the trial is not to blame if there is no room
-            return lost(a, f"its log cannot be opened: {error}")
-        if not self._preempted:
-            return outcome
-        message = outcome.message or "the machine of its worker is being taken away"
-        return replace(outcome, message=message)
+        outcome = run(self._context, objective)
+        if self._preempted and not outcome.message:
+            outcome = replace(outcome, message="the machine of its worker is being taken away")
+        _flush()
+        shorten(logs, name)
+        self._tell_imported()
+        self._post(outcome)
 
     def _receive(self) -> None:
-        while True:
-            try:
-                verb, *arguments = self._pipe.recv()
-            except (EOFError, OSError):
-                self._end_with_children()
-            if verb == "stop":
-                self._stop_request = arguments[0]
-            elif verb == "dump":
-                _dump(*arguments)
-
-    def _end_with_children(self) -> None:
-        """The controller is gone: end, with all processes that the objective has started."""
+        """Take requests to stop. If the controller is gone, end with all that runs here."""
+        with suppress(EOFError, OSError):
+            while True:
+                self._stop_request = self._pipe.recv()
         if self._meeting.startswith("file://"):
             Path(self._meeting.removeprefix("file://")).unlink(missing_ok=True)
         end_session(os.getpid())
 
-    def _send(self) -> None:
-        while True:
-            with self._arrived:
-                self._arrived.wait_for(lambda: self._mail, TAKE_SECONDS)
-            try:
+    def _send(self, logs: Folder, name: str) -> None:
+        with suppress(OSError):  # the controller is gone, or the objective has closed the pipe
+            while True:
+                self._arrived.wait(TAKE_SECONDS)
+                self._arrived.clear()
                 self._send_all()
                 self._tell_imported()
-            except OSError as error:
-                if error.errno == errno.EBADF:  # the objective has closed the connection
-                    os._exit(1)
-                return  # the controller is gone
-            except Exception:  # such as no memory left to pickle them
-                traceback.print_exc()
-                os._exit(1)
+                shorten(logs, name)
 
     def _send_all(self) -> None:
         with self._sending:
             events = [self._mail.popleft() for _ in range(len(self._mail))]
-            idle = time.monotonic() - self._moved
-            self._pipe.send(News(events, Heartbeat(idle, self._steps)))
+            self._pipe.send(News(events, time.monotonic() - self._moved, self._steps))
 
     def _post(self, event: Event) -> None:
         self._moved = time.monotonic()
-        with self._arrived:
-            self._mail.append(event)
-            self._arrived.notify()
+        self._mail.append(event)
+        self._arrived.set()
 
     def _stop_requested(self) -> StopRequest | None:
         self._moved = time.monotonic()
         self._steps += 1
         return self._stop_request or (StopRequest.INTERRUPT if self._preempted else None)
 
-    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+    def _on_sigterm(self, *_: Any) -> None:
         """The machine is about to be taken away: ask the attempt to stop with a checkpoint."""
-        if os.getpid() != self._process:  # one that the objective has forked ends as any other
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
         self._preempted = True
 
 
@@ -206,33 +175,38 @@ def _limit_threads(threads: int) -> None:
     """Let the libraries that the parent has loaded on one thread use those of this rank."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
-    if threads > 1 and ("numpy" in sys.modules or "torch" in sys.modules):
+    if threads > 1:
         import threadpoolctl
 
         threadpoolctl.threadpool_limits(threads)
 
 
-def _dump(assignment: Assignment, rank: int) -> None:
-    """Write the stack of each thread to the rank's log; works while the attempt hangs."""
-    with open_log(assignment, rank) as log:
-        log.write("the attempt hangs; the stacks of its threads are\n")
-        log.flush()
-        faulthandler.dump_traceback(log)
+def _flush() -> None:
+    """Write what Python and C keep back of this process's output."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # an objective may have closed it
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
 
 
-@contextmanager
-def logged(assignment: Assignment, rank: int) -> Iterator[None]:
-    """Send the output of this process, and of those that it starts, to the rank's log."""
-    with open_log(assignment, rank) as log:
-        redirect({1: log.fileno(), 2: log.fileno()})
-    try:
-        print(f"{assignment.label} (its seed is {assignment.seed})")
-        with bounded_log(assignment, rank):
-            yield
-    finally:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        redirect({1: nowhere, 2: nowhere})
-        os.close(nowhere)
+def shorten(folder: Folder, name: str, most: int = LOG_BYTES) -> None:
+    """Cut the middle out of a file that is longer than `most` bytes.
+
+    The first half of `most` and the newest quarter stay. Those who append to the file go on behind
+    them; what they write in the moment of the cut is lost. Does nothing if the file cannot be
+    changed.
+    """
+    with (
+        suppress(OSError, StoreError),
+        folder.open(name, "rb") as old,
+        folder.open(name, "ab") as new,
+    ):
+        size = os.fstat(old.fileno()).st_size
+        if size > most:
+            old.seek(size - most // 4)
+            newest = old.read()
+            os.truncate(new.fileno(), most // 2)
+            new.write(b"\n... the middle of this log is left out ...\n" + newest)
 
 
 def end_session(leader: int) -> None:
@@ -254,10 +228,3 @@ def _session(pid: int) -> int | None:
     with suppress(OSError):
         return os.getsid(pid)
     return None
-
-
-def set_oom_score(least: int) -> None:
-    """If memory runs out, the kernel kills a process with a high score before the controller."""
-    place = Path("/proc/self/oom_score_adj")
-    with suppress(OSError):
-        place.write_text(str(max(least, int(place.read_text()))))

@@ -19,7 +19,6 @@ from workers.protocol import (
     Death,
     Ending,
     Event,
-    Heartbeat,
     Outcome,
     Started,
     StopRequest,
@@ -50,11 +49,11 @@ class HangDetector:
         self._moved = time.monotonic()
         self._steps: dict[int, int] = {}
 
-    def record(self, rank: int, heartbeat: Heartbeat) -> None:
-        """Take in a heartbeat of a rank."""
+    def record(self, rank: int, idle_seconds: float, steps: int) -> None:
+        """Take in a sign of life of a rank, see `News`."""
         self._awaited.discard(rank)
-        self._steps[rank] = heartbeat.steps
-        self._moved = max(self._moved, time.monotonic() - heartbeat.idle_seconds)
+        self._steps[rank] = steps
+        self._moved = max(self._moved, time.monotonic() - idle_seconds)
 
     def ended(self, rank: int) -> None:
         """A rank has ended; the others have the full time-out to follow."""
@@ -154,24 +153,21 @@ class Gang:
     def receive(self, rank: int, message: News | Death) -> list[Event]:
         """The events of a rank for the controller; the outcome of the attempt is the last."""
         if isinstance(message, Death):
-            return self._ended(rank, self._of_death(rank, message))
-        self._hangs.record(rank, message.heartbeat)
-        if any(isinstance(event, Started) for event in message.events):
-            self._begun = time.monotonic()  # until now the process was still getting ready
+            outcome = lost(
+                self.assignment,
+                message.message if len(self._workers) == 1 else f"rank {rank}: {message.message}",
+                failure=message.failure,
+                cause=message.cause,
+                exit_status=message.status,
+            )
+            return self._ended(rank, outcome)
+        self._hangs.record(rank, message.idle_seconds, message.steps)
         passed: list[Event] = []
         for event in message.events:
+            if isinstance(event, Started):
+                self._begun = time.monotonic()  # until now the process was still getting ready
             passed += self._ended(rank, event) if isinstance(event, Outcome) else [event]
         return passed
-
-    def _of_death(self, rank: int, death: Death) -> Outcome:
-        message = death.message if len(self._workers) == 1 else f"rank {rank}: {death.message}"
-        return lost(
-            self.assignment,
-            message,
-            failure=death.failure,
-            cause=death.cause,
-            exit_status=death.status,
-        )
 
     def stop(self, how: StopRequest) -> None:
         """Ask every rank to stop."""

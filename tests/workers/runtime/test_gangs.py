@@ -12,7 +12,7 @@ import torch.distributed as dist
 from toy import Toy
 
 from workers.context import Context
-from workers.protocol import Ending, Heartbeat, Limits
+from workers.protocol import Ending, Limits
 from workers.ranks.process_group import connect, disconnect
 from workers.run import combine
 from workers.runtime.gang import HangDetector
@@ -105,13 +105,13 @@ def assert_gone(runner, ranks):
 
 def test_an_attempt_hangs_when_no_rank_moves():
     detector = HangDetector(1000.0)
-    detector.record(0, Heartbeat(5000.0, 3))  # left over from an earlier attempt
+    detector.record(0, 5000.0, 3)  # left over from an earlier attempt
     assert not detector.hangs
     silent = HangDetector(0.0)
     time.sleep(0.01)
     assert silent.hangs
-    silent.record(1, Heartbeat(0.0, 7))
-    silent.record(0, Heartbeat(0.0, 6))
+    silent.record(1, 0.0, 7)
+    silent.record(0, 0.0, 6)
     time.sleep(0.01)
     assert silent.hangs
     assert "rank 0 stopped before the others" in silent.message()
@@ -119,10 +119,10 @@ def test_an_attempt_hangs_when_no_rank_moves():
 
 def test_a_worker_that_is_still_starting_does_not_hang():
     detector = HangDetector(0.0, awaited=range(2))
-    detector.record(0, Heartbeat(0.0, 0))
+    detector.record(0, 0.0, 0)
     time.sleep(0.01)
     assert not detector.hangs
-    detector.record(1, Heartbeat(0.0, 0))
+    detector.record(1, 0.0, 0)
     time.sleep(0.01)
     assert detector.hangs
 
