@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from search_spaces.errors import TrialFailure, UsageError
 from search_spaces.other_tools import no_attribute
 
-from .device.profiling import profiling
-from .failures import gigabytes
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
 from .functions.suggesting import Asking, Suggesting
@@ -30,10 +28,6 @@ if TYPE_CHECKING:
 _LOOP: Final = "trial.prepare"
 _ALONE: Final = "trial.save"
 MEMORY_SECONDS: Final = 0.2  # between two looks at the memory in use
-
-
-def _not_prepared(*_: Any) -> NoReturn:
-    raise UsageError("trial.prepare works inside of a trial that `workers.run` runs")
 
 
 class Stopped(Exception):
@@ -69,7 +63,7 @@ class Context(Suggesting):
         self.message = ""  # of the outcome, unless the attempt fails
         self.pruned = False  # the objective has stopped its trial, and nobody had asked it to
         self._begun = time.monotonic()
-        self._process, self._sequence = os.getpid(), 0
+        self._sequence = 0
         self._lock = threading.Lock()  # an objective may report from several threads
         self._over = False
         self.reported: set[str] = set()  # names of metrics
@@ -79,16 +73,12 @@ class Context(Suggesting):
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
         self.loop_state: Any = None  # what `restore` has read of it
-        self.preparing: Callable[..., Any] = _not_prepared
         self._memory_checked = 0.0
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
 
     def __getattr__(self, name: str) -> NoReturn:
         no_attribute(self, name)
-
-    def __getitem__(self, name: str) -> NoReturn:
-        raise TypeError(f"a trial is no mapping: its parameters are in trial.params[{name!r}]")
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -224,7 +214,9 @@ class Context(Suggesting):
         Raises:
             UsageError: a setting cannot act on this model, optimizer or loader.
         """
-        return self.preparing(self, objects, blocks, tensor_plan, options)
+        from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+        return prepare(self, objects, blocks, tensor_plan, options)
 
     def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.
@@ -299,11 +291,6 @@ class Context(Suggesting):
         """Seed of everything random in this trial; the same in each of its attempts."""
         return self.assignment.seed
 
-    def note_failure(self) -> None:
-        """This rank has failed: of several ranks, the one that was first is the cause."""
-        if self.failed_at is None:
-            self.failed_at = time.time()
-
     def accept_stop(self, request: StopRequest | None) -> None:
         """Let the attempt end by this request; None if it ends by itself after all."""
         self.stop = request
@@ -313,17 +300,6 @@ class Context(Suggesting):
         if (request := self.stop_requested()) is not None:
             self.stop = request
             raise Stopped
-
-    def profile(self, num_steps: int = 3) -> AbstractContextManager[Callable[[], None]]:
-        """Trace some training steps with torch's profiler, for TensorBoard.
-
-        Example:
-            >>> with trial.profile() as step_ended:
-            ...     for step in range(100):
-            ...         train(step)
-            ...         step_ended()
-        """
-        return profiling(num_steps, self.files, self.rank)
 
     @explained
     def report(self, step: int, **metrics: Any) -> bool:
@@ -366,11 +342,6 @@ class Context(Suggesting):
 
     def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
         """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                "a process that the objective has forked cannot report: "
-                "report in the process that began the trial"
-            )
         numbers = numbers_of(metrics)
         a = self.assignment
         if not -(2**63) <= step < 2**63:
@@ -409,10 +380,10 @@ class Context(Suggesting):
         """Raise TrialFailure if the peak exceeds the limit, see `memory_exceeded`."""
         limit = self.assignment.limits.memory_bytes
         if limit is not None and self.memory_exceeded():
-            used, allowed = gigabytes(self.memory.bytes(), limit)
             raise TrialFailure(
                 "out_of_memory",
-                f"it has used {used}, and a rank may use {allowed} (resources.memory)",
+                f"it has used {self.memory.bytes() / 1e9:.2f} GB, and a rank may use "
+                f"{limit / 1e9:.2f} GB (resources.memory)",
             )
 
     def _agreed(self, stop: StopRequest | None) -> StopRequest | None:

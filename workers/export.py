@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from collections.abc import Mapping
+from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,8 +142,8 @@ def to_onnx(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) -> d
     if find_spec("onnx") is None or find_spec("onnxscript") is None:
         return {}
     batch = torch.export.Dim("batch")
-    with quiet(), torch.no_grad():
-        shapes = tuple({0: batch} for _ in inputs)
+    shapes = tuple({0: batch} for _ in inputs)
+    with redirect_stdout(io.StringIO()), torch.no_grad():
         torch.onnx.export(
             model, inputs, str(path), dynamo=True, dynamic_shapes=shapes, external_data=False
         )
@@ -183,19 +181,6 @@ def _difference(model: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path) 
         difference = (found - expected).abs().max() / expected.abs().max().clamp(min=1.0)
         worst = max(worst, float(difference))
     return worst
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence the logs, warnings and prints of the ONNX exporter."""
-    level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(level)
 
 
 def write_lines(path: Path, lines: Any) -> None:

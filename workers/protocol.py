@@ -16,6 +16,7 @@ from workers.files.folder import Folder
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+_DIRECTIONS: Final = (None, "minimize", "maximize")
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
@@ -42,17 +43,12 @@ class Metric:
     aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise UsageError(f"a metric's name is a text, got {self.name!r:.100}")
-        if self.direction not in (None, "minimize", "maximize"):
+        named = isinstance(self.name, str) and self.name != ""
+        if not named or self.direction not in _DIRECTIONS or self.aspect not in _ASPECTS:
             raise UsageError(
-                f"the direction of metric {self.name!r} is 'minimize', 'maximize' or None, "
-                f"got {self.direction!r:.100}"
-            )
-        if self.aspect not in _ASPECTS:
-            raise UsageError(
-                f"the aspect of metric {self.name!r} is one of {', '.join(map(repr, _ASPECTS))}, "
-                f"got {self.aspect!r:.100}"
+                f"a metric has a name, a direction ({', '.join(map(repr, _DIRECTIONS))}) and an "
+                f"aspect ({', '.join(map(repr, _ASPECTS))}), got {self.name!r:.100}, "
+                f"{self.direction!r:.100}, {self.aspect!r:.100}"
             )
 
     @property

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final
 
 from workers.protocol import (
     Assignment,
@@ -98,22 +98,6 @@ DUMP_SECONDS: Final = 1.0  # for the ranks of an attempt that hangs to write the
 GRACE_SECONDS: Final = 3.0  # for the other ranks to tell what they know after one has failed
 
 
-class WorkerHandle(Protocol):
-    """The process of a rank, as the one that supervises it sees it. No method waits for it."""
-
-    def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        """Run a rank."""
-
-    def stop(self, how: StopRequest) -> None:
-        """Ask the rank to stop."""
-
-    def dump(self, assignment: Assignment, rank: int) -> None:
-        """Let it write the stacks of its threads to its log."""
-
-    def kill(self) -> None:
-        """End it by force."""
-
-
 class Gang:
     """Decides on the outcome of one attempt from what its ranks send.
 
@@ -121,7 +105,8 @@ class Gang:
 
     Args:
         assignment: the attempt, which begins at once.
-        workers: one for each rank.
+        workers: a `workers.runtime.processes.RankProcess` for each rank, or what has its methods
+            `run`, `stop`, `dump` and `kill`, none of which waits.
         rendezvous: where the ranks meet; "" for a file on this machine.
 
     Attributes:
@@ -129,7 +114,7 @@ class Gang:
     """
 
     def __init__(
-        self, assignment: Assignment, workers: Sequence[WorkerHandle], rendezvous: str = ""
+        self, assignment: Assignment, workers: Sequence[Any], rendezvous: str = ""
     ) -> None:
         self.assignment = assignment
         self.outcome: Outcome | None = None

@@ -59,7 +59,7 @@ def objective_file(objective: Callable[[Any], Any] | bytes | None) -> IO[bytes] 
 
 
 class RankProcess:
-    """A process for one rank of one attempt. No method waits for it; see `WorkerHandle`.
+    """A process for one rank of one attempt. No method waits for it.
 
     Args:
         parent: forks it.

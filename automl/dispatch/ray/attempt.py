@@ -92,7 +92,7 @@ class RayAttempt:
 
 @dataclass(frozen=True)
 class _Rank:
-    """The `WorkerHandle` of an actor for one attempt."""
+    """What a gang needs of an actor for one attempt."""
 
     attempt: RayAttempt
     actor: Any

@@ -121,7 +121,6 @@ def test_workers_that_cannot_start_end_the_sweep(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "path", [path for path in sys.path if "lib/python" in path][:2])
-    monkeypatch.setattr("workers.runtime.pickling._not_importable", list)
     dispatcher = LocalDispatcher("driver", 1, Resources(), objective=print)
     events: list[object] = []
 
