@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final
 
 from search_spaces.errors import TrialFailure, UsageError
-from search_spaces.other_tools import no_attribute
 
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
@@ -76,9 +75,6 @@ class Context(Suggesting):
         self._memory_checked = 0.0
         a = self.assignment
         self.asking = Asking(a.asked, a.params, a.trial, a.seed, self._tell_asked)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        no_attribute(self, name)
 
     @property
     def params(self) -> Mapping[str, Any]:
@@ -318,7 +314,7 @@ class Context(Suggesting):
         self.check_memory()
         if self.loop is not None:
             return bool(self.loop.report(step, metrics))
-        return self.send_report(step, metrics)
+        return self.emit(step, metrics)
 
     def should_prune(self) -> bool:
         """Whether the trial was asked to stop, as the answer of `report` says too."""
@@ -331,18 +327,21 @@ class Context(Suggesting):
                 a = self.assignment
                 self.send(Asked(a.trial, a.attempt, params, parameter, line))
 
-    def send_report(self, step: int, metrics: Mapping[str, Any]) -> bool:
-        """Like `report`, as it is, with the time of this attempt so far."""
-        return self.emit(step, metrics, time.monotonic() - self._begun)
-
     def close(self) -> None:
         """The attempt is over: reports of threads that it has left behind are ignored."""
         with self._lock:
             self._over = True
 
-    def emit(self, step: int, metrics: Mapping[str, float], seconds: float) -> bool:
-        """Like `report`, with the training seconds of this attempt, for a trainer with a clock."""
+    def emit(self, step: int, metrics: Mapping[str, Any], seconds: float | None = None) -> bool:
+        """Like `report`, as it is.
+
+        Args:
+            step: of the report.
+            metrics: by name.
+            seconds: of training in this attempt, by a trainer's clock; else since it began.
+        """
         numbers = numbers_of(metrics)
+        seconds = time.monotonic() - self._begun if seconds is None else seconds
         a = self.assignment
         if not -(2**63) <= step < 2**63:
             raise TrialFailure("crashed", f"a step must fit 64 bits, got {reprlib.repr(step)}")
@@ -364,7 +363,9 @@ class Context(Suggesting):
         if self.loop is not None:
             self.stop = self.loop.agreed(self.stop)
         elif self.assignment.torchrun and self.world_size > 1:
-            self.stop = self._agreed(self.stop)
+            # Rank 0's request, for all ranks: none must wait for one that has left.
+            answer = self._meeting.agree(self.stop or "")
+            self.stop = StopRequest(answer) if answer else None
         return self.stop is None
 
     def memory_exceeded(self) -> bool:
@@ -385,8 +386,3 @@ class Context(Suggesting):
                 f"it has used {self.memory.bytes() / 1e9:.2f} GB, and a rank may use "
                 f"{limit / 1e9:.2f} GB (resources.memory)",
             )
-
-    def _agreed(self, stop: StopRequest | None) -> StopRequest | None:
-        """Rank 0's request to stop, for all ranks: none must wait for one that has left."""
-        answer = self._meeting.agree(stop or "")
-        return StopRequest(answer) if answer else None

@@ -88,6 +88,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         _leave_loop(context, failed=True)
     seconds = time.monotonic() - begun - notes.seconds
     peak = _peak(context, objective)
+    details = {str(key): _plain(value) for key, value in context.details.items()}
     facts |= context.memory.details() if context.memory else {}
     return Outcome(
         a.trial,
@@ -98,7 +99,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         notes.add_to(message),
         seconds,
         peak,
-        _plain(context.details) | facts,
+        details | facts,
         failed_at=context.failed_at,
         pruned=context.pruned,
         memory_limit_bytes=_room(context),
@@ -124,15 +125,12 @@ def _peak(context: Context, objective: Objective | None) -> int | None:
     return found
 
 
-def _plain(details: Any) -> dict[str, Any]:
-    """The details of a context as JSON data; a value that is none becomes its description."""
-    found: dict[str, Any] = {}
-    for key, value in dict(details).items() if isinstance(details, dict) else ():
-        try:
-            found[str(key)] = json.loads(json.dumps(value, default=described))
-        except Exception:  # such as a mapping that contains itself
-            found[str(key)] = described(value)
-    return found
+def _plain(value: Any) -> Any:
+    """A value as JSON data; one that is none becomes its description."""
+    try:
+        return json.loads(json.dumps(value, default=described))
+    except Exception:  # such as a mapping that contains itself
+        return described(value)
 
 
 def combine(outcomes: Sequence[Outcome]) -> Outcome:

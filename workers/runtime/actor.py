@@ -18,7 +18,7 @@ import ray
 from search_spaces.errors import AutomlError
 from workers.protocol import Assignment, Death, Outcome, StopRequest
 
-from .child import TAKE_SECONDS, News
+from .parent import TAKE_SECONDS, News
 from .processes import POLL_SECONDS, Parent, RankProcess, objective_file, receive_all
 
 # Each group has a thread: `take` runs in "mail"; `stop`, `dump`, `end`, `address` in "control".

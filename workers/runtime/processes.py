@@ -19,10 +19,9 @@ from search_spaces.errors import AutomlError, StoreError, UsageError
 from workers.protocol import Asked, Assignment, Cause, Death, Outcome, Report, StopRequest, open_log
 from workers.run import Objective
 
-from .child import News
 from .devices import environment_of
 from .gang import Gang, oom_kills, signal_name
-from .parent import ALL, ENVIRONMENT
+from .parent import ALL, ENVIRONMENT, News
 from .pickling import pickle_objective
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a rank has died or hangs
@@ -155,12 +154,12 @@ class RankProcess:
             how = f"{who} ended with exit status {status}"
             return Death(how, cause=Cause.EXITED, status=status)
         how = f"{who} was killed by signal {-status} ({signal_name(-status)})"
-        if -status not in (signal.SIGKILL, signal.SIGTERM):
-            return Death(how, cause=Cause.SIGNALLED, status=status)
         if -status == signal.SIGKILL and oom_kills() > self._oom_kills:
             how = f"the machine ran out of memory and its kernel killed the worker: {how}"
             return Death(how, "out_of_memory", Cause.KILLED, status)
-        return Death(how, cause=Cause.KILLED, status=status)
+        from_outside = -status in (signal.SIGKILL, signal.SIGTERM)
+        cause = Cause.KILLED if from_outside else Cause.SIGNALLED
+        return Death(how, cause=cause, status=status)
 
     def lost(self) -> None:
         """Its parent is gone, and the process with it."""

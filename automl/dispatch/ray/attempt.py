@@ -8,8 +8,8 @@ import ray
 
 from automl.dispatch.gangs import Message
 from workers.protocol import Assignment, Cause, Death, Event, Outcome, StopRequest
-from workers.runtime.child import TAKE_SECONDS
 from workers.runtime.gang import Gang
+from workers.runtime.parent import TAKE_SECONDS
 
 
 @dataclass(frozen=True)

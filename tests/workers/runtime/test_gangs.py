@@ -19,13 +19,11 @@ from workers.runtime.gang import HangDetector
 
 
 class Faulty(Toy):
-    """Rank 1 kills itself, stops or sleeps some updates after the start."""
+    """Rank 1 kills itself or stops some updates after the start."""
 
     def weight(self, batch):
         self.calls = getattr(self, "calls", 0) + 1
         if self.calls == 9 and self.rank == 1:
-            if self.option("fault") == "sleep":
-                time.sleep(1000)
             os.kill(
                 os.getpid(), signal.SIGKILL if self.option("fault") == "kill" else signal.SIGSTOP
             )
@@ -56,22 +54,20 @@ def test_a_rank_killed_in_the_middle_of_training_ends_all(runner, strategy):
     assert time.monotonic() - begun < 60, "it waits for no time-out of torch's"
 
 
-@pytest.mark.parametrize("fault", ["sleep", "stop"])
-def test_a_rank_that_hangs_ends_all(runner, fault):
+def test_a_rank_that_hangs_ends_all(runner):
     runner.objective = faulty
     outcome = runner(
         ranks=2,
         parallelism="ddp",
-        fault=fault,
+        fault="stop",
         max_updates=1000,
         limits=Limits(timeout_seconds=10.0),
     )
     assert (outcome.ending, outcome.failure) == (Ending.FAILED, "timeout")
     assert outcome.message.startswith("no step or report for ")
     assert_gone(runner, ranks=2)
-    log = (runner.folder / "logs" / f"attempt-1-rank-{0 if fault == 'stop' else 1}.log").read_text()
+    log = (runner.folder / "logs" / "attempt-1-rank-0.log").read_text()
     assert "the attempt hangs" in log
-    assert "in weight" in log or fault == "stop"
 
 
 class Thorough(Toy):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from workers.files.folder import Folder
-from workers.runtime.child import shorten
+from workers.runtime.parent import shorten
 
 MAX_BYTES = 40_000
 
