@@ -17,7 +17,7 @@ from search_spaces.errors import TrialFailure, UsageError
 from .files.folder import Folder
 from .functions.numbers import explained, numbers_of
 from .functions.suggesting import Asking, Suggesting
-from .protocol import CHECKPOINTS, WORK, Asked, Assignment, Params, Report, StopRequest
+from .protocol import CHECKPOINTS, Asked, Assignment, Params, Report, StopRequest
 
 if TYPE_CHECKING:
     from .ranks.process_group import Meeting
@@ -103,16 +103,6 @@ class Context(Suggesting):
         _ = self.resumed  # asked before this attempt writes files
         (self.files / CHECKPOINTS).make()
         return self.folder / CHECKPOINTS
-
-    @property
-    def work_dir(self) -> Path:
-        """A folder for the files of a command; it exists, and is kept as long as checkpoints are.
-
-        Raises:
-            StoreError: a link or a pipe is in its place.
-        """
-        (self.files / WORK).make()
-        return self.folder / WORK
 
     @cached_property
     def resumed(self) -> bool:
@@ -233,13 +223,6 @@ class Context(Suggesting):
             raise UsageError("trial.backward(loss) needs trial.prepare(model, ...) before")
         self.loop.backward(loss, weight)
 
-    def torchrun_variables(self) -> Mapping[str, str]:
-        """RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and what else torchrun sets, as texts.
-
-        All ranks must call it. Rank 0 keeps the port open until the attempt ends.
-        """
-        return self._meeting.variables()
-
     def barrier(self) -> None:
         """Wait until every rank of the trial has called this as often; returns at once for one.
 
@@ -258,7 +241,7 @@ class Context(Suggesting):
             yield
             return
         _ = self.resumed  # before another rank of this attempt writes files
-        variables = self.torchrun_variables()
+        variables = self._meeting.variables()
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
         try:

@@ -176,7 +176,8 @@ class Assignment:
         settings = " ".join(
             f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
         )
-        return _printable(f"{self.sweep}/{self.trial}.{self.attempt} {settings}")
+        text = f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
     @property
     def files(self) -> Folder:
@@ -309,10 +310,6 @@ def open_log(assignment: Assignment, rank: int) -> IO[str]:
 def log_name(attempt: int, rank: int) -> str:
     """The name of that file, in the folder `LOGS` of the trial."""
     return f"attempt-{attempt}-rank-{rank}.log"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def lost(
