@@ -71,6 +71,7 @@ class Context(Suggesting):
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
+        self.preparing: Any = None  # workers.own_loop.prepare.prepare, likewise
         self.loop_state: Any = None  # what `restore` has read of it
         self._memory_checked = 0.0
         a = self.assignment
@@ -200,9 +201,7 @@ class Context(Suggesting):
         Raises:
             UsageError: a setting cannot act on this model, optimizer or loader.
         """
-        from .own_loop.prepare import prepare  # imports torch, which the caller has
-
-        return prepare(self, objects, blocks, tensor_plan, options)
+        return self.preparing(self, objects, blocks, tensor_plan, options)
 
     def backward(self, loss: Any, weight: Any = None) -> None:
         """Add the gradients of a microbatch's loss, a scalar; call it after `prepare`.

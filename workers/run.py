@@ -50,6 +50,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     from .device.libraries import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
+    context.preparing = _prepare
     facts: dict[str, Any] = {}
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
@@ -171,6 +172,12 @@ def _place_among_causes(outcome: Outcome) -> tuple[int, float]:
     """Of failures of one kind the earliest is the cause: it broke the connections of the others."""
     at = math.inf if outcome.failed_at is None else outcome.failed_at
     return _CAUSES.index(outcome.failure or "crashed"), at
+
+
+def _prepare(*arguments: Any) -> Any:
+    from .own_loop.prepare import prepare  # imports torch, which the caller has
+
+    return prepare(*arguments)
 
 
 def _leave_loop(context: Context, *, failed: bool) -> None:
