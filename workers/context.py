@@ -71,7 +71,7 @@ class Context(Suggesting):
         self.checkpointed: Callable[[], None] = lambda: None  # call it after each checkpoint
         self.memory: Any = None  # workers.device.peak_memory.PeakMemory, while `workers.run` runs
         self.loop: Any = None  # workers.own_loop.loop.PreparedLoop, once `prepare` was called
-        self.preparing: Any = None  # workers.own_loop.prepare.prepare, likewise
+        self.preparing: Any = None  # workers.own_loop.prepare.prepare, while `workers.run` runs
         self.loop_state: Any = None  # what `restore` has read of it
         self._memory_checked = 0.0
         a = self.assignment
