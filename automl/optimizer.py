@@ -16,11 +16,10 @@ from typing import Any
 from search_spaces import Space
 from search_spaces.other_tools import hinted
 from search_spaces.validation import show
-from workers.functions.suggesting import Asking, Suggesting
-from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
+from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.assignments import seed_of
-from .control.beginning import Growth, create, read_spec, with_known_space
+from .control.beginning import create, read_spec, with_known_space
 from .control.journal import Journal
 from .control.outcomes import ended
 from .control.plugins import SuggesterLike, with_earlier
@@ -38,18 +37,11 @@ from .suggesters.proposer import Proposer
 from .suggesters.user_prior import split_prior
 
 
-class AskedTrial(Suggesting, Trial):
-    """A trial of an optimizer without a space: `suggest_...` says it; `params` has the answers."""
-
-    params: dict[str, Any]
-
-
 class Optimizer:
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
         space: the parameters to tune: a `Space`, or a mapping of names to ranges (`automl.sweep`).
-            None if trials say it: `optimizer.ask().suggest_float("lr", 1e-5, 0.1, log=True)`.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
@@ -80,7 +72,7 @@ class Optimizer:
     @hinted
     def __init__(
         self,
-        space: Space | Mapping[str, Any] | None = None,
+        space: Space | Mapping[str, Any],
         goals: str | Goal | Iterable[str | Goal] = (),
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
@@ -124,16 +116,14 @@ class Optimizer:
         except UsageError:
             self._ledger.close()
             raise
-        self._make = plugins.make_suggester
         # Nobody knows which trial is the last, so nothing runs again by itself.
         each = "none" if spec.replicates == "auto" else spec.replicates
-        make = partial(self._make, spec)
+        make = partial(plugins.make_suggester, spec)
         self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=each)
-        self._growth = Growth(self._writer, self._grow)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
-        self._commit()
+        self._writer.commit()
 
     @property
     def trials(self) -> Sequence[Trial]:
@@ -173,9 +163,8 @@ class Optimizer:
         with self._held():
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
-            self._commit()
-            running = replace(running, seed=seed_of(self._spec, running.number))
-            return running if self._spec.asked is None else self._asked(running)
+            self._writer.commit()
+            return replace(running, seed=seed_of(self._spec, running.number))
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.
@@ -192,7 +181,7 @@ class Optimizer:
             sequence = last.sequence + 1 if last is not None and again else 0
             event = Report(current.number, current.attempts, sequence, step, numbers, seconds)
             self._writer.apply(event)
-            self._commit()
+            self._writer.commit()
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | float | None = None) -> Trial:
         """Complete a trial, with these metrics added to the reported ones.
@@ -274,27 +263,6 @@ class Optimizer:
     ) -> None:
         self.close()
 
-    def _asked(self, running: Trial) -> AskedTrial:
-        """A trial that says its space as it runs."""
-        trial = AskedTrial(**{**vars(running), "params": {}})
-
-        def tell(params: dict[str, Any], parameter: dict[str, Any], line: str) -> None:
-            with self._held():
-                event = Asked(trial.number, trial.attempts, params, parameter, line)
-                if problem := self._growth.conflict(event):
-                    raise UsageError(problem)
-                self._growth.follow(self._writer.apply(event))
-                self._commit()
-
-        seed, known = trial.seed or 0, self._spec.asked_ranges
-        asking = Asking(known, running.params, trial.number, seed, tell, values=trial.params)
-        object.__setattr__(trial, "asking", asking)
-        return trial
-
-    def _grow(self, spec: SweepSpec) -> None:
-        self._spec = spec
-        self._proposer.restrict(Domain.of(spec), partial(self._make, spec))
-
     @contextmanager
     def _held(self) -> Iterator[None]:
         if os.getpid() != self._process:  # its copy would learn nothing from the others
@@ -344,8 +312,7 @@ class Optimizer:
         if event.failure == "missing_metric" and ending is Ending.COMPLETED:
             raise UsageError(event.message)
         self._writer.apply(event)
-        self._growth.follow(self._writer.trials[trial.number])
-        self._commit()
+        self._writer.commit()
         return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
@@ -354,11 +321,6 @@ class Optimizer:
         return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)
 
     def _running(self, trial: Trial | int) -> Trial:
-        if isinstance(trial, Mapping):
-            raise UsageError(
-                "a trial is what `ask` has returned, or its number; a configuration that was run "
-                f"elsewhere is added by optimizer.add(params, metrics), got {show(trial)}"
-            )
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
         if not 0 <= number < len(self._writer.trials):
             raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")
@@ -368,9 +330,6 @@ class Optimizer:
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
-
-    def _commit(self) -> None:
-        self._writer.commit()
 
 
 def _check_failure(failure: str) -> None:

@@ -11,7 +11,7 @@ from automl import sweeps
 from automl.core import Goal
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
+from automl.workflows.ab import A, B, compare, of_commands
 from automl.workflows.paired_test import PairedTest
 from workers.command.command import EitherCommand
 from workers.command.patterns import compile_pattern
@@ -94,8 +94,7 @@ def ab(
 
     Both run in pairs that have the same seed (`{seed}`, AUTOML_SEED). It ends as soon as the answer
     is sure enough, often after a dozen runs. The metric is read from AUTOML_REPORTS, or from lines
-    such as `METRIC 0.5`, `METRIC=0.5` or `METRIC: 0.5`. The runs are kept as a sweep, with the
-    commit and the diff of each side.
+    such as `METRIC 0.5`, `METRIC=0.5` or `METRIC: 0.5`. The runs are kept as a sweep.
 
     \b
     Examples:
@@ -120,8 +119,6 @@ def ab(
     spec = of_commands(goal, f"{program} {other}", patterns, drawn)
     both = {A: program, B: other}
     commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
-    code = code_of_commands({side: one.arguments for side, one in both.items()})
-    facts = {**code, "alpha": alpha, "effect": effect, "most_runs": most}
     with closing(Ledger.open(store, create=True)) as ledger:
         run = partial(
             sweeps.run,
@@ -132,7 +129,7 @@ def ab(
             resume=True,
         )
         comparison, snapshot = compare(
-            *(ledger, spec, test, most, run, facts), tell=lambda one: say(str(one), err=True)
+            *(ledger, spec, test, most, run), tell=lambda one: say(str(one), err=True)
         )
     if as_json:
         emit(comparison.to_dict())

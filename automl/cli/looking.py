@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from automl.core import Noted, Snapshot, Trial, TrialState, ranking
+from automl.core import Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
 from automl.core.garbage import no_collection
 from automl.core.spec import KEYS, SweepSpec
@@ -74,14 +74,7 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     if as_json:
         return emit(status_object(snapshot))
     draw(SweepView(snapshot, height=24), width=100)
-    if snapshot.spec is None:
-        return None
-    say(_settings(snapshot.spec))
-    if snapshot.spec.explored is not None:
-        for event in ledger.events(sweep):
-            if isinstance(event, Noted) and event.kind == "space":
-                say(f"the space was changed: {event.message}")
-    return None
+    return say(_settings(snapshot.spec)) if snapshot.spec is not None else None
 
 
 def _settings(spec: SweepSpec) -> str:

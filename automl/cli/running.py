@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import chdir, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from automl.report.console import console
 from automl.report.summary import print_summary
 from automl.report.terminal_view import view
 from automl.workflows import steering
-from automl.workflows.confirm import chosen, derived, missing, next_runs, prepare
+from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
@@ -37,7 +37,6 @@ from .common import (
     draw,
     draw_table,
     emit,
-    given_limits,
     json_option,
     objective_option,
     opened,
@@ -247,16 +246,18 @@ def continue_sweep(
     absolute = store if "://" in store else os.path.abspath(store)  # noqa: PTH100
     with opened(absolute, write=True) as ledger:
         stored = checked(ledger.spec(sweep))
-        changed = read_changes({} if config else plain_changes(overrides))
-        limits: Mapping[str, Any] = {**changed.budget, **given_limits(trials, budget)}
+        limits = {"trials": trials, "time": budget}
+        flags = [f"budget.{name}={text}" for name, text in limits.items() if text]
+        changed = read_changes(plain_changes([*([] if config else overrides), *flags]))
         spec = stored
         if config is not None:
             wanted = _read_again(config, overrides, stored, options)
         if wanted is not None:
             added = sum(trial.source == "added" for trial in ledger.trials(sweep))
             spec = _edited(stored, wanted, added)
-            limits = {} if config is None else limits
-        spec = replace(spec, budget=checked_budget(replace(spec.budget, **limits)))
+        if wanted is None or config is not None:
+            budget_now = replace(spec.budget, **changed.budget)
+            spec = replace(spec, budget=checked_budget(budget_now))
         spec = spec if changed.workers is None else spec.with_workers(changed.workers)
         if wanted is None:
             spec = spec.with_location("")
@@ -270,18 +271,11 @@ def continue_sweep(
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
-        num, most = len(ledger.trials(sweep)), spec.budget.trials
-        if trials and most is not None and most <= num:
-            begun = f"{sweep} has {num} trials, and --trials {trials} counts them too"
-            say(f"{begun}: no new one begins; to run more, give --trials {2 * num}", err=True)
         runs = objective is not None or program is not None
         with chdir(cwd) if cwd is not None else nullcontext():
             if options["dispatcher"] != "agents":  # they know what to train
                 check_runnable(spec, typed, program, "resume")
                 spec = replace(spec, command="" if program is None else str(program))
-                if stored.command not in ("", spec.command):
-                    line = f"the sweep ran {stored.command}, and runs {spec.command} now: "
-                    say(f"{line}the results of both are compared", err=True)
                 if runs and cwd is None and not moved:
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
@@ -371,20 +365,6 @@ def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
 @click.option(
     "--top", type=whole(2), default=3, show_default=True, help="Number of configurations."
 )
-@click.option(
-    "--probability",
-    type=float,
-    metavar="P",
-    help="Add runs until the best is known with this probability.",
-)
-@click.option(
-    "--runs",
-    "most",
-    type=whole(2),
-    default=60,
-    show_default=True,
-    help="Most runs in all, with --probability.",
-)
 @json_option
 @objective_option
 @setting("artifacts")
@@ -394,8 +374,6 @@ def confirm(
     store: str,
     seeds: int,
     top: int,
-    probability: float | None,
-    most: int,
     objective: str | None,
     program: Program | None,
     artifacts: str | None,
@@ -404,8 +382,7 @@ def confirm(
 ) -> int:
     """Train the best configurations again with other seeds, to see whether the lead is noise.
 
-    They are the recommended one, the next ones and the best single trial. With --probability runs
-    are added, where they tell most, until the best is known with it.
+    They are the recommended one, the next ones and the best single trial.
 
     The runs are kept as the sweep SWEEP.confirm. `best` and `report` then show the result. If you
     run it again, only missing runs are trained.
@@ -414,18 +391,15 @@ def confirm(
     Examples:
       automl confirm nmt
       automl confirm nmt --seeds 5 --top 2
-      automl confirm nmt --probability 0.9 --runs 30
       automl confirm mine -- python train.py --lr={lr}
     """
-    if probability is not None and not 0 < probability < 1:
-        raise UsageError(f"--probability must be more than 0 and less than 1, got {probability:g}")
     with opened(store, write=True) as ledger:
         spec, snapshot = checked(ledger.spec(sweep)), ledger.snapshot(sweep)
         configurations = chosen(snapshot, spec.known_space, top)
         if not configurations:
             raise AutomlError(f"no trial of {sweep} has succeeded: there is nothing to confirm")
         runs = missing(ledger, sweep, configurations, seeds)
-        if runs or probability is not None:
+        if runs:
             typed = Typed(store, objective, options["ray_address"])
             objective, program, _ = named(spec, objective, program)
             typed = replace(typed, objective=objective)
@@ -433,21 +407,11 @@ def confirm(
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
             options["dispatcher"] = dispatcher_of(spec, options["dispatcher"], agents=False)
-        confirmation, counted = None, -1
-        while True:
-            if runs:
-                again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
-                again = prepare(ledger, again, [trial.params for trial in runs])
-                if status := run_sweep(again, ledger, typed, function, **options):
-                    return status
-            confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
-            if confirmation is None or probability is None:
-                break
-            goes_on = counted < confirmation.num_runs < most  # not if a run has no value
-            if confirmation.probability >= probability or not goes_on:
-                break
-            counted = confirmation.num_runs
-            runs = next_runs(confirmation, configurations)
+            again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
+            again = prepare(ledger, again, [trial.params for trial in runs])
+            if status := run_sweep(again, ledger, typed, function, **options):
+                return status
+        confirmation = confirmations.read(ledger, ledger.snapshot(sweep))
     if confirmation is None:
         raise AutomlError(f"the best trial of {sweep} has changed meanwhile: confirm it again")
     if as_json:

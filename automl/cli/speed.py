@@ -11,7 +11,7 @@ import yaml
 from automl import sweeps
 from automl.config import load
 from automl.config.source import WrittenConfig
-from automl.core import Snapshot, parse_duration
+from automl.core import parse_duration
 from automl.core.arguments import yaml_scalar
 from automl.core.text import memory, number
 from automl.errors import UsageError
@@ -19,7 +19,7 @@ from automl.ledger import Ledger
 from automl.report.recommendation import recommended
 from automl.report.record import Record
 from automl.report.terminal_view import view
-from automl.workflows.speed import REPORTS, Measured, left_out, measured, prepare, settings_to_try
+from automl.workflows.speed import REPORTS, Measured, measured, prepare, settings_to_try
 from workers.functions.speed import SpeedProbe
 from workers.protocol import Params
 
@@ -38,7 +38,7 @@ from .common import (
 )
 from .program import Program, ProgramVerb, load_trained, named
 
-COLUMNS = ["items/s", "noise", "peak memory", "of the best", "probes"]
+COLUMNS = ["items/s", "peak memory", "of the best", "probes"]
 
 
 @click.command(cls=ProgramVerb)
@@ -118,7 +118,7 @@ def speed(
         )
     best = recommended(Record.of(snapshot))
     found = measured(snapshot.trials, names, best.params if best else None)
-    emit([one.to_dict() for one in found]) if as_json else _show(found, snapshot)
+    emit([vars(one) for one in found]) if as_json else _show(found)
     status = INTERRUPTED if snapshot.state == "interrupted" else 0
     if not found or found[0].failure:
         messages = [trial.message for trial in snapshot.trials if trial.failure]
@@ -143,13 +143,12 @@ def _write(config: str, path: Path, params: Params, tuned: list[str]) -> None:
     say(f"wrote {path}", err=True)
 
 
-def _show(found: list[Measured], snapshot: Snapshot) -> None:
+def _show(found: list[Measured]) -> None:
     names = list(dict.fromkeys(name for one in found for name in one.params))
     rows = [
         [
             *(number(one.params[name]) if name in one.params else "-" for name in names),
             one.failure.replace("_", " ") if one.failure else number(one.items_per_second),
-            f"{one.noise:.0%}",
             memory(one.peak_memory_bytes),
             f"{one.share_of_best:.0%}",
             str(one.probes),
@@ -158,8 +157,6 @@ def _show(found: list[Measured], snapshot: Snapshot) -> None:
     ]
     if rows:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
-    if words := left_out(found, snapshot):
-        draw(f"\n{words}")
     if found and not found[0].failure:
         draw("\nthe recommended, for a configuration:")
         lines = [f"  {name}: [{yaml_scalar(value)}]" for name, value in found[0].params.items()]

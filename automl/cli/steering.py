@@ -5,12 +5,12 @@ from typing import Any, Final
 import click
 
 from automl.config.overrides import plain_changes, read_setting
+from automl.control.artifacts import artifacts_of
 from automl.core import parse_duration
 from automl.core.text import Typed
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.workflows import agents, steering
-from automl.workflows.export import location_to_delete
 
 from . import NO_SUCCESS, SHOULD_STOP
 from .common import (
@@ -20,7 +20,6 @@ from .common import (
     opened,
     read_by,
     say,
-    setting,
     store_option,
     sweep_argument,
     trial_option,
@@ -240,26 +239,22 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
 
 @click.command()
 @sweep_argument
-@setting("artifacts")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @writes_store
-def delete(ledger: Ledger, sweep: str, artifacts: str | None, yes: bool) -> None:
+def delete(ledger: Ledger, sweep: str, yes: bool) -> None:
     """Delete a sweep with its trials, checkpoints and logs. A running sweep is refused.
 
-    Files outside of the store are deleted only if you name their place with --artifacts.
+    Files outside of the store stay: it says where they are.
 
     \b
-    Examples:
+    Example:
       automl delete nmt-2
-      automl delete nmt-2 --artifacts s3://bucket/sweeps
     """
-    elsewhere = location_to_delete(ledger.spec(sweep), artifacts)
+    elsewhere = artifacts_of(ledger.spec(sweep))
     if not yes:
         question = f"delete {sweep} with {len(ledger.trials(sweep))} trials and their files?"
         click.confirm(question, abort=True, err=True)
     ledger.delete(sweep)
-    if elsewhere is not None and artifacts is not None:
-        elsewhere.remove()
     say(f"deleted {sweep}")
-    if elsewhere is not None and artifacts is None:
+    if elsewhere is not None:
         say(f"its files at {elsewhere.location} stay: remove them there", err=True)

@@ -16,7 +16,6 @@ from automl.control.preflight import (
     lines_about_knobs,
     usual_stopper,
 )
-from automl.core import SweepSpec
 from automl.core.arguments import duration
 from automl.core.resources import without_unit
 from automl.core.text import Typed, number, present_folder, shell_line
@@ -25,7 +24,6 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.console import console, table
-from automl.suggesters.user_prior import UserPrior
 from automl.workflows.beginning import Beginning, begin
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
@@ -113,8 +111,7 @@ def sweep(
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)
     if options["dry_run"]:
-        checked = _checked(loaded.spec, program, options["objective"])
-        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded, checked)
+        emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
     with closing(Ledger.open(loaded.store, create=True)) as ledger:
         spec = begin(
@@ -212,18 +209,7 @@ def _hardware_of(address: str, accelerator: str) -> Hardware:
     return cluster_hardware(address, accelerator)
 
 
-def _checked(spec: SweepSpec, program: Program | None, objective: str | None) -> str:
-    """What a dry run has checked, and what only a trial can show."""
-    metrics = ", ".join(goal.metric for goal in spec.goals)
-    what = "the program exists" if program else "the function can be loaded"
-    if spec.workload is not None:
-        return "checked: the configuration and its data"
-    if program is None and objective is None:
-        return "checked: the configuration; not what a trial runs, which was not named"
-    return f"checked: the configuration, and that {what}; not whether a trial reports {metrics}"
-
-
-def _show(config: Config, checked: str) -> None:
+def _show(config: Config) -> None:
     spec = config.spec
     times = ("time", "worker_time")
     limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
@@ -237,9 +223,7 @@ def _show(config: Config, checked: str) -> None:
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"
     )
-    for name, prior in UserPrior(spec.space, spec.prior).by_name.items():
-        say(f"prior: {name} {prior}")
-    say(f"{checked}; nothing was created")
+    say("checked; nothing was created")
 
 
 @click.command()

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
-from automl.core.environment import code_of, difference
 from automl.core.text import number, present_folder
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
@@ -150,28 +148,12 @@ def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int)
     )
 
 
-def code_of_commands(programs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What is recorded of each side: its command, and commit and diff of the code that it runs."""
-    folders = {side: _code_folder(words) for side, words in programs.items()}
-    found = {
-        side: {"command": list(words), **code_of(folders[side])} for side, words in programs.items()
-    }
-    return {**found, "difference": difference(folders[A], folders[B])}
-
-
-def _code_folder(words: Sequence[str]) -> str:
-    """The folder of the first file among the arguments of a command; else the present one."""
-    files = (Path(word) for word in words[1:] if "\0" not in word and len(word) < 4096)
-    return next((str(path.parent) for path in files if path.is_file()), ".")
-
-
 def compare(
     ledger: Ledger,
     spec: SweepSpec,
     test: PairedTest,
     most_runs: int,
     run: Callable[[SweepSpec], Snapshot],
-    facts: Mapping[str, Any],
     *,
     tell: Callable[[Comparison], None] = lambda comparison: None,
 ) -> tuple[Comparison, Snapshot]:
@@ -181,13 +163,12 @@ def compare(
         spec: of a new sweep; a name that is in use gets a number.
         most_runs: of both sides together.
         run: runs the waiting trials of the sweep, which has this spec then.
-        facts: to record.
         tell: called with the answer so far before each further round.
 
     Returns:
         The answer, and the sweep; its state is "interrupted" if somebody has ended the rounds.
     """
-    spec = create(ledger, spec, rename=True, facts={KIND: facts})
+    spec = create(ledger, spec, rename=True)
     begun, pairs = 0, FIRST_PAIRS
     while True:
         snapshot = ledger.snapshot(spec.name)

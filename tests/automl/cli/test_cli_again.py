@@ -202,33 +202,6 @@ def test_runs_of_an_unlike_sweep_of_that_name_are_refused(folder: Path) -> None:
         assert ledger.snapshot("toy.confirm").state == "finished"
 
 
-def test_runs_are_added_until_the_best_is_known_with_the_probability(folder: Path) -> None:
-    swept("close")
-    few = json.loads(run("confirm", "toy", "close", "--seeds", "2", "--json").stdout)
-    assert few["probability"] < 0.9, "two runs of each do not tell"
-    more = ("--seeds", "2", "--probability", "0.9", "--json")
-    done = run("confirm", "toy", "close", *more)
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert found["probability"] >= 0.9
-    runs = {repeat["trial"]: len(repeat["values"]) for repeat in found["repeats"]}
-    assert 6 < sum(runs.values()) < 60
-    assert runs[found["leader"]] == max(runs.values()), "the leader runs in each round"
-    assert min(runs.values()) < max(runs.values()), "a clear loser runs no more"
-    again = json.loads(run("confirm", "toy", "close", *more).stdout)
-    assert again == found, "nothing is missing any more"
-
-
-def test_runs_are_added_only_up_to_the_most(folder: Path) -> None:
-    swept("noisy")
-    more = ("--seeds", "2", "--probability", "0.99", "--runs", "9", "--json")
-    found = json.loads(run("confirm", "toy", "noisy", *more).stdout)
-    assert found["probability"] < 0.99
-    assert sum(len(repeat["values"]) for repeat in found["repeats"]) == 10, "pairs of runs"
-    refused = run("confirm", "toy", "noisy", "--probability", "1")
-    assert (refused.exit_code, "less than 1, got 1" in refused.stderr) == (2, True)
-
-
 @pytest.mark.parametrize(
     ("winner", "other", "exceeds", "words"),
     [

@@ -116,9 +116,6 @@ def test_a_function_goes_on_from_what_it_saved_and_its_files_are_exported(
     assert set(Copies(copy).sizes()) == files
     secrets = [p for p in moved.rglob("*") if p.is_file() and b"-of-the-test" in p.read_bytes()]
     assert secrets == []
-    deleted = automl("delete", "kept", "--yes", "--store", str(moved), "--artifacts", place)
-    assert deleted.exit_code == 0, deleted.output
-    assert Copies(place).sizes() == {}
 
 
 def test_the_files_of_a_sweep_are_told_by_name_if_they_are_damaged(place: str) -> None:
