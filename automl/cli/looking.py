@@ -1,6 +1,5 @@
 """The verbs that show sweeps. Those that print to the terminal load neither torch nor Ray."""
 
-import os
 import re
 import time
 from pathlib import Path
@@ -328,9 +327,6 @@ def logs(ledger: Ledger, sweep: str, trial: int, rank: int, attempt: int | None)
     click.echo(printable(traceback, keep="\n\t"), nl=False)
 
 
-NICE: Final = 5  # controllers and trials on this machine go first
-
-
 @click.command()
 @newest_argument
 @output_option("SWEEP.html")
@@ -417,6 +413,4 @@ def studio(store: str, port: int) -> None:
         server = StudioServer(ledger, port, "" if store == STORE else store)
         say(server.address())
         say("Ctrl-C ends the studio, not the sweeps", err=True)
-        if hasattr(os, "nice"):
-            os.nice(NICE)
         server.run()

@@ -1,10 +1,12 @@
-"""Runs a sweep in this process: `resume`, `confirm`, and what `sweep` shares with them."""
+"""Runs a sweep in this process: `resume`, `confirm`, `ab`, and what `sweep` shares with them."""
 
 import os
+import secrets
 import time
 from collections.abc import Callable
-from contextlib import chdir, nullcontext
+from contextlib import chdir, closing, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +16,7 @@ from automl import sweeps
 from automl.config import load
 from automl.config.overrides import plain_changes, read_changes
 from automl.control.signals import SafeEnd
-from automl.core import Snapshot, SweepSpec, TrialState
+from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
 from automl.core.text import Typed, number, present_folder, told_how_to_resume, why_early
 from automl.errors import AutomlError, UsageError
@@ -25,13 +27,18 @@ from automl.report.console import console
 from automl.report.summary import print_summary
 from automl.report.terminal_view import view
 from automl.workflows import steering
+from automl.workflows.ab import A, B, PairedTest, compare, of_commands
 from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
 from workers.artifacts.location import read_location
+from workers.command.command import EitherCommand
+from workers.command.patterns import compile_pattern
+from workers.command.printed_metrics import reported_metrics
 
-from . import FAILED, INTERRUPTED, NO_SUCCESS
+from . import FAILED, INTERRUPTED, NO_SUCCESS, SHOULD_STOP
+from .before import printed_by
 from .common import (
     dispatching,
     draw,
@@ -77,9 +84,9 @@ def check_runnable(spec: SweepSpec, typed: Typed, program: Program | None, verb:
         from workers.workloads import WORKLOADS
 
         if typed.objective is not None or program is not None:
-            given = "--objective" if program is None else "the command after --"
             raise UsageError(
-                f"sweep {spec.name} tunes the workload {spec.workload}: leave {given} out"
+                f"sweep {spec.name} tunes the workload {spec.workload}: leave the function or the "
+                "command out"
             )
         WORKLOADS.get(spec.workload).check(spec.data, spec.fixed)
 
@@ -96,18 +103,6 @@ def wait_for_lost_controller(store: str, sweep: str) -> None:
             say(f"{sweep} seems to run; this command waits until its controller is gone", err=True)
         while time.monotonic() < deadline and ledger.snapshot(sweep).state == "running":
             time.sleep(LOOK_SECONDS)
-
-
-def dispatcher_of(spec: SweepSpec, given: str | None, *, agents: bool = True) -> str:
-    """The dispatcher to train with: the one that was typed, else the one that ran it last.
-
-    Args:
-        spec: of the sweep.
-        given: that was typed.
-        agents: whether agents may go on without being named; they ask for one sweep only.
-    """
-    last = spec.dispatcher if agents or spec.dispatcher != "agents" else ""
-    return given or last or "auto"
 
 
 def run_sweep(
@@ -129,7 +124,7 @@ def run_sweep(
         run_options: `dispatcher`, `ray_address` and `resume` of `automl.sweeps.run`.
     """
     again = typed.line(spec)
-    shown = nullcontext(_unseen) if as_json else view()
+    shown = nullcontext(lambda snapshot: None) if as_json else view()
     with SafeEnd(), told_how_to_resume(again), shown as show:
         snapshot = sweeps.run(
             spec, ledger=ledger, objective=objective, on_change=show, **run_options
@@ -146,10 +141,6 @@ def run_sweep(
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)
-
-
-def _unseen(snapshot: Snapshot) -> None:
-    """Show nothing."""
 
 
 def _exit_status(snapshot: Snapshot) -> int:
@@ -262,7 +253,7 @@ def continue_sweep(
         if wanted is None:
             spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
-        options["dispatcher"] = dispatcher_of(stored, options["dispatcher"])
+        options["dispatcher"] = options["dispatcher"] or stored.dispatcher or "auto"
         objective, program, is_typed = named(wanted or stored, objective, program)
         typed = replace(typed, objective=objective)
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
@@ -321,9 +312,8 @@ def why_finished(snapshot: Snapshot) -> str:
     early = why_early(snapshot)
     if snapshot.state != "finished" or (early and not succeeded):
         return ""
-    if early:
-        return f": {snapshot.reason}; to continue, raise --trials or --budget, or widen its space"
-    return "; to continue, raise --trials or --budget"
+    why = f": {snapshot.reason}" if early else ""
+    return f"{why}; to continue, raise --trials or --budget"
 
 
 def _edited(stored: SweepSpec, wanted: SweepSpec, added: int) -> SweepSpec:
@@ -406,7 +396,8 @@ def confirm(
             check_runnable(spec, typed, program, "confirm")
             function = load_trained(spec, objective, program)
             options |= {"summary": False, "resume": True, "as_json": as_json}
-            options["dispatcher"] = dispatcher_of(spec, options["dispatcher"], agents=False)
+            last = spec.dispatcher.replace("agents", "")  # they ask for one sweep only
+            options["dispatcher"] = options["dispatcher"] or last or "auto"
             again = moved_to(derived(spec, confirmations.KIND, len(runs)), artifacts)
             again = prepare(ledger, again, [trial.params for trial in runs])
             if status := run_sweep(again, ledger, typed, function, **options):
@@ -435,3 +426,143 @@ def _print(confirmation: confirmations.Confirmation) -> None:
     columns = ["trial", "mean", "deviation", "failed", "runs"]
     draw_table(columns, rows, columns[:4])
     draw(f"\n{confirmation}")
+
+
+# is B better than A?
+
+EXITS: Final = {"better": 0, "worse": SHOULD_STOP, "no difference": SHOULD_STOP}
+
+
+class ABVerb(ProgramVerb):
+    """A verb with two commands; the second one is its `other`."""
+
+    parts = ("program", "other")
+    usage = "[-- COMMAND_A [ARG]...] [-- COMMAND_B [ARG]...]"
+
+
+@click.command(cls=ABVerb)
+@click.option(
+    "--metric",
+    metavar="NAME",
+    help="That the programs report or print.  [default: A is run for at most 20 s, to see what it "
+    "prints]",
+)
+@click.option("--maximize/--minimize", default=None, help="Whether a large value is good.")
+@click.option(
+    "--alpha",
+    type=float,
+    metavar="P",
+    default=0.05,
+    show_default=True,
+    help="Largest probability to call B better if it is not.",
+)
+@click.option(
+    "--effect",
+    type=float,
+    metavar="D",
+    default=1.0,
+    show_default=True,
+    help="Difference that must be found, with 90%: in standard deviations of the differences "
+    "between two runs with the same seed.",
+)
+@click.option(
+    "--runs",
+    type=whole(2, 100_000),
+    metavar="N",
+    help="Most runs, of both sides together.  [default: 60, more for a small effect]",
+)
+@click.option(
+    "--reports",
+    metavar="REGEX",
+    help="How the programs print the metric, with one group, such as 'loss (\\S+)'.",
+)
+@click.option(
+    "--seed",
+    type=whole(0, 2**31 - 1),
+    metavar="N",
+    help="Of the seeds of two programs.  [default: new ones each time]",
+)
+@store_option
+@json_option
+@dispatching()
+def ab(
+    alpha: float,
+    effect: float,
+    runs: int | None,
+    seed: int | None,
+    as_json: bool,
+    store: str,
+    program: Program | None,
+    dispatcher: str | None,
+    ray_address: str | None,
+    other: Program | None = None,
+    **options: Any,
+) -> int:
+    """Say whether the program B is better than A.
+
+    Both run in pairs that have the same seed (`{seed}`, AUTOML_SEED). It ends as soon as the answer
+    is sure enough, often after a dozen runs. The metric is read from AUTOML_REPORTS, or from lines
+    such as `METRIC 0.5`, `METRIC=0.5` or `METRIC: 0.5`. The runs are kept as a sweep.
+
+    \b
+    Examples:
+      automl ab --metric loss -- python a/train.py -- python b/train.py
+      automl ab --metric acc --maximize -- ./old --seed={seed} -- ./new --seed={seed}
+
+    Exit status: 0 if B is better, 10 if it is not, 3 if that is not known.
+    """
+    test = PairedTest(alpha, effect)
+    most = 2 * test.most_pairs if runs is None else runs
+    if program is None or other is None:
+        raise UsageError(
+            "compare two commands, as in automl ab -- python a/train.py -- python b/train.py"
+        )
+    goal, patterns = _goal(program, **options)
+    seed = secrets.randbelow(2**31) if seed is None else seed
+    spec = of_commands(goal, f"{program} {other}", patterns, seed)
+    both = {A: program, B: other}
+    commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
+    with closing(Ledger.open(store, create=True)) as ledger:
+        run = partial(
+            sweeps.run,
+            ledger=ledger,
+            objective=EitherCommand(commands),
+            dispatcher=dispatcher or "auto",
+            ray_address=ray_address,
+            resume=True,
+        )
+        comparison, snapshot = compare(
+            *(ledger, spec, test, most, run), tell=lambda one: say(str(one), err=True)
+        )
+    if as_json:
+        emit(comparison.to_dict())
+    say(str(comparison), err=as_json)
+    if snapshot.state != "finished":
+        return INTERRUPTED
+    return EXITS.get(comparison.answer, NO_SUCCESS)
+
+
+def _goal(
+    program: Program, *, metric: str | None, maximize: bool | None, reports: str | None
+) -> tuple[Any, dict[str, str]]:
+    """The goal, and how the commands print its metric.
+
+    Raises:
+        UsageError: the metric, its direction or the expression is missing or wrong.
+    """
+    found = printed_by(program) if metric is None else reported_metrics([metric])
+    patterns = {}
+    if metric is None:
+        if not found or (len(found) > 1 and not found[0].of_validation):
+            names = ", ".join(one.name for one in found) or "none is known"
+            raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
+        metric, patterns = found[0].name, {"step": found[0].step, found[0].name: found[0].pattern}
+    if maximize is None and not found:
+        raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
+    if reports is not None:
+        patterns[metric] = reports
+    patterns = {name: text for name, text in patterns.items() if text}
+    for name, text in patterns.items():
+        compile_pattern(name, text)
+    up = found[0].maximize if maximize is None else maximize
+    return Goal.parse(f"{'maximize' if up else 'minimize'} {metric}"), patterns

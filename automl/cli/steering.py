@@ -10,7 +10,7 @@ from automl.core import parse_duration
 from automl.core.text import Typed
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
-from automl.workflows import agents, steering
+from automl.workflows import steering
 
 from . import NO_SUCCESS, SHOULD_STOP
 from .common import (
@@ -40,8 +40,7 @@ def _metrics(words: tuple[str, ...]) -> dict[str, float] | float:
     try:
         if len(words) == 1 and "=" not in words[0]:
             return float(words[0])
-        pairs = [text.split("=", 1) for text in words]
-        found = {name: float(value) for name, value in pairs}
+        found = {name: float(value) for name, value in (text.split("=", 1) for text in words)}
     except ValueError as error:
         given = " ".join(words)
         rule = "a metric is METRIC=NUMBER, such as loss=0.12"
@@ -78,7 +77,7 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
 
     Exit status: 3 if the sweep has no more trials to give.
     """
-    answer = agents.ask(ledger, sweep, lease=lease, agent=agent)
+    answer = steering.ask(ledger, sweep, lease=lease, agent=agent)
     if as_json:
         emit(answer)
     if answer["trial"] is None:
@@ -134,7 +133,7 @@ def tell(
     """
     if given["step"] is not None and metrics == {}:
         raise UsageError("a report needs a metric, such as loss=0.12")
-    answer = agents.tell(ledger, sweep, trial, metrics, **given)
+    answer = steering.tell(ledger, sweep, trial, metrics, **given)
     if as_json:
         emit(answer)
     if "stop" in answer:

@@ -96,7 +96,7 @@ def sweep(
     is_typed = options["objective"] is not None or program is not None
     loaded = _load(config, overrides, program, options)
     options |= {"dispatcher": loaded.spec.dispatcher, "ray_address": loaded.ray_address}
-    typed = _typed(loaded, options)
+    typed = Typed(loaded.store, options["objective"], options["ray_address"])
     options["objective"], program, _ = named(loaded.spec, options["objective"], program)
     objective = load_trained(loaded.spec, options["objective"], program)
     spec = loaded.spec
@@ -108,8 +108,18 @@ def sweep(
     unclear = without_unit(options["budget"])
     for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
-    if options["resume"] and not options["dry_run"] and _exists(loaded):
-        return _continue(loaded, program, options)
+    name = loaded.spec.name
+    if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):
+        wait_for_lost_controller(loaded.store, name)
+        return continue_sweep(
+            name,
+            loaded.store,
+            program=program,
+            artifacts=loaded.spec.artifacts,
+            moved=True,
+            wanted=loaded.spec,
+            **{key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)},
+        )
     if options["dry_run"]:
         emit(loaded.spec.to_dict()) if options["as_json"] else _show(loaded)
         return None
@@ -121,15 +131,14 @@ def sweep(
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
         )
-        name = spec.name
-        if name != loaded.spec.name:
-            say(f"{loaded.spec.name} is in use: this sweep is {name}", err=True)
+        if spec.name != name:
+            say(f"{name} is in use: this sweep is {spec.name}", err=True)
         if options["create"]:
             if options["as_json"]:
-                emit({"sweep": name, "store": loaded.store})
+                emit({"sweep": spec.name, "store": loaded.store})
             else:
-                asks = shell_line(["automl", "ask", name, *typed.location])
-                say(f"{name} is ready for agents: {asks}")
+                asks = shell_line(["automl", "ask", spec.name, *typed.location])
+                say(f"{spec.name} is ready for agents: {asks}")
             return None
         return run_sweep(
             spec.with_location(loaded.spec.artifacts),
@@ -139,34 +148,6 @@ def sweep(
             resume=True,  # it may begin with imported trials
             **{key: options[key] for key in RUN_OPTIONS},
         )
-
-
-def _exists(loaded: Config) -> bool:
-    return loaded.spec.name in existing_sweeps(loaded.store)
-
-
-def _continue(loaded: Config, program: Program | None, options: dict[str, Any]) -> int:
-    """Do what `automl resume` does, once a controller that was lost counts as dead.
-
-    What the configuration says now holds from here on, and is told; what cannot change is refused.
-    """
-    name = loaded.spec.name
-    wait_for_lost_controller(loaded.store, name)
-    given = {key: options[key] for key in ("trials", "budget", "objective", *RUN_OPTIONS)}
-    location = loaded.spec.artifacts
-    return continue_sweep(
-        name,
-        loaded.store,
-        program=program,
-        artifacts=location,
-        moved=True,
-        wanted=loaded.spec,
-        **given,
-    )
-
-
-def _typed(loaded: Config, options: dict[str, Any]) -> Typed:
-    return Typed(loaded.store, options["objective"], options["ray_address"])
 
 
 def _load(
@@ -191,10 +172,12 @@ def _load(
     refuse_password(loaded.store)
     check_store(loaded.store)
     check_artifacts(loaded.spec)
-    if options["name"] is not None and not options["resume"] and _exists(loaded):
+    name = loaded.spec.name
+    if options["name"] and not options["resume"] and name in existing_sweeps(loaded.store):
+        line = Typed(loaded.store, options["objective"], options["ray_address"]).line(loaded.spec)
         raise UsageError(
-            f"--name: there is a sweep named {loaded.spec.name!r} already; choose another name, "
-            f"or continue it: {_typed(loaded, options).line(loaded.spec)}"
+            f"--name: there is a sweep named {name!r} already; choose another name, "
+            f"or continue it: {line}"
         )
     if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
         loaded = replace(loaded, ray_address=None)
@@ -204,21 +187,19 @@ def _load(
 
 
 def _hardware_of(address: str, accelerator: str) -> Hardware:
-    from automl.dispatch.ray.nodes import cluster_hardware
+    from automl.dispatch.ray.nodes import cluster_hardware  # it imports Ray
 
     return cluster_hardware(address, accelerator)
 
 
 def _show(config: Config) -> None:
     spec = config.spec
-    times = ("time", "worker_time")
     limits = {key: value for key, value in vars(spec.budget).items() if value is not None}
     budget = ", ".join(
-        f"{key} {duration(v) if key in times else f'{v:g}'}" for key, v in limits.items()
+        f"{key} {duration(v) if key.endswith('time') else f'{v:g}'}" for key, v in limits.items()
     )
     show_space(config)
-    goals = "; ".join(map(str, spec.goals))
-    say(f"\nsweep {spec.name} of {spec.trained}: {goals}")
+    say(f"\nsweep {spec.name} of {spec.trained}: {'; '.join(map(str, spec.goals))}")
     say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"

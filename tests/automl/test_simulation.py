@@ -10,7 +10,7 @@ import pytest
 import automl
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
-from automl.simulation import Simulation
+from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0))

@@ -101,7 +101,6 @@ def test_a_program_that_fails_is_not_better(programs: Path) -> None:
         (["--", "python"], "compare two commands"),
         ([], "compare two commands"),
         (["--", "python", "--"], "a command is needed after the second --"),
-        (["--", "a", "--", "b", "--", "c"], "got 3 of them"),
         (["--metric", "x", "--", "python", "--", "python"], "add --minimize or --maximize"),
         (["--metric", "", "--minimize", "--", "python", "--", "python"], "a goal is"),
         (["--metric", "loss", "--", "no-such", "--", "python"], "there is no program 'no-such'"),

@@ -21,7 +21,7 @@ from automl.errors import UsageError
 from automl.integrations.optuna_view import study
 from automl.ledger import Ledger
 from automl.sweeps import load
-from automl.workflows import import_trials
+from automl.workflows import beginning
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ lr,batch_size,optimizer,momentum,layout,loss,note
 def test_trials_of_a_csv_file_are_imported(runs: str, tmp_path: Path) -> None:
     ledger = Ledger.open(runs, readonly=True)
     (tmp_path / "old.csv").write_text(CSV)
-    found = import_trials.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")], ledger)
+    found = beginning.read(str(tmp_path / "old.csv"), SPACE, [Goal("loss")], ledger)
     assert [trial.metrics["loss"] for trial in found.trials] == [0.5, 0.7]
     assert found.trials[1].params == {
         "lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9, "layout": "separate"
@@ -62,7 +62,7 @@ def test_trials_of_a_csv_file_are_imported(runs: str, tmp_path: Path) -> None:
     assert found.left_out == {"outside of the space": 1, "without loss": 1}
     (tmp_path / "bad.csv").write_text("lr,loss\nfast,1\n")
     with pytest.raises(UsageError, match="line 2: lr must be a number, got 'fast'"):
-        import_trials.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")], ledger)
+        beginning.read(str(tmp_path / "bad.csv"), SPACE, [Goal("loss")], ledger)
     ledger.close()
 
 
@@ -72,10 +72,10 @@ def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_pa
     study.enqueue_trial({"lr": 0.01})
     study.optimize(lambda trial: math.log(trial.suggest_float("lr", 1e-5, 1e-1)), n_trials=2)
     source = f"optuna:sqlite:///{tmp_path}/old.db#old"
-    found = import_trials.read(source, SPACE, [Goal("loss")], ledger)
+    found = beginning.read(source, SPACE, [Goal("loss")], ledger)
     assert len(found.trials) == 2
     assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
-    assert len(import_trials.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
+    assert len(beginning.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
     ledger.close()
 
 
