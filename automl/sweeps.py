@@ -197,16 +197,17 @@ def sweep(
     ):
         from .control.wiring import conduct
         from .trackers.live import tracked
-        from .workflows.beginning import Beginning, begin
+        from .workflows.beginning import begin
 
-        beginning = Beginning.of(sources, enqueue)
+        configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
         spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
             ledger,
             spec,
-            beginning,
+            sources,
+            configurations,
             rename=name is None,
             resume=resume,
             suggester=plugins.suggester,

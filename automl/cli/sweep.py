@@ -24,7 +24,7 @@ from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password
 from automl.report.console import console, table
-from automl.workflows.beginning import Beginning, begin
+from automl.workflows.beginning import begin
 from search_spaces import Choice, Float, Int
 from search_spaces.hardware import Hardware
 from search_spaces.parameters import Parameter
@@ -127,7 +127,7 @@ def sweep(
         spec = begin(
             ledger,
             signed(loaded.spec, options["objective"], typed=is_typed),
-            Beginning(loaded.prior),
+            loaded.prior,
             rename=options["name"] is None,
             tell=lambda text, _: say(text, err=True),
         )

@@ -61,14 +61,15 @@ MAX_TRACEBACK: Final = 3000  # characters
 
 
 def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
-    """Write the report; an existing file is replaced once the new one is complete.
+    """Write the report, which needs no network; an old file is replaced once the new one is whole.
 
     Raises:
         UsageError: the file cannot be written.
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
-    page = render(record)
+    title = escape(f"{record.snapshot.sweep}: report of a sweep")
+    page = one_file(title, data_of(record))
     try:
         draft = target.parent / f".{target.name}.{uuid.uuid4().hex}"
         try:
@@ -78,11 +79,6 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
             draft.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
-
-
-def render(record: Record) -> str:
-    """The report as an HTML page that needs no network."""
-    return one_file(escape(f"{record.snapshot.sweep}: report of a sweep"), data_of(record))
 
 
 def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:

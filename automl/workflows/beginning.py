@@ -25,7 +25,6 @@ from automl.core import (
     SweepSpec,
     Trial,
     TrialState,
-    arguments,
     ranking,
 )
 from automl.core.keys import PluginChoice
@@ -41,39 +40,11 @@ SOURCE = "added"
 Source = str | PathLike[str] | Any  # Any stands for an Optuna study, or a result
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """What a sweep begins with. Of a sweep that has run, only new configurations count.
-
-    Args:
-        prior: sources of finished trials, see `read`. The budget of trials grows by
-            their number.
-        configurations: to train after trial 0, before anything is suggested. A parameter that is
-            not named has its default.
-    """
-
-    prior: Sequence[Source] = ()
-    configurations: Sequence[Params] = ()
-
-    @classmethod
-    def of(
-        cls,
-        prior: Sequence[Source],
-        configurations: Mapping[str, Any] | Iterable[Mapping[str, Any]],
-    ) -> "Beginning":
-        """From the sources of trials, and one configuration or several.
-
-        Raises:
-            UsageError: an argument has the wrong type.
-        """
-        wanted = arguments.listed("enqueue", configurations, Mapping, "a configuration")
-        return cls(prior, wanted)
-
-
 def begin(
     ledger: Ledger,
     spec: SweepSpec,
-    beginning: Beginning,
+    prior: Sequence[Source] = (),
+    configurations: Sequence[Params] = (),
     *,
     rename: bool = False,
     resume: bool = False,
@@ -83,7 +54,10 @@ def begin(
     """Create a sweep in a ledger and begin it, whoever asks for it.
 
     Args:
-        beginning: what it begins with.
+        prior: sources of finished trials, see `read`; the budget of trials grows by their number.
+            Of a sweep that goes on they are passed over.
+        configurations: to train after trial 0, before anything is suggested. A parameter that is
+            not named has its default.
         rename: a name that is in use gets "-2" or so; else it is refused.
         resume: if there is a sweep of that name, go on with it.
         suggester: of the sweep; None for the one that the spec names.
@@ -96,28 +70,28 @@ def begin(
         UsageError: something does not fit the sweep. Then a new sweep is deleted again.
     """
     if resume and ledger.exists(spec.name):
-        _go_on(ledger, spec, beginning)
-        return _with_budget(ledger, spec, beginning)
+        _go_on(ledger, spec, configurations)
+        return _with_budget(ledger, spec) if prior else spec
     imported = [  # before there is a sweep of this name, which is no source of its own
-        read(source, spec.space, spec.goals, ledger, spec.constraints) for source in beginning.prior
+        read(source, spec.space, spec.goals, ledger, spec.constraints) for source in prior
     ]
     try:
         spec = create(ledger, with_earlier(ledger, spec, suggester), rename=rename)
     except UsageError:
         if not (resume and ledger.exists(spec.name)):
             raise
-        return begin(ledger, spec, beginning, resume=True)  # another process was faster
+        return begin(ledger, spec, prior, configurations, resume=True)  # another process was faster
     if spec.earlier:
         tell(f"learns from {spec.learned_from}", False)
     name = spec.name
     try:
-        for source, found in zip(beginning.prior, imported, strict=True):
+        for source, found in zip(prior, imported, strict=True):
             add(ledger, name, found.trials)
             named = isinstance(source, str | os.PathLike)
             tell(f"{source if named else type(source).__name__}: {found}", bool(found.left_out))
-        _go_on(ledger, spec, beginning)
-        if beginning.prior:
-            spec = _with_budget(ledger, spec, beginning)
+        _go_on(ledger, spec, configurations)
+        if prior:
+            spec = _with_budget(ledger, spec)
             ledger.append(name, SpecChanged(spec.to_dict()))
     except Exception:
         ledger.delete(name)
@@ -125,14 +99,14 @@ def begin(
     return spec
 
 
-def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
+def _go_on(ledger: Ledger, spec: SweepSpec, wanted: Sequence[Params]) -> None:
     """Enqueue the configurations that the sweep does not have."""
     space = spec.space
-    configurations = [space.accept(params) for params in beginning.configurations]
+    configurations = [space.accept(params) for params in wanted]
     trials = ledger.trials(spec.name) if configurations else []
     seen = {space.key(t.params) for t in trials if space.legal(t.params)}
-    wanted = {space.key(params): params for params in configurations}
-    new = [params for key, params in wanted.items() if key not in seen]
+    keyed = {space.key(params): params for params in configurations}
+    new = [params for key, params in keyed.items() if key not in seen]
     default = space.default()
     begun = sum(trial.source != SOURCE for trial in trials)
     count = len(new) + begun + (default is not None and not trials)
@@ -148,9 +122,9 @@ def _go_on(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> None:
         enqueue(ledger, spec.name, new)
 
 
-def _with_budget(ledger: Ledger, spec: SweepSpec, beginning: Beginning) -> SweepSpec:
+def _with_budget(ledger: Ledger, spec: SweepSpec) -> SweepSpec:
     trials = spec.budget.trials
-    if not beginning.prior or trials is None:
+    if trials is None:
         return spec
     added = sum(t.source == SOURCE for t in ledger.trials(spec.name))
     return replace(spec, budget=replace(spec.budget, trials=trials + added))

@@ -16,7 +16,7 @@ from search_spaces.parameters import parameter_from_dict
 from workers.protocol import Params
 
 from . import steering
-from .beginning import Beginning, begin
+from .beginning import begin
 
 AGAIN: Final = 2  # runs of a setting, in the mean, if all settings were tried in time
 SPEED: Final = "items_per_second"
@@ -128,7 +128,6 @@ def prepare(
             artifacts="",
             explored=None,
         ),
-        Beginning(),
     )
     if held:
         steering.change(ledger, probes.name, {f"space.{name}": v for name, v in held.items()})

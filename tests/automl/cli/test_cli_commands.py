@@ -213,7 +213,6 @@ def test_init_proposes_validation(folder: Path) -> None:
     ("arguments", "words"),
     [
         (["--", "true"], "no option of the command is a number that can be tuned"),
-        (["sentiment", "--", "true", "--lr", "1"], "name a workload"),
         (["--"], "a command is needed after --"),
     ],
 )
