@@ -68,8 +68,7 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
     """
     record = sweep if isinstance(sweep, Record) else Record.of(sweep)
     target = Path(path)
-    title = escape(f"{record.snapshot.sweep}: report of a sweep")
-    page = one_file(title, data_of(record))
+    page = render(record)
     try:
         draft = target.parent / f".{target.name}.{uuid.uuid4().hex}"
         try:
@@ -79,6 +78,11 @@ def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
             draft.unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+
+
+def render(record: Record) -> str:
+    """The report as an HTML page that needs no network."""
+    return one_file(escape(f"{record.snapshot.sweep}: report of a sweep"), data_of(record))
 
 
 def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:

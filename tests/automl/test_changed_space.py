@@ -75,13 +75,6 @@ def test_the_best_trial_has_the_parameters_that_are_new_since(tmp_path: Path) ->
     assert (tmp_path / "out" / "mine").is_dir()
 
 
-def test_the_progress_says_how_the_space_was_changed(tmp_path: Path, capfd: Any) -> None:
-    run(tmp_path, BEFORE, 2, progress=True)
-    assert "the space was changed" not in capfd.readouterr().err
-    run(tmp_path, NARROWER, 3, progress=True, resume=True)
-    assert f"automl: the space was changed: {notes(tmp_path)[0]}\n" in capfd.readouterr().err
-
-
 def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:
     before = run(tmp_path, BEFORE, 10)
     after = run(tmp_path, WIDER, 16, resume=True)

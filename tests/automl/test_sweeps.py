@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from automl.report.recipe import recipe
-from automl.result import Result
 from search_spaces import Float, Space
 
 
@@ -63,18 +61,6 @@ def test_resuming_proposes_what_an_uninterrupted_sweep_does(ledger: Ledger) -> N
     run_inline(ledger, make_spec("parts", trials=3, suggester="sobol"))
     parts = run_inline(ledger, make_spec("parts", trials=6, suggester="sobol"), resume=True)
     assert [trial.params for trial in parts.trials] == [trial.params for trial in whole.trials]
-
-
-def test_whoever_watches_sees_every_step(ledger: Ledger) -> None:
-    seen: list[Snapshot] = []
-    run_inline(ledger, make_spec(trials=2), on_change=seen.append)
-    assert seen[-1].state == "finished"
-    assert {len(snapshot.trials) for snapshot in seen} >= {1, 2}
-    assert any(
-        snapshot.in_state(TrialState.RUNNING) and snapshot.busy_slots == 1 for snapshot in seen
-    )
-    seconds = [snapshot.seconds for snapshot in seen]
-    assert seconds == sorted(seconds)
 
 
 def test_an_error_of_whoever_watches_leaves_a_sweep_that_can_be_resumed(ledger: Ledger) -> None:
@@ -184,16 +170,6 @@ def test_a_rerun_says_what_it_does(tmp_path: Path, capsys: pytest.CaptureFixture
     options |= {"name": "sweep", "resume": True}
     automl.sweep(quick, SPACE, "minimize loss", trials=2, **options)
     assert "going on with the sweep 'sweep', which has trials: 1" in capsys.readouterr().err
-
-
-def test_a_notebook_shows_parameters_and_a_small_figure(ledger: Ledger) -> None:
-    result = Result(run_inline(ledger, make_spec(trials=3)))
-    shown = result._repr_html_()
-    assert "<iframe" in shown
-    assert "ResizeObserver" in shown, "the page draws in it"
-    best = result.best.params["optimizer"]
-    assert re.search(rf"""optimizer(&quot;|"):\s*(&quot;|"){best}(&quot;|")""", shown)
-    assert len(repr(result.best)) < 150
 
 
 def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: Path) -> None:

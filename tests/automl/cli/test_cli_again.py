@@ -167,41 +167,6 @@ def test_what_new_runs_refute_is_recommended_nowhere(
     assert first in " ".join(more.stdout.split()), more.output
 
 
-def test_confirmed_runs_stay_if_the_space_changes(folder: Path) -> None:
-    swept("clear")
-    seeds = ("--seeds", "2", "--top", "2")
-    assert run("confirm", "toy", "clear", *seeds).exit_code == 0
-    entries = ("space.x=[0.0, 1.0, 2.0, 5.0]", "space.y={low: 0, high: 1, default: 1}")
-    changed = ("--config", "toy.yaml", *entries)
-    done = run("resume", "toy", "clear", *changed, "--trials", "5")
-    assert done.exit_code == 0, done.output
-    again = run("confirm", "toy", "clear", "--json", "--top", "2")
-    assert again.exit_code == 0, again.output
-    repeats = json.loads(again.stdout)["repeats"]
-    assert [len(repeat["values"]) for repeat in repeats[:2]] == [3, 3]
-    with closing(Ledger.open(".automl")) as ledger:
-        assert len(ledger.trials("toy.confirm")) == 6, "the four from before count"
-        kept = ledger.spec("toy.confirm").space.parameters["x"]
-        assert kept == ledger.spec("toy").known_space.parameters["x"]
-    assert run("confirm", "toy", "clear", "--top", "2").exit_code == 0, "none is missing"
-
-
-def test_runs_of_an_unlike_sweep_of_that_name_are_refused(folder: Path) -> None:
-    swept("clear")
-    assert run("confirm", "toy", "clear").exit_code == 0
-    with closing(Ledger.open(".automl")) as ledger:
-        ledger.delete("toy")
-    (folder / "toy.yaml").write_text(
-        CONFIG.replace("[0.0, 1.0, 2.0, 3.0]", "{low: 0.0, high: 0.5}")
-    )
-    swept("clear")
-    refused = run("confirm", "toy", "clear")
-    assert refused.exit_code == 2
-    assert "delete it with `automl delete toy.confirm`" in refused.output
-    with closing(Ledger.open(".automl")) as ledger:
-        assert ledger.snapshot("toy.confirm").state == "finished"
-
-
 @pytest.mark.parametrize(
     ("winner", "other", "exceeds", "words"),
     [

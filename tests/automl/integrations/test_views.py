@@ -8,13 +8,11 @@ from pathlib import Path
 
 import optuna
 import pytest
-from click.testing import CliRunner
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "report"))  # report_sweeps.py
 
 from report_sweeps import SPACE, write_sweep
 
-from automl.cli import cli
 from automl.core.goals import Goal
 from automl.core.trial import TrialState
 from automl.errors import UsageError
@@ -76,44 +74,4 @@ def test_trials_of_an_optuna_study_and_of_a_sweep_are_imported(runs: str, tmp_pa
     assert len(found.trials) == 2
     assert found.trials[0].params == {**SPACE.default(), "lr": 0.01}  # type: ignore[dict-item]
     assert len(beginning.read("sweep:toy", SPACE, [Goal("loss")], ledger).trials) == 30
-    ledger.close()
-
-
-def test_a_sweep_begins_with_imported_trials(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(
-        "def objective(trial):\n    return {'loss': trial.params['x'] ** 2}\n"
-    )
-    space = "space: {x: {low: -1.0, high: 1.0, default: 0.9}}"
-    (tmp_path / "toy.yaml").write_text(
-        f"name: toy\n{space}\ngoals: minimize loss\nsuggester: bayes\n"
-    )
-    (tmp_path / "old.csv").write_text("x,loss\n0.5,0.25\n-0.4,0.16\n")
-    run = ["--objective", "mine.py:objective", "--dispatcher", "inline", "--trials", "2"]
-    done = CliRunner().invoke(cli, ["sweep", "toy.yaml", *run, "prior=old.csv"])
-    assert done.exit_code == 0, done.output
-    ledger = Ledger.open(".automl")
-    assert [trial.source for trial in ledger.trials("toy")] == ["added", "added", "bayes", "bayes"]
-    done = CliRunner().invoke(cli, ["enqueue", "toy", "x=0.125"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(cli, ["resume", "toy", *run[:4], "--trials", "5"])
-    assert done.exit_code == 0, done.output
-    newest = ledger.trials("toy")[4]
-    assert (newest.source, newest.params, newest.metrics["loss"]) == (
-        "enqueued",
-        {"x": 0.125},
-        0.015625,
-    )
-    refused = CliRunner().invoke(cli, ["enqueue", "toy", "y=1"])
-    assert (
-        refused.exit_code,
-        "did you mean" in refused.output or "does not tune 'y'" in refused.output,
-    ) == (2, True)
-    refused = CliRunner().invoke(
-        cli, ["sweep", "toy.yaml", *run, "prior=absent.csv", "--name", "second"]
-    )
-    assert refused.exit_code == 2
-    assert [info.name for info in ledger.sweeps()] == ["toy"]
     ledger.close()

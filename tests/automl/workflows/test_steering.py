@@ -57,19 +57,6 @@ def test_a_trial_that_cannot_go_on_cannot_pause(tmp_path: Path) -> None:
         assert of(ledger, 0, TrialState.RUNNING)
 
 
-def test_a_finished_trial_is_tried_again_as_a_new_one(tmp_path: Path) -> None:
-    with running(tmp_path) as (ledger, _):
-        steering.stop(ledger, "test", 0)
-        wait_until(lambda: of(ledger, 1, TrialState.RUNNING))
-        found = steering.enqueue(ledger, "test", trial=0)
-        assert (found["done"], found["trial"]) == ("test tries it next", None)
-        steering.stop(ledger, "test", 1)
-        wait_until(lambda: of(ledger, 2, TrialState.RUNNING))
-        first, _, again = ledger.trials("test")
-        assert (again.params, again.source) == (first.params, "enqueued")
-        assert again.replicate_of == 0
-
-
 def test_the_budget_of_a_running_sweep_is_raised(tmp_path: Path) -> None:
     with running(tmp_path, budget=Budget(trials=1, time=3600.0)) as (ledger, process):
         done = steering.change(ledger, "test", {"budget.trials": 2, "budget.time": None})
