@@ -7,19 +7,19 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
 from search_spaces.other_tools import hinted
 from search_spaces.validation import show
-from workers.protocol import Ending, Metric, Metrics, Outcome, Params, Report
+from workers.functions.suggesting import Asking, Suggesting
+from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
 from .control.assignments import seed_of
-from .control.beginning import create, read_spec, with_known_space
+from .control.beginning import Growth, create, read_spec, with_known_space
 from .control.journal import Journal
 from .control.outcomes import ended
 from .control.plugins import SuggesterLike, with_earlier
@@ -37,11 +37,18 @@ from .suggesters.proposer import Proposer
 from .suggesters.user_prior import split_prior
 
 
-class Optimizer:
+class AskedTrial(Suggesting, Trial):
+    """A trial of an optimizer without a space: `suggest_...` says it; `params` has the answers."""
+
+    params: dict[str, Any]
+
+
+class Optimizer(AbstractContextManager["Optimizer"]):
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
         space: the parameters to tune: a `Space`, or a mapping of names to ranges (`automl.sweep`).
+            None if trials say it: `optimizer.ask().suggest_float("lr", 1e-5, 0.1, log=True)`.
         goals: such as "minimize loss", one or several.
         constraints: such as "peak_memory_bytes <= 8e9".
         suggester: "bayes", "ax", "tpe", "optuna-gp", "sobol" or "random"; or your own, as in
@@ -72,7 +79,7 @@ class Optimizer:
     @hinted
     def __init__(
         self,
-        space: Space | Mapping[str, Any],
+        space: Space | Mapping[str, Any] | None = None,
         goals: str | Goal | Iterable[str | Goal] = (),
         constraints: str | Constraint | Iterable[str | Constraint] = (),
         *,
@@ -116,10 +123,12 @@ class Optimizer:
         except UsageError:
             self._ledger.close()
             raise
+        self._make = plugins.make_suggester
         # Nobody knows which trial is the last, so nothing runs again by itself.
         each = "none" if spec.replicates == "auto" else spec.replicates
-        make = partial(plugins.make_suggester, spec)
+        make = partial(self._make, spec)
         self._proposer = Proposer(make, spec.suggester, Domain.of(spec), replicates=each)
+        self._growth = Growth(self._writer, self._grow)
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
@@ -164,7 +173,8 @@ class Optimizer:
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
             self._writer.commit()
-            return replace(running, seed=seed_of(self._spec, running.number))
+            running = replace(running, seed=seed_of(self._spec, running.number))
+            return running if self._spec.asked is None else self._asked(running)
 
     def report(self, trial: Trial | int, step: int, **metrics: float) -> None:
         """Report metrics at a step; `seconds` since the trial began are measured unless given.
@@ -252,16 +262,29 @@ class Optimizer:
         with self._lock:
             self._ledger.close()
 
-    def __enter__(self) -> Optimizer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
+
+    def _asked(self, running: Trial) -> AskedTrial:
+        """A trial that says its space as it runs."""
+        trial = AskedTrial(**{**vars(running), "params": {}})
+
+        def tell(params: dict[str, Any], parameter: dict[str, Any], line: str) -> None:
+            with self._held():
+                event = Asked(trial.number, trial.attempts, params, parameter, line)
+                if problem := self._growth.conflict(event):
+                    raise UsageError(problem)
+                self._growth.follow(self._writer.apply(event))
+                self._writer.commit()
+
+        seed, known = trial.seed or 0, self._spec.asked_ranges
+        asking = Asking(known, running.params, trial.number, seed, tell, values=trial.params)
+        object.__setattr__(trial, "asking", asking)
+        return trial
+
+    def _grow(self, spec: SweepSpec) -> None:
+        self._spec = spec
+        self._proposer.restrict(Domain.of(spec), partial(self._make, spec))
 
     @contextmanager
     def _held(self) -> Iterator[None]:
@@ -312,6 +335,7 @@ class Optimizer:
         if event.failure == "missing_metric" and ending is Ending.COMPLETED:
             raise UsageError(event.message)
         self._writer.apply(event)
+        self._growth.follow(self._writer.trials[trial.number])
         self._writer.commit()
         return self._writer.trials[trial.number]
 

@@ -144,8 +144,6 @@ class Result:
         Raises:
             UsageError: the file cannot be written.
         """
-        if not isinstance(path, str | os.PathLike):
-            raise UsageError(f"path must name a file, got {arguments.shown(path)}")
         import_module("automl.report.page").save(self._record(), path)
 
     def figure(self, name: str = "") -> Any:
@@ -166,8 +164,7 @@ class Result:
         no_attribute(self, name)
 
     def _repr_html_(self) -> str:
-        found: str = import_module("automl.report.page").card(self.snapshot)
-        return found
+        return cast("str", import_module("automl.report.page").card(self.snapshot))
 
     def __repr__(self) -> str:
         best = self.snapshot.best

@@ -11,10 +11,8 @@ from rich.text import Text
 from automl.core import Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
 from automl.core.garbage import no_collection
-from automl.core.spec import KEYS, SweepSpec
 from automl.core.text import (
     again,
-    configuration,
     configurations,
     goal_value,
     memory,
@@ -72,20 +70,7 @@ def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     snapshot = ledger.snapshot(sweep)
     if as_json:
         return emit(status_object(snapshot))
-    draw(SweepView(snapshot, height=24), width=100)
-    return say(_settings(snapshot.spec)) if snapshot.spec is not None else None
-
-
-def _settings(spec: SweepSpec) -> str:
-    """How a sweep searches and where it runs, also as far as it was not said: in a line."""
-    options = {"suggester": spec.suggester_options, "stopper": spec.stopper_options}
-    plugins = [
-        "  ".join(filter(None, [f"{kind} {getattr(spec, kind)}", configuration(found)]))
-        for kind, found in options.items()
-    ]
-    workers = KEYS["workers"].words if spec.worker_range is None else str(spec.worker_range)
-    where = f"workers {workers}" + (f", {spec.dispatcher}" if spec.dispatcher else "")
-    return "; ".join([*map(str, spec.goals), *plugins, where, f"seed {spec.seed}"])
+    return draw(SweepView(snapshot, height=24), width=100)
 
 
 def status_object(snapshot: Snapshot) -> dict[str, object]:

@@ -135,9 +135,8 @@ def run_sweep(
             emit(status_object(snapshot))
         return _exit_status(snapshot)
     if summary:
-        again_run = confirmations.read(ledger, snapshot)
         space = (snapshot.spec or spec).known_space  # it may have grown
-        print_summary(console(), snapshot, space, typed, again_run)
+        print_summary(console(), snapshot, space, typed, confirmations.read(ledger, snapshot))
     elif snapshot.state == "interrupted":
         say(f"interrupted; continue with: {again}", err=True)
     return _exit_status(snapshot)

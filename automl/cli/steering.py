@@ -7,7 +7,6 @@ import click
 from automl.config.overrides import plain_changes, read_setting
 from automl.control.artifacts import artifacts_of
 from automl.core import parse_duration
-from automl.core.text import Typed
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger
 from automl.workflows import steering
@@ -86,8 +85,6 @@ def ask(ledger: Ledger, sweep: str, lease: float | None, agent: str, as_json: bo
     if not as_json:
         params = "  ".join(f"{name}={value}" for name, value in answer["params"].items())
         say(f"trial {answer['trial']}, attempt {answer['attempt']}: {params}")
-        seconds = f"{answer['lease_seconds']:g} s"
-        say(f"report or tell within {seconds}, or ask with a longer --lease", err=True)
     return None
 
 
@@ -198,15 +195,12 @@ def enqueue(sweep: str, settings: tuple[str, ...], trial: int | None, store: str
       automl enqueue nmt --trial 12
     """
     with opened(store, write=True) as ledger:
-        spec = ledger.spec(sweep)
-        given = dict(read_setting(text, spec.space) for text in settings)
+        space = ledger.spec(sweep).space
+        given = dict(read_setting(text, space) for text in settings)
         found = steering.enqueue(ledger, sweep, given or None, trial)
-    number, limit = found["trial"], spec.budget.trials
+    number = found["trial"]
     shown = "  ".join(f"{name}={value}" for name, value in found["params"].items())
     say(f"{sweep} tries next: {shown}" if number is None else f"trial {number} waits: {shown}")
-    if number is not None and limit is not None and number >= limit:
-        command = Typed(store).line(spec, "--trials", str(number + 1))
-        say(f"the budget is used up; to run it: {command}", err=True)
 
 
 @click.command("set")
@@ -231,9 +225,6 @@ def set_(sweep: str, settings: tuple[str, ...], store: str) -> None:
     """
     with opened(store, write=True) as ledger:
         say(steering.change(ledger, sweep, plain_changes(settings)))
-        spec, state = ledger.spec(sweep), ledger.snapshot(sweep).state
-    if state != "running":
-        say(f"it holds after: {Typed(store).line(spec)}", err=True)
 
 
 @click.command()

@@ -16,6 +16,7 @@ import pytest
 import automl
 from automl.core import TrialState
 from automl.core.events import fold
+from automl.errors import UsageError
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.learned import Asks, learned
@@ -173,6 +174,23 @@ def test_a_condition_on_two_parameters_is_learned() -> None:
     assert space.parameters["c"].when == {"a": ("yes",), "b": ("yes",)}
     space, _ = learned([*trials, Asks({"c": "no"}, {"c": both[0] | {"name": "c"}}, False)])
     assert not space.parameters["c"].when  # no condition says it
+
+
+def test_an_optimizer_asks(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"store": tmp_path, "suggester": "random"}
+    for runs in (1, 2):  # the second goes on with the space that it knew
+        with automl.Optimizer(goals="minimize loss", **options) as optimizer:
+            for _ in range(10):
+                trial: Any = optimizer.ask()
+                optimizer.tell(trial, branches(trial))
+                assert optimizer.trials[trial.number].params == trial.params
+            assert len(optimizer.trials) == 10 * runs + 2 * (runs - 1)
+            known = optimizer.ask()
+            with pytest.raises(UsageError, match="give one of them another name"):
+                known.suggest_float("model", 0, 1)  # type: ignore[attr-defined]
+            optimizer.add({"model": "svm", "cost": 1.0, "kernel": "rbf"}, 3.0)
+            optimizer.fail(known, "crashed")
+            options["name"] = "optimizer"
 
 
 def test_a_declared_space_answers_suggest(tmp_path: Path) -> None:
