@@ -124,8 +124,8 @@ def printed_by(program: Program) -> list[PrintedMetric]:
     with tempfile.TemporaryDirectory() as folder:
         places = {name: str(Path(folder, name)) for name in ("PARAMS", "REPORTS", "STOP")}
         Path(places["PARAMS"]).write_text("{}")
-        facts = {"TRIAL": "0", "SEED": "0", "CHECKPOINT_DIR": folder, "TRIAL_DIR": folder}
-        environment = {f"AUTOML_{name}": value for name, value in {**places, **facts}.items()}
+        places |= {"TRIAL": "0", "SEED": "0", "CHECKPOINT_DIR": folder, "TRIAL_DIR": folder}
+        environment = {f"AUTOML_{name}": value for name, value in places.items()}
         printed = Path(folder, "printed")
         with printed.open("wb") as output:
             process = subprocess.Popen(
@@ -136,12 +136,14 @@ def printed_by(program: Program) -> list[PrintedMetric]:
                 env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,
             )
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(SECONDS)
-        status = process.poll()
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS)
+        finally:
+            status = process.poll()
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         with printed.open(errors="replace") as file:
             lines = file.read(MAX_CHARACTERS).splitlines()
     found = printed_metrics(lines)

@@ -256,8 +256,7 @@ def continue_sweep(
         objective, program, is_typed = named(wanted or stored, objective, program)
         typed = replace(typed, objective=objective)
         same = all(getattr(spec, name) == getattr(stored, name) for name in _TAKEN)
-        same = same and not changed.space
-        if same and (why := why_finished(ledger.snapshot(sweep))):
+        if same and not changed.space and (why := why_finished(ledger.snapshot(sweep))):
             more = str(max(2 * len(ledger.trials(sweep)), 10))
             say(f"{sweep} is finished{why}: {typed.line(spec, '--trials', more)}", err=True)
             return 0
