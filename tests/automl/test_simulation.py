@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +8,6 @@ import pytest
 
 import automl
 from automl.core.trial import TrialState
-from automl.errors import UsageError
 from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
@@ -100,31 +98,6 @@ def test_a_lost_worker_costs_time_but_no_report() -> None:
         assert trial.state is TrialState.COMPLETED
         assert [point.step for point in trial.reports] == list(range(1, 11))
     assert result.snapshot.seconds > simulate(trials=12, seconds=None).snapshot.seconds
-
-
-def test_max_steps_ends_a_trial_whose_curve_never_ends() -> None:
-    def endless(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        while True:
-            yield 1.0, {"loss": params["x"]}
-
-    result = simulate(endless, trials=5, seconds=None, max_steps=7)
-    assert {len(trial.reports) for trial in result.trials} == {7}
-
-
-def test_what_replays_may_not_yield() -> None:
-    def negative(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
-        yield -1.0, {"loss": 1.0}
-
-    before = gc.get_threshold()
-    with pytest.raises(UsageError, match="not negative"):
-        simulate(negative)
-    with pytest.raises(UsageError, match=r"yields \(seconds, metrics\)"):
-        simulate(lambda params: [3.0])
-    with pytest.raises(UsageError, match="an end"):
-        simulate(seconds=None)
-    with pytest.raises(UsageError, match="a duration is like"):
-        simulate(seconds=-1.0)
-    assert gc.get_threshold() == before  # which a simulation raises while it runs
 
 
 @pytest.mark.parametrize(

@@ -181,14 +181,6 @@ def test_the_best_configuration_keeps_the_constraints(ledger: Ledger, tmp_path: 
     assert again.constraints == spec.constraints
 
 
-def test_a_constraint_of_the_sweep_on_a_parameter_is_refused_with_the_form_to_write() -> None:
-    space, limit = {"x": (0.0, 1.0)}, "x <= 0.2"
-    with pytest.raises(UsageError, match=r"Space\(\.\.\., constraints=\['x <= 0\.2'\]\)"):
-        automl.sweep(quick, space, "minimize loss", trials=1, constraints=limit)
-    declared = [automl.Metric("x")]
-    automl.Optimizer(space, "minimize loss", limit, metrics=declared, suggester="sobol").close()
-
-
 def test_all_wrong_arguments_are_told_at_once(tmp_path: Path) -> None:
     wrong: dict[str, Any] = {"seed": None, "max_retries": -1}
     with pytest.raises(UsageError) as caught:
