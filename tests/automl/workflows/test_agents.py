@@ -268,3 +268,45 @@ def test_nobody_speaks_for_the_trial_of_another(ledger: Ledger) -> None:
 
 
 # ------------------------------------------------------------------ killed again and again
+
+
+def work(store: str, done: str) -> None:
+    """An agent that runs trials until none is left, and notes each answer that it got."""
+    ledger = Ledger.open(store)
+    while (asked := steering.ask(ledger, "test", lease=LONG))["trial"] is not None:
+        number, attempt = asked["trial"], asked["attempt"]
+        loss = float(asked["params"]["lr"])
+        steering.tell(ledger, "test", number, {"loss": loss}, step=1, attempt=attempt)
+        steering.tell(ledger, "test", number, {"loss": loss}, attempt=attempt)
+        with Path(done).open("a") as file:
+            file.write(f"{number}\n")
+    ledger.close()
+
+
+def test_agents_killed_at_any_moment_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    """Their leases last: what they held is left to them, all else goes on."""
+    ledger = created(Ledger.open(tmp_path, create=True), trials=10, max_retries=9)
+    done = tmp_path / "done"
+    done.touch()
+    for delay in (0.0, 0.07, 0.19):
+        pair = [start(work, str(tmp_path), str(done)) for _ in range(2)]
+        before = done.read_text()
+        while done.read_text() == before and any(process.is_alive() for process in pair):
+            time.sleep(0.005)
+        time.sleep(delay)
+        for process in pair:
+            process.kill()
+            process.join()
+        if ledger.snapshot("test").state == "finished":
+            break
+    last = start(work, str(tmp_path), str(done))
+    last.join()
+    assert last.exitcode == 0
+    trials = ledger.trials("test")
+    assert len(trials) == 10
+    told = [int(line) for line in done.read_text().split()]
+    assert len(told) == len(set(told)), "a trial was run twice"
+    ended = {trial.number for trial in trials if trial.state is TrialState.COMPLETED}
+    assert set(told) <= ended, "a result that was acknowledged is lost"
+    assert all(trial.lease is not None for trial in trials if trial.number not in ended)
+    Ledger.open(tmp_path).check()
