@@ -192,7 +192,7 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     """Set the rank's device and its share of the memory; called once torch is loaded."""
     if not context.device.startswith("cuda"):
         return
-    from .device.peak_memory import memory_share
+    from .device.peak_memory import CONTEXT_BYTES
 
     a = context.assignment
     torch.cuda.set_device(context.device)
@@ -200,7 +200,8 @@ def _set_up_gpu(context: Context, torch: Any) -> None:
     # Under WSL the driver puts what does not fit into main memory, where an attempt would crawl.
     room = free if "microsoft" in platform.release().lower() else None
     limits = [limit for limit in (a.limits.memory_bytes, room) if limit]
-    share = memory_share(total, a.gpus, min(limits, default=None))
+    share = max(a.gpus - CONTEXT_BYTES / total, a.gpus / 2) if 0 < a.gpus < 1 else 1.0
+    share = min(share, *(limit / total for limit in limits), 1.0)
     torch.cuda.set_per_process_memory_fraction(share, context.device)
 
 

@@ -13,7 +13,7 @@ import torch
 from search_spaces.errors import StoreError, TrialFailure
 from workers.context import Context
 from workers.failures import MAX_MESSAGE, failure_of
-from workers.functions.numbers import MAX_METRICS, number_of, numbers_of, returned
+from workers.functions.numbers import MAX_METRICS, numbers_of, returned
 from workers.protocol import Assignment
 
 
@@ -89,11 +89,6 @@ def test_names_and_numbers_of_metrics_are_bounded() -> None:
         numbers_of({str(n): 0.0 for n in range(MAX_METRICS + 1)})
     with pytest.raises(TrialFailure, match="at most 200 characters, got 1,000,000"):
         numbers_of({"x" * 1_000_000: 0.0})
-
-
-def test_what_is_a_number() -> None:
-    assert numbers_of({1: True, "t": torch.tensor(2.5, requires_grad=True)}) == {"1": 1.0, "t": 2.5}
-    assert number_of(3) == 3.0
 
 
 @pytest.mark.parametrize(

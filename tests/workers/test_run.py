@@ -131,12 +131,6 @@ def test_details_of_any_kind_become_json(runner, value, kept):
     assert (outcome.failure, outcome.details["given"]) == (None, kept)
 
 
-def test_a_name_of_any_length_is_cut(runner):
-    outcome = runner(raiser(type("E" * 10_000, (Exception,), {})("why")))
-    assert outcome.message == f"{'E' * 200}: why"
-    assert outcome.exception == "E" * 200
-
-
 @pytest.mark.parametrize("result", [3.0, [1], {"loss": "low"}, {"loss": None}])
 def test_what_is_no_metrics_is_a_missing_metric(runner, result):
     assert runner(lambda context: result).failure == "missing_metric"
@@ -186,16 +180,6 @@ def test_libraries_that_wrap_the_error_of_a_full_disk(runner, text, cause, kind)
     outcome = runner(objective)
     assert outcome.failure == ("preempted" if kind else "crashed")
     assert ("no room on the disk" in outcome.message) is bool(kind)
-
-
-def test_the_traceback_has_what_an_error_was_raised_for(runner):
-    def objective(context):
-        try:
-            return {}["absent"]
-        except KeyError as error:
-            raise ValueError("no such layer") from error
-
-    assert "KeyError: 'absent'\n\nThe above exception was" in runner(objective).details["traceback"]
 
 
 def test_memory_is_measured_above_what_was_there_before(runner):

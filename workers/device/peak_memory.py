@@ -133,18 +133,6 @@ def _status(key: str) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), 0)
 
 
-def memory_share(total: int, gpus: float, limit: int | None) -> float:
-    """The share of a GPU's memory that torch may allocate in this process.
-
-    Args:
-        total: bytes of the GPU.
-        gpus: of the rank. With a fraction, the process has this share, its CUDA context included.
-        limit: bytes that the rank may use; None for no limit of its own.
-    """
-    share = max(gpus - CONTEXT_BYTES / total, gpus / 2) if 0 < gpus < 1 else 1.0
-    return share if limit is None else min(share, limit / total)
-
-
 class Contributions:
     """Memory by module: parameters, gradients, optimizer state, and activations for backward.
 

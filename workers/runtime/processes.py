@@ -21,7 +21,7 @@ from workers.run import Objective
 
 from .devices import environment_of
 from .gang import Gang, oom_kills, signal_name
-from .parent import ALL, ENVIRONMENT, News
+from .parent import ALL, ENVIRONMENT, News, end_session
 from .pickling import pickle_objective
 
 POLL_SECONDS: Final = 0.1  # between two looks at whether a rank has died or hangs
@@ -108,11 +108,10 @@ class RankProcess:
                 os.kill(self.pid, signal.SIGQUIT)
 
     def kill(self) -> None:
-        """End the process; its parent ends what the objective has started."""
+        """End the process, and those of its session, which the objective has started."""
         self.closed = True
         if self.pid is not None and self.status is None:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            end_session(self.pid)
 
     @property
     def listens(self) -> bool:

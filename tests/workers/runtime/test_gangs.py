@@ -7,14 +7,10 @@ import signal
 import time
 
 import pytest
-import torch
-import torch.distributed as dist
 from toy import Toy
 
 from workers.context import Context
 from workers.protocol import Ending, Limits
-from workers.ranks.process_group import connect, disconnect
-from workers.run import combine
 from workers.runtime.gang import HangDetector
 
 
@@ -121,31 +117,3 @@ def test_a_worker_that_is_still_starting_does_not_hang():
     detector.record(1, 0.0, 0)
     time.sleep(0.01)
     assert detector.hangs
-
-
-def meet_twice(context: Context):
-    """Two process groups one after the other, as a warm worker makes them."""
-    for turn in range(2):
-        connect(
-            context.rank,
-            context.world_size,
-            f"file://{context.folder}/meeting-{turn}",
-            torch.device("cpu"),
-        )
-        dist.barrier()
-        disconnect()
-    return {"loss": 1.0}
-
-
-def test_many_gangs_at_once_do_not_collide(runner, tmp_path):
-    from concurrent.futures import ThreadPoolExecutor
-
-    from workers.runtime.processes import run_gang
-
-    def one(index):
-        runner.folder = tmp_path / str(index)
-        return run_gang(runner.assignment(ranks=2), lambda report: None, lambda: None, meet_twice)
-
-    with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(one, range(3)))
-    assert [o.failure for o in outcomes] == [None] * 3, combine(outcomes).message
