@@ -268,10 +268,8 @@ class _Bind(ast.NodeTransformer):
     def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.values:
             return ast.Name(quoted(node.id, [node.id]), node.ctx)
-        value = self.values[node.id]
-        if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-            return ast.UnaryOp(ast.USub(), ast.Constant(-value))  # keeps its parentheses under `**`
-        return ast.Constant(value)  # type: ignore[arg-type]
+        value = repr(self.values[node.id])
+        return ast.parse(value, mode="eval").body  # -3 keeps its parentheses under `**`
 
 
 class _Names(ast.NodeTransformer):

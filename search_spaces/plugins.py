@@ -9,6 +9,7 @@ import difflib
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,16 +57,13 @@ class Registry(Generic[T]):
         Raises:
             UsageError: there is no extension of that name.
         """
-        if not isinstance(name, str):
-            raise UsageError(f"a {self.noun} is named by a text, got {show(name)}")
         if name in self._own():
             return name
         names = self.names()
-        if name not in names:
-            name = name.replace("-", self.separator).replace("_", self.separator)
-        if name not in names:
-            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
-        return name
+        found = name if name in names else re.sub("[-_]", self.separator, str(name))
+        if found not in names:
+            raise UsageError(f"unknown {self.noun} {show(name)}: {nearest(name, names)}")
+        return found
 
     def get(self, name: str) -> type[T]:
         """The class of that name.
