@@ -57,12 +57,14 @@ class Registry(Generic[T]):
         Raises:
             UsageError: there is no extension of that name.
         """
+        if not isinstance(name, str):
+            raise UsageError(f"a {self.noun} is named by a text, got {show(name)}")
         if name in self._own():
             return name
         names = self.names()
-        found = name if name in names else re.sub("[-_]", self.separator, str(name))
+        found = name if name in names else re.sub("[-_]", self.separator, name)
         if found not in names:
-            raise UsageError(f"unknown {self.noun} {show(name)}: {nearest(name, names)}")
+            raise UsageError(f"unknown {self.noun} {name!r}: {nearest(name, names)}")
         return found
 
     def get(self, name: str) -> type[T]:

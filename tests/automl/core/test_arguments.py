@@ -112,7 +112,7 @@ def test_a_wrong_part_of_a_budget_is_refused(tmp_path: Path, part: str) -> None:
         ({"metrics": ["loss"]}, r"metrics must be an automl.Metric"),
         ({"store": 3}, r"store must be a folder or the URL of a database, got 3"),
         ({"resume": "yes"}, r"resume must be True or False, got 'yes'"),
-        ({"dispatcher": 3}, r"unknown dispatcher 3: known: "),
+        ({"dispatcher": 3}, r"a dispatcher is named by a text, got 3"),
         ({"budget": [3]}, r"budget must be a duration such as '10m', or a mapping"),
     ],
 )
