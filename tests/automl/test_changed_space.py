@@ -80,8 +80,10 @@ def test_a_wider_space_keeps_what_was_learned(tmp_path: Path) -> None:
         WIDER.accept(trial.params)
     assert min(loss(t.params) for t in new) < min(loss(t.params) for t in before.trials)
     assert notes(tmp_path) == [
-        "x: 0.0 to 1.0 became 0.0 to 3.0; kind: 'c' added; "
-        "extra is new (0.0 to 1.0; earlier trials count as 0.5)"
+        "Float('x', 0, 1, default=0.5) became Float('x', 0, 3, default=0.5); "
+        "Choice('kind', ['a', 'b'], default='a') became "
+        "Choice('kind', ['a', 'b', 'c'], default='a'); "
+        "extra is new: Float('extra', 0, 1, default=0.5); earlier trials count as 0.5"
     ]
     assert (
         "extra is new" in CliRunner().invoke(cli, ["status", "s", "--store", str(tmp_path)]).output

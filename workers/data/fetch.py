@@ -1,7 +1,6 @@
 """Fetching public data sets from their makers, with checksums, and reading their archives."""
 
 import tarfile
-import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from http.client import HTTPException
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Final, cast
+from urllib.request import Request, urlopen
 
 from search_spaces.errors import AutomlError, DataError
 from search_spaces.plugins import nearest
@@ -57,8 +57,11 @@ def _graph(name: str, summary: str, train: str, valid: str, test: str) -> Public
         "https://raw.githubusercontent.com/TimDettmers/ConvE/"
         f"f3c0eb286025410fa5b4c04696c918264163d0ca/{name}.tar.gz"
     )
-    files = {url: {"train.txt": train, "valid.txt": valid, "test.txt": test}}
-    return PublicDataset(summary, "workload graph_embedding, data.name=triples", files)
+    return PublicDataset(
+        summary,
+        "workload graph_embedding, data.name=triples",
+        {url: {"train.txt": train, "valid.txt": valid, "test.txt": test}},
+    )
 
 
 DATASETS: Final[Mapping[str, PublicDataset]] = {
@@ -109,13 +112,10 @@ DATASETS: Final[Mapping[str, PublicDataset]] = {
 }
 
 
-Progress = Callable[[str, int, int], None]
-
-
 def fetch(
     name: str,
     folder: Path,
-    progress: Progress = lambda file, done, total: None,
+    progress: Callable[[str, int, int], None] = lambda file, done, total: None,
     datasets: Mapping[str, PublicDataset] | None = None,
 ) -> list[Path]:
     """Fetch every file of a data set into a folder; files that are there are checked and kept.
@@ -159,11 +159,10 @@ def _has(path: Path, digest: str) -> bool:
     return path.is_file() and sha256(path) == digest
 
 
-def _download(url: str, target: Path, progress: Progress) -> None:
-    request = urllib.request.Request(url, headers={"User-Agent": "automl"})
+def _download(url: str, target: Path, progress: Callable[[str, int, int], None]) -> None:
     try:
         with (
-            urllib.request.urlopen(request, timeout=30.0) as response,
+            urlopen(Request(url, headers={"User-Agent": "automl"}), timeout=30.0) as response,
             target.open("wb") as file,
         ):
             total = int(response.headers.get("Content-Length") or 0)
