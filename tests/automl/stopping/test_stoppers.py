@@ -129,12 +129,6 @@ def test_every_stopper_goes_on_where_its_ledger_ends(stopper: str, tmp_path: Pat
     assert len(best.reports) == STEPS
 
 
-def test_median_stops_and_never_pauses() -> None:
-    result = simulate("median")
-    assert {note.kind for note in result.decisions} == {"stop"}
-    assert {trial.attempts for trial in result.trials} == {1}
-
-
 def test_asha_promotes_a_third_from_each_level() -> None:
     result = simulate("asha", trials=81, max_steps=STEPS)
     reached = [len(trial.reports) for trial in result.trials]

@@ -54,16 +54,6 @@ def test_no_trial_is_stopped_on_the_flat_part(replay: Any, stopper: str) -> None
     assert len(result.best.reports) == STEPS
 
 
-@pytest.mark.parametrize("stopper", ["asha", "median"])
-def test_without_a_flat_part_the_warmup_changes_nothing(
-    stopper: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = simulate(falling, stopper).decisions
-    assert any(note.kind in ("pause", "stop") for note in found)
-    monkeypatch.setattr(WarmUp, "observe", lambda self, trial: None)
-    assert found == simulate(falling, stopper).decisions
-
-
 def test_no_trial_is_paused_at_the_step_at_which_others_completed() -> None:
     """The length is not known; a pause at the end would only keep the trial from counting."""
     options: Any = {"workers": 8, "seconds": STEPS * 60 / 8, "stopper": "curve"}

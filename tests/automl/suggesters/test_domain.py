@@ -86,16 +86,6 @@ def test_every_suggester_keeps_within_limits(name: str, known: int) -> None:
         SPACE.accept(params)
 
 
-@pytest.mark.parametrize(("known", "pending", "count"), [(0, 0, 16), (12, 0, 16), (12, 250, 2)])
-def test_batches_keep_within_limits(known: int, pending: int, count: int) -> None:
-    points = SPACE.sample(np.random.default_rng(1), pending)
-    waiting = [Trial(100 + i, p, TrialState.RUNNING) for i, p in enumerate(points)]
-    found = limited("bayes", SPACE, LIMITS).suggest(history(known), waiting, count)
-    domain = Domain(SPACE, LIMITS)
-    assert len(found) == count
-    assert all(domain.legal(params) for params in found)
-
-
 def objective(trial: Any) -> dict[str, float]:
     trial.report(step=1, loss=trial.params["lr"])
     return {"loss": trial.params["lr"]}

@@ -104,13 +104,6 @@ def test_auto_repeats_in_the_last_fifth_only(tmp_path: Path) -> None:
     assert result.recommended is not None
 
 
-def test_auto_repeats_a_function_without_noise_once(tmp_path: Path) -> None:
-    result = swept(tmp_path, lambda t: round((t.params["x"] - 0.6) ** 2, 2), trials=20)
-    assert [t.number for t in result.trials if t.replicate_of is not None] == [16]
-    none = swept(tmp_path, lambda t: t.params["x"], trials=10, replicates="none")
-    assert all(t.replicate_of is None for t in none.trials)
-
-
 def test_a_space_without_new_configurations_has_a_fifth_of_repeated_trials(tmp_path: Path) -> None:
     space = {"k": list("abcd")}
     result = swept(tmp_path, noisy_choice, space, trials=12)

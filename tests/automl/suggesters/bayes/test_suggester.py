@@ -18,36 +18,10 @@ from benchmarks.suggesters.loop import recommended
 from search_spaces import Choice, Float, Int, Space
 
 ROOT = Path(__file__).parents[4]
-SPACE = Space(
-    Float("lr", 1e-5, 1.0, log=True),
-    Int("layers", 1, 8),
-    Choice("optimizer", ["sgd", "adam"]),
-    Float("momentum", 0.0, 0.99, when={"optimizer": "sgd"}),
-)
-
-
-def loss(params) -> float:
-    bonus = 0.5 * (params["momentum"] - 0.9) ** 2 if "momentum" in params else 0.3
-    return (np.log10(params["lr"]) + 2) ** 2 + 0.1 * (params["layers"] - 5) ** 2 + bonus
 
 
 def completed(number, params, **metrics) -> Trial:
-    return Trial(number, params, TrialState.COMPLETED, metrics or {"loss": loss(params)})
-
-
-def run(seed: int, trials: int) -> list[Trial]:
-    suggester, history = BayesSuggester(SPACE, [Goal("loss")], seed=seed), []
-    for i in range(trials):
-        (params,) = suggester.suggest(history, [])
-        history.append(completed(i, params))
-    return history
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_beats_random_search(seed):
-    best = min(t.metrics["loss"] for t in run(seed, 20))
-    rng = np.random.default_rng(seed)
-    assert best < np.median([min(loss(p) for p in SPACE.sample(rng, 20)) for _ in range(20)])
+    return Trial(number, params, TrialState.COMPLETED, metrics)
 
 
 @pytest.mark.parametrize("seed", range(2))
