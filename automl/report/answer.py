@@ -134,7 +134,15 @@ class Answer:
             "numbers": advice.trials if advice else (),
             "lines": self.lines,
             "luck": self.luck,
-            "rows": [_row_data(row) for row in self.rows],
+            "rows": [
+                {
+                    **{k: json_data(v) for k, v in vars(row).items()},
+                    "words": row.words,
+                    "back": row.back,
+                    "ends": [number(one) for one in row.ends],
+                }
+                for row in self.rows
+            ],
             "outlook": str(self.outlook) if self.outlook else "",
             "gains": dict(self.outlook.gains) if self.outlook else {},
             "noise": self.outlook.noise if self.outlook else None,
@@ -352,15 +360,6 @@ def _candidates(
 
 def _typed(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "null" if value is None else str(value)
-
-
-def _row_data(row: AnswerRow) -> dict[str, Any]:
-    return {
-        **{k: json_data(v) for k, v in vars(row).items()},
-        "words": row.words,
-        "back": row.back,
-        "ends": [number(one) for one in row.ends],
-    }
 
 
 def knee(snapshot: Snapshot, front: Sequence[Trial]) -> int | None:

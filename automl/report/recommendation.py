@@ -72,7 +72,11 @@ class Recommendation:
         """The answer in sentences, the same wherever people look."""
         goal, default = snapshot.goals[0], text.baseline_name(snapshot)
         trials = f"trial{'s' * (len(self.trials) > 1)} {', '.join(map(str, self.trials))}"
-        source = f" by {_counted(self.runs, 'new run')} of automl confirm" if self.confirmed else ""
+        source = (
+            f" by {self.runs} new run{'s' * (self.runs != 1)} of automl confirm"
+            if self.confirmed
+            else ""
+        )
         value = f"{goal.metric} {_value(self.mean, self.interval)}{source}"
         first = " by the first goal" if len(snapshot.goals) > 1 else ""
         found = [f"Recommended{first}: {trials}, {value}"]
@@ -265,10 +269,6 @@ def _same(record: Record, trial: Trial) -> dict[int, float]:
 
 def _mean(values: Mapping[int, float]) -> float | None:
     return float(np.mean(list(values.values()))) if values else None
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _value(mean: float, ends: tuple[float, float] | None) -> str:

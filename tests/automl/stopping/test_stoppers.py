@@ -18,8 +18,8 @@ from automl.core.spec import SweepSpec
 from automl.core.trial import TrialState
 from automl.dispatch.simulated import SimulatedDispatcher
 from automl.ledger import Ledger
-from automl.simulation import Simulation
 from automl.stopping import STOPPERS
+from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))

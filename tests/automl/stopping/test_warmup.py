@@ -13,6 +13,7 @@ from automl.core.reports import ReportPoint
 from automl.core.trial import Trial, TrialState
 from automl.stopping import STOPPERS as STOPPERS_BY_NAME
 from automl.stopping._warmup import WarmUp
+from automl.sweeps import Simulation
 from search_spaces import Float, Space
 
 SPACE = Space(Float("x", 0.0, 1.0, default=0.9), Float("y", 0.0, 1.0, default=0.5))
@@ -37,7 +38,7 @@ def rising(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
         yield seconds, {"loss": metrics["loss"] + (0.1 * step if step <= FLAT else 0.0)}
 
 
-def simulate(replay: Any, stopper: str) -> automl.simulation.Simulation:
+def simulate(replay: Any, stopper: str) -> Simulation:
     return automl.simulate(
         replay, SPACE, "minimize loss", stopper=stopper, workers=4, trials=24, suggester="random"
     )
