@@ -13,7 +13,6 @@ from automl.control.preflight import (
     check_store,
     existing_sweeps,
     goes_on,
-    lines_about_knobs,
     usual_stopper,
 )
 from automl.core import SweepSpec
@@ -108,7 +107,7 @@ def sweep(
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
     unclear = without_unit(options["budget"])
-    for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
+    for note in [*loaded.notes, *unclear]:
         say(note, err=True)
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)
