@@ -29,7 +29,7 @@ from automl.workflows.confirm import chosen, derived, missing, next_runs, prepar
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
 
 from . import FAILED, INTERRUPTED, NO_SUCCESS
 from .common import (

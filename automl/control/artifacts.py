@@ -12,8 +12,7 @@ from automl.core import SweepSpec, Trial, TrialState, ranking
 from automl.core.arguments import NAME
 from automl.core.text import shell_line
 from automl.errors import StoreError, UsageError
-from workers.artifacts.copies import SweepArtifacts
-from workers.artifacts.location import NONE
+from workers.artifacts.copies import NONE, SweepArtifacts
 from workers.failures import one_line
 from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE

@@ -17,8 +17,7 @@ from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
-from workers.artifacts.copies import check_writable
-from workers.artifacts.location import NONE
+from workers.artifacts.copies import NONE, check_writable
 from workers.own_loop.knobs import mentions
 
 from .plugins import Plugins

@@ -22,16 +22,45 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from search_spaces.errors import StoreError, UsageError
 from workers.failures import one_line
 from workers.files.folder import Folder, sha256
 from workers.protocol import DISPOSABLE, LOGS
 
+NONE: Final = "none"  # a person's word for: use no location
 # Folders of the workers, and what begins with a dot in the trial's own folder, are not kept.
 NOT_KEPT: Final = (LOGS, "command")
 _NAME: Final = re.compile(r"([0-9]{6,9})/(?:manifest-([0-9]{8,12})\.json|object-[0-9a-f]{64})")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def read_location(text: str) -> str:
+    """A location in its one form: an absolute folder, or a URL without a slash at its end.
+
+    Args:
+        text: such as "s3://bucket/prefix", "/shared/sweeps" or "none"; "" for none.
+
+    Returns:
+        The location; "" if there is none, "none" if the person says so.
+
+    Raises:
+        UsageError: it holds a password, an option or another URL. The message never holds these.
+    """
+    if text in ("", NONE):
+        return text
+    if "://" not in text or text.startswith("file://"):
+        return str(Path(text.removeprefix("file://")).expanduser().absolute())
+    url = urlsplit(text)
+    account, _, place = url.netloc.rpartition("@")
+    if url.query or url.fragment or ":" in account or "::" in text:
+        raise UsageError(
+            f"artifacts: a password or an option in the URL of {url.scheme}://{place} would show "
+            "in the ledger and in `ps`: leave it out, and set the credentials in the environment "
+            "or in the configuration of fsspec on every node"
+        )
+    return f"{url.scheme}://{text.partition('://')[2].rstrip('/')}"
 
 
 class DamagedCopy(StoreError):
@@ -95,7 +124,7 @@ class Copies:
     """The copies of one trial. Every method raises what fsspec raises.
 
     Args:
-        location: of the trial, from `location.read_location` and a path below it.
+        location: of the trial, from `read_location` and a path below it.
     """
 
     def __init__(self, location: str) -> None:
@@ -180,7 +209,7 @@ class SweepArtifacts:
     """The artifacts of a sweep. Its methods raise UsageError if the location does not answer.
 
     Args:
-        location: of all sweeps, from `location.read_location`.
+        location: of all sweeps, from `read_location`.
         folder: the name of the sweep's own folder there.
     """
 

@@ -1,17 +1,37 @@
 """Numbered folders of files with hashes: every one is complete, and a damaged one is noticed.
 
 <root>/00000420/manifest.json    facts, and sha256 of the other files
+
+Their arrays are in safetensors files, which are written one array at a time, without a copy of all.
 """
 
 import contextlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import IO, Any, Final
+
+import numpy as np
 
 from .folder import Folder, flush, sha256
 
 MANIFEST: Final = "manifest.json"
+_CODES: Final = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "complex64": "C64",
+    "int64": "I64",
+    "int32": "I32",
+    "int16": "I16",
+    "int8": "I8",
+    "uint64": "U64",
+    "uint32": "U32",
+    "uint16": "U16",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
 
 
 @contextlib.contextmanager
@@ -68,3 +88,28 @@ def verified(folder: Folder, format_number: int, *names: str) -> dict[str, Any] 
         if sound and all(sha256(folder.file(n)) == hashes[n]["sha256"] for n in hashes):
             return manifest
     return None
+
+
+def code_of(array: Any) -> str:
+    """The type of an array or tensor as safetensors name it; KeyError if they do not have it."""
+    return _CODES[str(array.dtype).removeprefix("torch.")]
+
+
+def write_arrays(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """Write arrays of NumPy and tensors of torch, by name, as a safetensors file."""
+    header = {}
+    end = 0
+    for name, array in arrays.items():
+        offsets = [end, end + array.nbytes]
+        shape = list(array.shape)
+        header[name] = {"dtype": code_of(array), "shape": shape, "data_offsets": offsets}
+        end += array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    file.write(len(text).to_bytes(8, "little") + text)
+    for array in arrays.values():
+        if hasattr(array, "detach"):
+            import torch
+
+            array = array.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+        file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)

@@ -95,7 +95,7 @@ def _values(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the loop: the trial's parameters before those that the call gives.
 
     Raises:
-        UsageError: an option is unknown, or has no such value.
+        UsageError: an option is unknown.
     """
     default = "ddp" if context.world_size > 1 else PARALLELISM.unset
     strategy = context.params.get("parallelism", given.get("parallelism", default))
@@ -103,10 +103,7 @@ def _values(context: Context, given: Mapping[str, Any]) -> dict[str, Any]:
     for name in given.keys() - known.keys():
         raise UsageError(f"trial.prepare has no option {name!r}: {nearest(name, list(known))}")
     values = {**given, **{k: v for k, v in context.params.items() if k in known}}
-    values[PARALLELISM.name] = strategy
-    for name, value in values.items():
-        known[name].checked(value)
-    return values
+    return {**values, PARALLELISM.name: strategy}
 
 
 def plan_of(
@@ -114,8 +111,7 @@ def plan_of(
 ) -> ParallelPlan:
     """The plan of a model: its blocks, as they are named or found, and its tensor plan.
 
-    Found are the members of the outermost module lists, and of the outermost sequences whose
-    members are of one class that has parts of its own.
+    Found are the members of the outermost module lists.
 
     Raises:
         UsageError: `blocks` names no module.
@@ -131,11 +127,7 @@ def plan_of(
 
 def _found(model: nn.Module, prefix: str = "") -> Iterator[str]:
     for name, child in model.named_children():
-        members = list(child.children())
-        listed = isinstance(child, nn.ModuleList)
-        if isinstance(child, nn.Sequential) and len({type(one) for one in members}) == 1:
-            listed = bool(list(members[0].children()))
-        if listed and len(members) > 1:
+        if isinstance(child, nn.ModuleList):
             yield from (f"{prefix}{name}.{index}" for index, _ in child.named_children())
         else:
             yield from _found(child, f"{prefix}{name}.")

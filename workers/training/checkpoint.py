@@ -31,9 +31,8 @@ from torch.optim import Optimizer
 
 from search_spaces.hardware import memory_limit
 from workers.context import Context
-from workers.files.arrays import write_arrays
 from workers.files.folder import Folder
-from workers.files.sealed import newest_first, sealed, verified
+from workers.files.sealed import newest_first, sealed, verified, write_arrays
 from workers.parallel.base import Strategy
 from workers.parallel.transfers import by_key
 from workers.protocol import CHECKPOINTS

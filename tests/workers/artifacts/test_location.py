@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.errors import UsageError
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
 
 
 @pytest.mark.parametrize(

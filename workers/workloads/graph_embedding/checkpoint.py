@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from workers.files.arrays import write_arrays
 from workers.files.folder import Folder
-from workers.files.sealed import newest_first, sealed, verified
+from workers.files.sealed import newest_first, sealed, verified, write_arrays
 
 from .partitions import Partitioning
 
