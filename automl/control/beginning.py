@@ -104,20 +104,18 @@ def create(
     *,
     rename: bool = False,
     described: bool = True,
-    facts: Mapping[str, Any] | None = None,
 ) -> SweepSpec:
     """Create a sweep: every way to begin one comes through here.
 
     Args:
         rename: a name that is in use gets "-2" or so; else it is refused.
         described: whether to record the environment.
-        facts: plain data to record beside it.
 
     Returns:
         The spec, under the name of the sweep in the ledger.
     """
     check_sweep(spec)
-    environment = {**(describe() if described else {}), **(facts or {})}
+    environment = describe() if described else {}
     return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))
 
 

@@ -16,9 +16,8 @@ from typing import Any, Final
 
 from automl.core import SweepSpec
 from search_spaces.hardware import detect, memory_limit
-from workers.device.gpu import desktop_bytes
-from workers.failures import gigabytes
 from workers.protocol import Outcome, Params
+from workers.runtime.devices import desktop_bytes
 
 # Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
 # a trial is refused only if its estimate exceeds the limit by this factor.
@@ -84,7 +83,7 @@ class MemoryGuard:
         found, limit = self.estimate(params), self.limit(ranks)
         if found is None or limit is None or self._needed(found) <= REFUSAL_FACTOR * limit:
             return ""
-        amount, room = gigabytes(self._needed(found), limit)
+        amount, room = (f"{number / 1e9:.2f} GB" for number in (self._needed(found), limit))
         each = " a rank" if ranks > 1 else ""
         return f"not dispatched: it is estimated to need {amount}{each}, and there are {room}{each}"
 

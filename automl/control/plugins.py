@@ -162,7 +162,7 @@ class Plugins:
             "can_pause": can_pause,
         }
         proposes = self.stopper.kind(STOPPERS).proposes
-        if proposes and self.suggester.kind(SUGGESTERS).guides_stopper:
+        if proposes and self.suggester.kind(SUGGESTERS).uses_context:
             arguments["context"] = _context(spec, Domain.of(spec))
         return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
 

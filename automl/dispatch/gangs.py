@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import ClassVar
 
 from workers.protocol import Death, Event, StopRequest
-from workers.runtime.child import News
 from workers.runtime.gang import Gang
+from workers.runtime.parent import News
 
 from .base import Dispatcher
 

@@ -250,11 +250,6 @@ class SweepArtifacts:
             copies.write(manifest.name, manifest.to_json())
             copies.tidy(manifest)
 
-    def remove(self) -> None:
-        """Remove everything of the sweep."""
-        with _explained(f"{self.location} cannot be removed"):
-            Copies(self.location).remove()
-
 
 def check_writable(location: str) -> None:
     """Write a small object to a location, read it and remove it; raises UsageError if it fails."""

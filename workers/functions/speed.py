@@ -35,7 +35,7 @@ class SpeedProbe:
         speeds: list[float] = []
         reports: list[tuple[int, float]] = []
 
-        def timed(step: int, metrics: Any, seconds: float) -> bool:
+        def timed(step: int, metrics: Any, seconds: float | None = None) -> bool:
             before, then = reports[-1] if reports else (step, 0.0)
             if step > before or not reports:
                 reports.append((step, time.perf_counter()))

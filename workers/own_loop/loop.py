@@ -246,7 +246,7 @@ class PreparedLoop:
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
         if not self.divided:
-            return self.context.send_report(step, metrics)
+            return self.context.emit(step, metrics)
         if self._reports and self._report_at[0] != self.begun:
             self._send()
         weight = float(self.weight) or 1e-300  # an empty share counts only if there is no other
@@ -265,7 +265,7 @@ class PreparedLoop:
             sums[name] += weight * number
             weights[name] += weight
         means = {name: total / weights[name] for name, total in sums.items()}
-        return self.context.send_report(self._report_at[1], means)
+        return self.context.emit(self._report_at[1], means)
 
     def barrier(self) -> None:
         """See `Context.barrier`."""

@@ -112,8 +112,8 @@ def test_it_waits_and_says_for_whom_until_a_killed_sweep_frees_them(
     assert text in waits[1]
     assert (snapshot.state, snapshot.waits_for, seen) == ("finished", "", ["GPU-aa,GPU-bb"])
     (doctor,) = held
-    holding = {holder.sweep: holder for holder in doctor.holders}
-    assert holding["killed"].gpus == ("GPU-aa", "GPU-bb")
+    holding = {holder["sweep"]: holder for holder in doctor["holders"]}
+    assert holding["killed"]["gpus"] == ("GPU-aa", "GPU-bb")
 
 
 def test_it_can_be_stopped_while_it_waits(ledger: Ledger, smi: FakeSmi) -> None:
