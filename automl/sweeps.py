@@ -25,7 +25,6 @@ from .control.preflight import (
     check_not_importing,
     check_spec,
     goes_on,
-    lines_about_knobs,
     usual_stopper,
 )
 from .control.signals import SafeEnd
@@ -186,7 +185,7 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += [*without_unit(budget), *lines_about_knobs(spec, objective)]
+    notes += without_unit(budget)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (

@@ -8,6 +8,7 @@ a duplicate is recognised.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from search_spaces.errors import UsageError
@@ -182,7 +183,8 @@ class Assignment:
     @property
     def files(self) -> Folder:
         """The trial's folder, to be opened without following links."""
-        return Folder.below(self.store or self.folder, self.folder)
+        root = self.store or self.folder
+        return Folder(root, *Path(self.folder).relative_to(root).parts)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from automl.control.preflight import (
     check_store,
     existing_sweeps,
     goes_on,
-    lines_about_knobs,
     usual_stopper,
 )
 from automl.core.arguments import duration
@@ -106,7 +105,7 @@ def sweep(
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
     unclear = without_unit(options["budget"])
-    for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
+    for note in [*loaded.notes, *unclear]:
         say(note, err=True)
     name = loaded.spec.name
     if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):

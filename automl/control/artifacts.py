@@ -7,20 +7,15 @@ import secrets
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from typing import Final
 
 from automl.core import SweepSpec, Trial, TrialState, ranking
 from automl.core.arguments import NAME
 from automl.core.text import shell_line
 from automl.errors import StoreError, UsageError
-from workers.artifacts.copies import SweepArtifacts, retried
-from workers.artifacts.location import NONE
+from workers.artifacts.copies import NONE, SweepArtifacts
 from workers.failures import one_line
 from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE
-
-REMOVE_SECONDS: Final = 30.0  # until the removal of a trial's checkpoints gives up
 
 
 def artifacts_of(spec: SweepSpec) -> SweepArtifacts | None:
@@ -125,5 +120,5 @@ class CheckpointCleanup:
             for folder in self._checkpoints(number):
                 folder.remove()
         if self._artifacts is not None:
-            forget = partial(self._artifacts.forget_checkpoints, number)
-            self._begun.append(self._thread.submit(retried, forget, REMOVE_SECONDS))
+            forget = self._artifacts.forget_checkpoints
+            self._begun.append(self._thread.submit(forget, number))

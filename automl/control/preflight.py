@@ -17,9 +17,8 @@ from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
-from workers.artifacts.copies import check_writable
-from workers.artifacts.location import NONE
-from workers.own_loop.knobs import mentions, without_prepare
+from workers.artifacts.copies import NONE, check_writable
+from workers.own_loop.knobs import mentions
 
 from .plugins import Plugins
 
@@ -122,16 +121,6 @@ def goes_on(objective: Callable[[Any], Any] | None) -> bool:
     """
     said = getattr(objective, "resumable", None)
     return mentions(objective, *_GOES_ON) if said is None else bool(said)
-
-
-def lines_about_knobs(spec: SweepSpec, objective: Callable[[Any], Any] | None) -> list[str]:
-    """A line about the knobs that act only through `trial.prepare`, if no function calls it."""
-    if objective is None or spec.command:
-        return []
-    names = without_prepare(spec.space, objective)
-    act = "acts" if len(names) == 1 else "act"
-    line = f"{', '.join(names)}: {act} only if the function calls trial.prepare, or reads the value"
-    return [line] if names else []
 
 
 def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:

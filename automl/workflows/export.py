@@ -16,7 +16,7 @@ from automl.report import confirmations
 from automl.report.recipe import learned_space, line_of, recipe
 from automl.report.recommendation import best_run, recommended
 from automl.report.record import Record
-from workers.artifacts.location import NONE, read_location
+from workers.artifacts.copies import NONE, read_location
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
 from workers.functions.saved_state import SAVED, newest_saved

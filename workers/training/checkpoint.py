@@ -19,9 +19,8 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import psutil
 import torch
@@ -32,9 +31,8 @@ from torch.optim import Optimizer
 
 from search_spaces.hardware import memory_limit
 from workers.context import Context
-from workers.files import sealed
-from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
+from workers.files.sealed import newest_first, sealed, verified, write_arrays
 from workers.parallel.base import Strategy
 from workers.parallel.transfers import by_key
 from workers.protocol import CHECKPOINTS
@@ -82,11 +80,13 @@ def save(
     Raises:
         OSError: the folder cannot be written; earlier checkpoints remain.
     """
-    draft = sealed.Draft(Folder(folder, CHECKPOINTS), update)
-    for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
-        draft.write(name, partial(write_tensors, tensors=tensors))
+    root = Folder(folder, CHECKPOINTS)
     facts = {"format": FORMAT, "update": update, "progress": checkpoint.progress}
-    return draft.finish(facts, keep=keep, wait=wait)
+    with sealed(root, update, facts, keep=keep, wait=wait) as draft:
+        for name, tensors in zip(_FILES, checkpoint.flat(), strict=True):
+            with draft.open(name, "wb") as file:
+                write_arrays(file, tensors)
+    return root.path / f"{update:08d}"
 
 
 def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
@@ -96,8 +96,8 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         folder: the trial's folder.
         damaged: receives the names of newer checkpoints that are damaged.
     """
-    for files in sealed.newest_first(Folder(folder, CHECKPOINTS)):
-        manifest = sealed.verified(files, FORMAT, *_FILES)
+    for files in newest_first(Folder(folder, CHECKPOINTS)):
+        manifest = verified(files, FORMAT, *_FILES)
         if manifest and isinstance(manifest.get("progress"), dict):
             with suppress(OSError, SafetensorError):
                 model, moments = (load_file(files.file(name)) for name in _FILES)
@@ -105,12 +105,6 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         if damaged is not None:
             damaged.append(files.path.name)
     return None
-
-
-def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor]) -> str:
-    """Write a safetensors file one tensor at a time, without a copy of all; return its sha256."""
-    arrays = {name: StoredArray.of_tensor(tensor) for name, tensor in tensors.items()}
-    return write_arrays(file, arrays)
 
 
 def writes_beside(device: torch.device) -> bool:
