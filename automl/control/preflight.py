@@ -161,17 +161,17 @@ def check_store(location: str, *, whole: bool = False) -> None:
         whole: read all of it, with SQLite's own check and every checksum.
     """
     from automl.ledger import Ledger
-    from automl.ledger.database import IN_MEMORY, is_ledger, locate, translated
+    from automl.ledger.database import NoStoreError, locate
 
-    with translated(location):
-        _, file, _ = locate(location)
-    if file is None and (location == IN_MEMORY or not is_ledger(location)):
-        return  # the server answers; the first sweep creates its tables
-    if file is None or file.exists():
+    try:
         with closing(Ledger.open(location, readonly=True)) as ledger:
             if whole:
                 ledger.check()
         return
+    except NoStoreError:
+        file = locate(location)[1]
+    if file is None:
+        return  # the server answers; the first sweep creates its tables
     folder = next(parent for parent in file.parents if parent.exists())
     if not folder.is_dir():
         raise StoreError(f"the store {location!r} cannot be made: {folder} is not a folder")
@@ -186,10 +186,10 @@ def check_store(location: str, *, whole: bool = False) -> None:
 def existing_sweeps(location: str) -> list[str]:
     """Names of the sweeps in a store; none if it does not exist yet."""
     from automl.ledger import Ledger
-    from automl.ledger.database import is_ledger, locate
+    from automl.ledger.database import NoStoreError
 
-    _, file, _ = locate(location)
-    if (file is not None and not Path(file).exists()) or (file is None and not is_ledger(location)):
+    try:
+        with closing(Ledger.open(location, readonly=True)) as ledger:
+            return [info.name for info in ledger.sweeps()]
+    except NoStoreError:
         return []
-    with closing(Ledger.open(location, readonly=True)) as ledger:
-        return [info.name for info in ledger.sweeps()]

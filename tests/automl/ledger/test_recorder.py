@@ -92,14 +92,14 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
 ) -> None:
     recorder = ledger.hold("test")
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
-    commit = recorder._write_once
+    run = ledger._database.run
 
-    def lost(values: Any) -> Any:
-        commit(values)
+    def lost(action: Any, *, write: bool = False) -> Any:
+        run(action, write=write)
         monkeypatch.undo()
         raise StoreError("the answer was lost")
 
-    monkeypatch.setattr(recorder, "_write_once", lost)
+    monkeypatch.setattr(ledger._database, "run", lost)
     with pytest.raises(StoreError, match="the answer was lost"):
         recorder.commit()
     enqueued = Command("enqueue", {"lr": 0.5})
@@ -134,4 +134,4 @@ def test_a_release_that_cannot_be_written_is_told_and_frees_the_lock(
     assert "sweeps" in caplog.text
     assert isinstance(held, Hold)
     assert held._lock is not None
-    assert held._lock._file.closed
+    assert held._lock.closed
