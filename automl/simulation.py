@@ -9,10 +9,8 @@ from automl.core.reports import LearningCurve
 from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
-from .control.beginning import create, read_spec
-from .control.plugins import StopperLike, SuggesterLike
-from .control.preflight import check_spec
-from .control.wiring import conduct
+from .control.beginning import StopperLike, SuggesterLike, check_spec, create, read_spec
+from .control.controller import conduct
 from .core import (
     Budget,
     Constraint,

@@ -14,16 +14,18 @@ from search_spaces.change import changes
 from search_spaces.other_tools import hinted
 from workers.protocol import Metric
 
-from .control.beginning import read_spec
-from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import (
+from .control.beginning import (
+    Plugins,
+    StopperLike,
+    SuggesterLike,
     check_not_importing,
     check_spec,
     goes_on,
     lines_about_knobs,
+    read_spec,
     usual_stopper,
 )
-from .control.signals import SafeEnd
+from .control.shutdown import SafeEnd
 from .core import (
     Budget,
     Constraint,
@@ -185,7 +187,7 @@ def sweep(
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
-        from .control.wiring import conduct
+        from .control.controller import conduct
         from .report import progress as shown
         from .result import Result
         from .trackers.live import tracked
@@ -300,7 +302,7 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    from .control.wiring import conduct
+    from .control.controller import conduct
     from .trackers.live import tracked
 
     with (

@@ -187,7 +187,7 @@ def _load(path: Path) -> dict[str, Any]:
     Its folder becomes importable, as if Python ran the file. The module does not stay in
     `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
     """
-    from automl.control.preflight import importing
+    from automl.control.beginning import importing
 
     path = path.absolute()
     if str(path.parent) not in sys.path:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from automl.config import Config, Override, load
-from automl.control.preflight import (
+from automl.control.beginning import (
     check_artifacts,
     check_store,
     existing_sweeps,

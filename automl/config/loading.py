@@ -6,7 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
-from automl.control.plugins import Plugins
+from automl.control.beginning import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import NAME
 from automl.core.keys import PluginChoice, choose

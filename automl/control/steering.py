@@ -21,10 +21,9 @@ from automl.errors import AutomlError, UsageError
 from workers.failures import bounded
 from workers.protocol import Ending, Metrics, Outcome, Report, Started, StopRequest
 
-from .assignments import Assigner
 from .journal import Journal
 from .outcomes import ended
-from .scheduler import Scheduler
+from .scheduler import Assigner, Scheduler
 from .shutdown import Shutdown
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from automl.control.wiring import attend
+from automl.control.controller import attend
 from automl.core import Command, arguments
 from automl.errors import FAILURE_KINDS, AutomlError, UsageError
 from automl.ledger import Ledger

@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automl.control.beginning import create
+from automl.control.beginning import create, with_earlier
 from automl.control.journal import writing
-from automl.control.plugins import with_earlier
 from automl.core import SpecChanged, SweepSpec, arguments
 from automl.core.keys import PluginChoice
 from automl.errors import UsageError

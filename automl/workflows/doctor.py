@@ -148,7 +148,7 @@ def _ray() -> Ability:
 
 
 def _store(store: str) -> Ability:
-    from automl.control.preflight import check_store
+    from automl.control.beginning import check_store
     from automl.errors import StoreError
 
     try:

@@ -9,7 +9,8 @@ import pytest
 from objectives import make_spec
 
 import automl
-from automl.control.artifacts import CheckpointCleanup, check_repeated, with_artifacts
+from automl.control.beginning import check_repeated, with_artifacts
+from automl.control.controller import CheckpointCleanup
 from automl.core import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -91,7 +92,7 @@ def test_each_sweep_has_a_folder_of_its_own_and_keeps_it() -> None:
 
 @pytest.mark.parametrize("folder", ["../other", "a/b", "."])
 def test_a_ledger_cannot_name_a_folder_elsewhere(folder: str) -> None:
-    from automl.control.artifacts import artifacts_of
+    from automl.control.beginning import artifacts_of
 
     with pytest.raises(UsageError, match="not a valid name"):
         artifacts_of(make_spec(artifacts="/kept", artifacts_folder=folder))

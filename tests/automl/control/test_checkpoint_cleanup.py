@@ -7,7 +7,7 @@ from typing import Any
 from objectives import make_spec
 
 import automl
-from automl.control.artifacts import CheckpointCleanup
+from automl.control.controller import CheckpointCleanup
 from automl.core.reports import ReportPoint
 from automl.core.trial import Trial, TrialState
 from workers.files.folder import Folder

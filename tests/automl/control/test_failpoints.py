@@ -15,7 +15,7 @@ from objectives import make_spec, quick
 from soak_kills import soak_controllers
 
 from automl import sweeps
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core.events import Noted
 from automl.core.trial import TrialState
 from automl.dispatch.inline import InlineDispatcher

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core import Resources, Snapshot
 from automl.dispatch._make import make_dispatcher, starting
 from automl.dispatch.gpus import GpuLocks, holders

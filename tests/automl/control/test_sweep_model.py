@@ -27,9 +27,9 @@ from hypothesis.stateful import (
 from objectives import make_spec
 from sweep_model import FINISHED, Model, Row, facts, facts_of, sweep_of
 
+from automl.control.controller import attend
 from automl.control.journal import Journal
 from automl.control.outcomes import ended
-from automl.control.wiring import attend
 from automl.core import Command, Noted, TrialState
 from automl.ledger import Ledger, hold
 from automl.ledger.database import Database, HeldError
