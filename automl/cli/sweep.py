@@ -206,10 +206,10 @@ def _load(
     return replace(loaded, spec=begun)
 
 
-def _hardware_of(address: str, accelerator: str) -> Hardware:
+def _hardware_of(address: str) -> Hardware:
     from automl.dispatch.ray.nodes import cluster_hardware
 
-    return cluster_hardware(address, accelerator)
+    return cluster_hardware(address)
 
 
 def _checked(spec: SweepSpec, program: Program | None, objective: str | None) -> str:

@@ -11,9 +11,10 @@ from typing import Any, Final
 
 from automl.core import Snapshot, SweepEvent, SweepSpec, Trial, TrialState, ranking
 from automl.core.trial import without_held
-from automl.dispatch._make import make_gpu_locks
+from automl.dispatch._make import has_own_gpus
 from automl.dispatch.agents import AgentsDispatcher
 from automl.dispatch.base import Dispatcher
+from automl.dispatch.gpus import GpuLocks
 from automl.errors import StoreError, StoreFailure, UsageError
 from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
@@ -25,7 +26,7 @@ from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequ
 
 from .beginning import Growth, Plugins, artifacts_of, with_artifacts, with_known_space
 from .journal import COMMIT_SECONDS, Journal
-from .machine import GpuShare, MemoryGuard
+from .machine import MemoryGuard, lock_gpus, visible
 from .outcomes import ended
 from .scheduler import Assigner, Scheduler
 from .shutdown import Shutdown, StopSignals
@@ -43,7 +44,6 @@ class Controller:
         shutdown: decides when and how the sweep ends.
         stopper: decides after each report.
         guard: adds the estimated memory to outcomes.
-        gpus: leased before the dispatcher is made.
         checkpoints: cleans up after each attempt.
         requests: of agents and people.
         growth: keeps the space that trials ask for.
@@ -56,7 +56,6 @@ class Controller:
         shutdown: Shutdown,
         stopper: Stopper,
         guard: MemoryGuard,
-        gpus: GpuShare,
         checkpoints: CheckpointCleanup,
         requests: Requests,
         growth: Growth,
@@ -66,7 +65,6 @@ class Controller:
         self._shutdown = shutdown
         self._stopper = stopper
         self._guard = guard
-        self._gpus = gpus
         self._checkpoints = checkpoints
         self._requests = requests
         self._growth = growth
@@ -84,18 +82,16 @@ class Controller:
         dispatcher: Dispatcher | None = None
         try:
             self._scheduler.prepare()
-            if self._gpus.acquire(journal, shutdown):
-                with self._gpus.visible():
-                    dispatcher = start()
-                journal.attach(dispatcher)
-                while True:
-                    shutdown.check()  # decide whether the sweep ends
-                    self._scheduler.fill()  # and which trials begin
-                    self._requests.serve(self._take_in)
-                    journal.flush()  # append, then act
-                    if self._is_over():
-                        break
-                    dispatcher.poll(self._handle, self._timeout())  # apply, and decide
+            dispatcher = start()
+            journal.attach(dispatcher)
+            while True:
+                shutdown.check()  # decide whether the sweep ends
+                self._scheduler.fill()  # and which trials begin
+                self._requests.serve(self._take_in)
+                journal.flush()  # append, then act
+                if self._is_over():
+                    break
+                dispatcher.poll(self._handle, self._timeout())  # apply, and decide
             shutdown.finish(self._scheduler.reason_for_none)
         except BaseException as error:
             state = "failed" if isinstance(error, Exception) else "interrupted"
@@ -321,10 +317,15 @@ def conduct(
                 local=local,
                 on_change=on_change,
             ) as (controller, snapshot),
+            closing(GpuLocks(spec.name)) as locks,
         ):
 
             def start_dispatcher() -> Dispatcher:
-                with signals.raising():  # to wait for room on a cluster may take a minute
+                gpus: list[str] = []
+                if has_own_gpus(spec, kind, local=local):
+                    gpus = lock_gpus(spec, locks, journal.note, serial=kind.serial)
+                # to wait for room on a cluster may take a minute
+                with signals.raising(), visible(gpus):
                     dispatcher = start()
                 signals.install()  # Ray has replaced the handlers
                 return dispatcher
@@ -427,7 +428,6 @@ def _wired(
             plugins.make_queue(spec, kind, lambda message: journal.note("fallback", message))
         ) as suggestions,
         closing(MemoryGuard(spec, kind.estimates, local)) as guard,
-        closing(make_gpu_locks(spec, kind, local=local)) as gpu_locks,
         closing(CheckpointCleanup(spec, files, artifacts)) as cleanup,
     ):
         journal = Journal(
@@ -454,7 +454,6 @@ def _wired(
             shutdown,
             stopper,
             guard,
-            GpuShare(spec, gpu_locks, serial=kind.serial),
             cleanup,
             Requests(journal, scheduler, shutdown, assigner, can_pause=can_pause),
             Growth(journal, scheduler.respecify),

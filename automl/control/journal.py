@@ -59,7 +59,6 @@ class Journal:
         show: called with the new events after each commit, and at least every half second.
 
     Attributes:
-        waits_for: for whom the sweep waits before it begins a trial; "" if it does not.
         closed: whether this run of the sweep has ended.
     """
 
@@ -75,7 +74,6 @@ class Journal:
         self._hold = hold
         self._clock = clock
         self._dispatcher: Dispatcher | None = None
-        self.waits_for = ""
         self.closed = False
         self._status = status
         self._observe = observe
@@ -126,7 +124,6 @@ class Journal:
         return {
             "num_slots": (dispatcher.num_slots if dispatcher else 0) + len(self.state.index.leased),
             "busy_slots": self.state.use.busy_slots,
-            "waits_for": self.waits_for,
             "dashboard": dispatcher.dashboard if dispatcher else "",
         }
 

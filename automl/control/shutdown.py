@@ -67,11 +67,6 @@ class Shutdown:
                 elif self.request is StopRequest.STOP:
                     journal.move(trial, TrialState.STOPPED, "its agent has not ended it in time")
 
-    def ends(self) -> bool:
-        """Whether the sweep is ending, such as while there is no dispatcher yet."""
-        self.check()
-        return self.request is not None
-
     def stay(self) -> None:
         """The sweep is finished already, and is held only to answer agents and people."""
         self.request = StopRequest.STOP

@@ -151,7 +151,9 @@ class Database:
                     with self.transaction(write=write) as connection:
                         return action(connection)
                 except sa.exc.DBAPIError as error:
-                    if not is_transient(error) or time.monotonic() > deadline:
+                    passes = isinstance(error, sa.exc.OperationalError)
+                    passes |= error.connection_invalidated
+                    if not (self.is_server and passes) or time.monotonic() > deadline:
                         raise
                 time.sleep(_PAUSE_SECONDS)
 
@@ -413,12 +415,6 @@ def damaged(name: str, reason: str) -> StoreError:
         f"{name} is damaged ({reason}). It was left as it is: put back a {kind}, "
         "or name another store with --store"
     )
-
-
-def is_transient(error: sa.exc.DBAPIError) -> bool:
-    """Whether an action on a server may succeed in a moment. SQLite's errors are final."""
-    passes = isinstance(error, sa.exc.OperationalError) or error.connection_invalidated
-    return passes and not isinstance(error.orig, sqlite3.Error)
 
 
 def _explained(name: str, message: str) -> StoreError:

@@ -121,7 +121,6 @@ class Hold:
         self.earlier_state = shown_state(before)
         self.sweep = before
         self._events: list[SweepEvent] = []  # that wait for a commit
-        self._process = os.getpid()
         self._database = database
         self._fence = before.fence + 1
         self._tried: set[tuple[int, int]] = set()  # records of a commit without an answer
@@ -132,8 +131,8 @@ class Hold:
         self._clock_ahead: float = before.now - self._taken_at  # of the store's clock, before ours
         values = {
             "host": socket.gethostname(),
-            "pid": self._process,
-            "process_started": process_started(self._process),
+            "pid": os.getpid(),
+            "process_started": process_started(os.getpid()),
             "heartbeat": before.now,
             "fence": self._fence,
             "held": 1,
@@ -152,11 +151,6 @@ class Hold:
 
         An event that changes nothing about its trial (a duplicate, or late) is not queued.
         """
-        if os.getpid() != self._process:
-            raise StoreError(
-                f"sweep {self.sweep.name!r} is held by the process {self._process}, and this is "
-                "another that was forked from it: write there"
-            )
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
             self._events.append(event)

@@ -84,7 +84,10 @@ class RayDispatcher(GangDispatcher):
 
     def submit(self, assignment: Assignment) -> None:
         slots = self._pool.acquire(GangShape(assignment.num_ranks, assignment.ranks_together))
-        attempt = RayAttempt(assignment, [self._pool.worker(slot) for slot in slots])
+        actors, nodes = self._pool.actors, self._pool.nodes
+        attempt = RayAttempt(
+            assignment, [actors[slot] for slot in slots], [nodes[slot] for slot in slots]
+        )
         self._attempts[attempt.gang] = attempt
         self.gangs[attempt.key] = (attempt.gang, slots)
 
@@ -133,7 +136,7 @@ class RayDispatcher(GangDispatcher):
             )
 
     def _after(self, gang: Gang, events: list[Event]) -> list[Event]:
-        events = super()._after(gang, [self._attempts[gang].placed(event) for event in events])
+        events = super()._after(gang, events)
         if gang.outcome is not None:
             del self._attempts[gang]
         return events

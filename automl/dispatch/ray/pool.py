@@ -19,8 +19,7 @@ from automl.errors import AutomlError, UsageError
 from workers.runtime.actor import CONCURRENCY_GROUPS, Actor
 
 from . import timeouts
-from .attempt import RayWorker
-from .nodes import choose, kind_of, needs
+from .nodes import choose, needs
 
 MAX_FAILED_STARTS: Final = 3  # of the worker of one slot, in a row
 
@@ -92,7 +91,6 @@ class WorkerPool:
         self._rooms: list[Room] = []
         self._begun: dict[int, float] = {}  # of slots whose worker has not started yet
         self._failures: Counter[int] = Counter()  # to start, in a row
-        self._kinds: dict[str, str] = {}  # of nodes
         self._looked = time.monotonic()
         self._unfit_since: float | None = None  # when the next gang began to lack nodes
         for _ in range(workers.min):
@@ -120,13 +118,6 @@ class WorkerPool:
             )
         self.free -= set(slots)
         return slots
-
-    def worker(self, slot: int) -> RayWorker:
-        """The worker of a slot."""
-        node = self.nodes[slot]
-        if node not in self._kinds:
-            self._kinds = {one["NodeID"]: kind_of(one["Resources"]) for one in ray.nodes()}
-        return RayWorker(self.actors[slot], node, self._kinds.get(node, ""))
 
     # ------------------------------------------------------------------ workers
 

@@ -24,7 +24,6 @@ from search_spaces.hardware import count_cpus
 from workers.runtime.devices import slots_on, visible_gpus
 
 from . import timeouts
-from .nodes import ACCELERATOR
 
 _TOKEN_ADVICE: Final = (
     "If it asks for a token, set RAY_AUTH_MODE=token: the token is in RAY_AUTH_TOKEN or "
@@ -218,8 +217,6 @@ def _room(resources: Resources) -> int:
 
 
 def _room_of(node: dict[str, float], resources: Resources) -> int:
-    if resources.accelerator and ACCELERATOR + resources.accelerator not in node:
-        return 0
     room = int(node.get("CPU", 0) // max(1, resources.cpus))
     if resources.gpus > 0:
         room = min(room, slots_on(int(node.get("GPU", 0)), resources.gpus))

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 
 from automl.errors import StoreError
 from automl.ledger import Ledger, database
@@ -104,14 +103,6 @@ def test_errors_of_files_and_records_are_the_stores() -> None:
         database.translated("store"),
     ):
         raise StoreError("mine")
-
-
-def test_only_what_passes_by_itself_is_tried_again() -> None:
-    assert database.is_transient(sa.exc.OperationalError("", {}, Exception()))
-    assert not database.is_transient(sa.exc.ProgrammingError("", {}, Exception()))
-    broken = sa.exc.ProgrammingError("", {}, Exception(), connection_invalidated=True)
-    assert database.is_transient(broken)
-    assert not database.is_transient(sa.exc.OperationalError("", {}, sqlite3.Error()))
 
 
 def test_a_store_that_sqlite_cannot_make_is_told(
