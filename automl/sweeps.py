@@ -18,7 +18,6 @@ from .control.beginning import (
     Plugins,
     StopperLike,
     SuggesterLike,
-    check_not_importing,
     check_spec,
     goes_on,
     lines_about_knobs,
@@ -144,7 +143,6 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
-    check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
     arguments.optional(arguments.flag, "progress", progress)

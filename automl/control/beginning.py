@@ -7,14 +7,13 @@ equal seed depends on what the store gets or loses later.
 from __future__ import annotations
 
 import inspect
+import math
 import secrets
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -97,15 +96,26 @@ def with_earlier(
 def sweeps_of(spec: SweepSpec) -> Sequence[EarlierSweep]:
     """The earlier sweeps that a spec has recorded."""
     return [
-        EarlierSweep(name, table["params"], {m: _floats(v) for m, v in table["losses"].items()})
+        EarlierSweep(
+            name,
+            table["params"],
+            {
+                metric: [math.nan if one is None else float(one) for one in losses]
+                for metric, losses in table["losses"].items()
+            },
+        )
         for name, table in spec.earlier.items()
     ]
 
 
 def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
     """Parameters, and the loss by each goal of the sweep, of the first successful trials."""
+    known = spec.space.parameters
     rows = [
-        (_tuned(trial.params, spec.space), [value(trial, goal) for goal in spec.goals])
+        (
+            {name: v for name, v in trial.params.items() if name in known},
+            [value(trial, goal) for goal in spec.goals],
+        )
         for trial in snapshot.trials
     ]
     rows = [row for row in rows if row[0] and row[1][0] is not None][:MAX_RECORDED]
@@ -116,14 +126,6 @@ def _recorded(snapshot: Snapshot, spec: SweepSpec) -> dict[str, Any]:
             for i, goal in enumerate(spec.goals)
         },
     }
-
-
-def _tuned(params: Mapping[str, Any], space: Space) -> dict[str, Any]:
-    return {name: v for name, v in params.items() if name in space.parameters}
-
-
-def _floats(values: Sequence[float | None]) -> list[float]:
-    return [float("nan") if one is None else float(one) for one in values]
 
 
 SuggesterLike = str | Mapping[str, Any] | type[Suggester] | Suggester
@@ -399,26 +401,6 @@ _GOES_ON = (
     *("restore", "resumed", "LightGBMCallback", "LightningCallback"),
     *("TransformersCallback", "XGBoostCallback"),
 )
-_importing: ContextVar[Path | None] = ContextVar("importing", default=None)
-
-
-@contextmanager
-def importing(file: Path) -> Iterator[None]:
-    """Inside, no sweep may begin: the command line imports the file of an objective."""
-    token = _importing.set(file)
-    try:
-        yield
-    finally:
-        _importing.reset(token)
-
-
-def check_not_importing() -> None:
-    """Raise UsageError inside `importing`."""
-    if (file := _importing.get()) is not None:
-        raise UsageError(
-            f"{file.name} begins a sweep when it is imported: "
-            "put that under if __name__ == '__main__'"
-        )
 
 
 def check_spec(

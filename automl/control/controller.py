@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -20,7 +20,6 @@ from automl.ledger import Hold, Ledger
 from automl.ledger.database import HeldError
 from automl.stopping.base import Stopper
 from workers.artifacts.copies import SweepArtifacts, retried
-from workers.failures import one_line
 from workers.files.folder import Folder
 from workers.protocol import DISPOSABLE, Asked, Event, Outcome, Report, StopRequest
 
@@ -191,12 +190,7 @@ class Controller:
             return
         self._growth.follow(after)
         self._shutdown.end_after(after)
-        journal.then(lambda: self._clean_checkpoints(after))
-
-    def _clean_checkpoints(self, trial: Trial) -> None:
-        self._checkpoints.clean(trial, self._journal.trials)
-        for problem in self._checkpoints.problems():
-            self._journal.note("artifacts", f"checkpoints could not be deleted: {problem}")
+        journal.then(lambda: self._checkpoints.clean(after, journal.trials))
 
     def _on_report(self, trial: Trial) -> None:
         journal = self._journal
@@ -232,7 +226,6 @@ class CheckpointCleanup:
         self._files = files
         self._artifacts = artifacts
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="automl-artifacts")
-        self._begun: list[Future[None]] = []
         self._kept: set[int] = set()  # trials that have checkpoints, or may have some elsewhere
 
     def clean(self, changed: Trial, trials: Sequence[Trial]) -> None:
@@ -245,13 +238,6 @@ class CheckpointCleanup:
             best = ranking.pareto(trials, spec.goals, spec.constraints)
             for number in over - {trial.number for trial in best}:
                 self._delete(number)
-
-    def problems(self) -> list[str]:
-        """What could not be deleted since the last call, each for a person."""
-        done = [future for future in self._begun if future.done()]
-        self._begun = [future for future in self._begun if not future.done()]
-        errors = [error for future in done if (error := future.exception()) is not None]
-        return [f"{self._spec.artifacts}: {one_line(error)}" for error in errors]
 
     def close(self) -> None:
         """Wait for what is being deleted."""
@@ -271,7 +257,7 @@ class CheckpointCleanup:
                 folder.remove()
         if self._artifacts is not None:
             forget = partial(self._artifacts.forget_checkpoints, number)
-            self._begun.append(self._thread.submit(retried, forget, REMOVE_SECONDS))
+            self._thread.submit(retried, forget, REMOVE_SECONDS)
 
 
 NUM_STORED_SECONDS: Final = 20  # of the latest suggestions, in the status of each commit

@@ -31,7 +31,6 @@ from automl.core import (
 from automl.core.arguments import json_data
 from automl.core.trial import AgentLease
 from automl.dispatch.base import Dispatcher
-from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, Params
 
 from .outcomes import ended
@@ -198,8 +197,7 @@ class Journal:
 
     def _changed(self, event: SweepEvent) -> Trial:
         trial = self.apply(event)
-        if trial is None:
-            raise AutomlError(f"{event} changes nothing")
+        assert trial is not None
         return trial
 
     # what is committed
@@ -220,7 +218,7 @@ class Journal:
 
     def flush(self) -> None:
         """Commit if there is something, or for a heartbeat; run the effects; show the sweep."""
-        changed = self._hold.uncommitted > 0
+        changed = bool(self._hold.uncommitted)
         if changed or time.monotonic() - self._committed > HEARTBEAT_SECONDS:
             self.commit()
         effects, self._effects = self._effects, []

@@ -32,66 +32,47 @@ def ended(
 ) -> Ended:
     """The event that ends the running attempt of a trial.
 
+    A completed trial without a finite value for each goal has failed. A trial is retried up to
+    `max_retries` times if its configuration did not cause the failure; one that was told in time
+    that its machine is taken away goes on without a limit.
+
     Args:
         at: seconds since the sweep began.
-        stopping: how the sweep itself is ending, None if it goes on.
+        stopping: how the sweep itself is ending, None if it goes on. Meanwhile no trial is retried,
+            and one whose worker was killed is stopped or interrupted instead of failed.
     """
     # An attempt that begins anew replaces the reports of those before it, see `lineage`.
     goes_on = trial.reports and trial.reports[0].attempt < outcome.attempt
     if trial.seconds and not goes_on:
         outcome = replace(outcome, details={**outcome.details, ANEW: True})
-    return decide(trial, outcome, at, spec.goals, spec.max_retries, stopping)
-
-
-def decide(
-    trial: Trial,
-    outcome: Outcome,
-    at: float,
-    goals: Sequence[Goal],
-    max_retries: int,
-    stopping: StopRequest | None = None,
-) -> Ended:
-    """The event that ends an attempt.
-
-    Args:
-        goals: of the sweep; a completed trial without a finite value for each has failed.
-        max_retries: how often a trial is retried if its configuration did not cause the failure. A
-            trial that was told in time that its machine is taken away goes on without a limit.
-        at, stopping: as in `ended`. While the sweep ends, no trial is retried, and a trial whose
-            worker was killed is stopped or interrupted instead of failed.
-    """
     state = TrialState(outcome.ending.value)  # each ending has a state of the same name
     found: Decided = state, None, outcome.message
     if state is TrialState.FAILED:
-        found = _failed(trial, outcome, goals, max_retries, stopping)
+        found = _failed(trial, outcome, spec, stopping)
     elif state is TrialState.INTERRUPTED and stopping is not StopRequest.INTERRUPT:
         # Its worker's machine is taken away, with notice: what it has done is saved.
         found = TrialState.WAITING, "preempted", outcome.message
     elif state is TrialState.PAUSED and stopping is StopRequest.STOP:
-        found = _checked(TrialState.STOPPED, trial, outcome, goals)
+        found = _checked(TrialState.STOPPED, trial, outcome, spec.goals)
     elif state in (TrialState.COMPLETED, TrialState.STOPPED):
-        found = _checked(state, trial, outcome, goals)
+        found = _checked(state, trial, outcome, spec.goals)
     return Ended(outcome, *found, at)
 
 
 def _failed(
-    trial: Trial,
-    outcome: Outcome,
-    goals: Sequence[Goal],
-    max_retries: int,
-    stopping: StopRequest | None,
+    trial: Trial, outcome: Outcome, spec: SweepSpec, stopping: StopRequest | None
 ) -> Decided:
     failure, message = outcome.failure or "crashed", outcome.message
     if stopping is not None and outcome.worker_lost:
         is_resumable = stopping is StopRequest.INTERRUPT
         return TrialState.INTERRUPTED if is_resumable else TrialState.STOPPED, None, message
     if failure == "preempted" or (failure == "crashed" and outcome.worker_lost):
-        if trial.retries < max_retries:
-            message = f"{message} (retry {trial.retries + 1} of {max_retries})"
+        if trial.retries < spec.max_retries:
+            message = f"{message} (retry {trial.retries + 1} of {spec.max_retries})"
             return TrialState.WAITING, failure, message
         return TrialState.FAILED, failure, f"{message} (after {trial.retries} retries)"
-    if failure == "crashed" and _said_all_before(trial, outcome, goals):
-        state, failed, why = _checked(TrialState.STOPPED, trial, outcome, goals)
+    if failure == "crashed" and _said_all_before(trial, outcome, spec.goals):
+        state, failed, why = _checked(TrialState.STOPPED, trial, outcome, spec.goals)
         said = f"could not go on, so its last report counts: {message}"
         return state, failed, why if failed else said
     return TrialState.FAILED, failure, message

@@ -48,23 +48,19 @@ class Assigner:
 
     def slots(self, params: Mapping[str, Any]) -> int:
         """How many slots a configuration takes: one per rank."""
-        if self.spec.workload is None:
-            return ranks_of(self.spec.ranks, params)
-        from workers.parallel import num_ranks
-
-        return num_ranks(params, self.spec.fixed)
+        return self.shape(params).ranks
 
     def shape(self, params: Mapping[str, Any]) -> GangShape:
         """The slots of a configuration, and how many of them must be on one node."""
         if self.spec.workload is None:
-            return GangShape(self.slots(params))
-        from workers.parallel import ranks_together
+            return GangShape(ranks_of(self.spec.ranks, params))
+        from workers.parallel import num_ranks, ranks_together
 
+        ranks = num_ranks(params, self.spec.fixed)
         try:
-            together = ranks_together(params, self.spec.fixed)
+            return GangShape(ranks, ranks_together(params, self.spec.fixed))
         except UsageError:
-            together = 1  # the trial fails, and says why
-        return GangShape(self.slots(params), together)
+            return GangShape(ranks)  # the trial fails, and says why
 
     def assignment(self, trial: Trial, asked: Mapping[str, Any] | None = None) -> Assignment:
         """The assignment of the trial's current attempt; its worker checks the folder.
@@ -75,10 +71,10 @@ class Assigner:
         spec = self.spec
         within = [goal.within for goal in spec.goals if goal.within is not None]
         resume = trial.attempts > 1
-        goes_on = spec.workload is not None or spec.resumable
-        trained = trial.reports[-1].seconds if resume and trial.reports and goes_on else 0.0
         folder = self.files / "trials" / str(trial.number)
-        shape = self.shape(trial.params)
+        shape, timeout = self.shape(trial.params), spec.timeout
+        if timeout is None and spec.workload is not None:  # a user's objective need not report
+            timeout = TIMEOUT_SECONDS
         return Assignment(
             sweep=spec.name,
             trial=trial.number,
@@ -96,19 +92,21 @@ class Assigner:
             threads=max(1, spec.resources.cpus),
             gpus=spec.resources.gpus,
             resume=resume,
-            previous_seconds=trained,
+            previous_seconds=trained_before(spec, trial) if resume else 0.0,
             goals=tuple(goal.metric for goal in spec.goals),
             constrained=tuple(constraint.metric for constraint in spec.constraints),
             artifacts=self.artifacts.trial(trial.number) if self.artifacts else "",
             asked=asked,
-            limits=Limits(min(within, default=None), self._timeout(), spec.resources.memory),
+            limits=Limits(min(within, default=None), timeout, spec.resources.memory),
         )
 
-    def _timeout(self) -> float | None:
-        """Seconds; None for a user objective by default, because it need not report anything."""
-        if self.spec.timeout is not None or self.spec.workload is None:
-            return self.spec.timeout
-        return TIMEOUT_SECONDS
+
+def trained_before(spec: SweepSpec, trial: Trial) -> float:
+    """Training seconds of earlier attempts, if the newest one goes on from a checkpoint."""
+    if spec.workload is None and not spec.resumable:
+        return 0.0
+    earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
+    return next(earlier, 0.0)
 
 
 def seed_of(spec: SweepSpec, number: int) -> int:

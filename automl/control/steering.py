@@ -23,7 +23,7 @@ from workers.protocol import Ending, Metrics, Outcome, Report, Started, StopRequ
 
 from .journal import Journal
 from .outcomes import ended
-from .scheduler import Assigner, Scheduler
+from .scheduler import Assigner, Scheduler, trained_before
 from .shutdown import Shutdown
 
 LEASE_SECONDS: Final = 60.0  # if neither the agent nor `timeout` of the sweep says how long
@@ -98,30 +98,15 @@ class Requests:
             UsageError: there is no such trial, or no such command.
             AutomlError: it cannot be done in the present state of the trial or the sweep.
         """
-        match command.kind:
-            case "ask":
-                return self._ask(command)
-            case "report":
-                return self._report(command, take_in)
-            case "tell":
-                return self._tell(command, take_in)
-            case "fail":
-                return self._fail(command, take_in)
-            case "budget":
-                return {"done": self._set_budget(command.content)}
-            case "scale":
-                return {"done": self._scale(command.content)}
-            case "stop_trial":
-                return {"done": self._stop(self._of(command), command.by)}
-            case "pause_trial":
-                return {"done": self._pause(self._of(command), command.by)}
-            case "resume_trial":
-                return {"done": self._resume(self._of(command), command.by)}
+        if command.kind in _OF_PEOPLE:
+            return {"done": _OF_PEOPLE[command.kind](self, command)}
+        if command.kind in _OF_AGENTS:
+            return _OF_AGENTS[command.kind](self, command, take_in)
         raise UsageError(f"this version of automl does not know the request {command.kind!r}")
 
     # of agents
 
-    def _ask(self, command: Command) -> Mapping[str, Any] | None:
+    def _ask(self, command: Command, take_in: TakeIn) -> Mapping[str, Any] | None:
         """A trial with its lease; None if it is not known yet.
 
         The trial is None, with a reason, if the sweep gives no more.
@@ -158,8 +143,7 @@ class Requests:
         journal, content = self._journal, command.content
         trial = self._leased(command)
         number, attempt = trial.number, trial.attempts
-        mine = [point for point in trial.reports[-1:] if point.attempt == attempt]
-        last = mine[0] if mine else None
+        last = next((one for one in trial.reports[-1:] if one.attempt == attempt), None)
         step, metrics = content["step"], _numbers(content["metrics"])
         if last is not None and step < last.step:
             raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
@@ -169,7 +153,7 @@ class Requests:
             sequence = last.sequence + 1 if last else 0
             seconds = metrics.get("seconds", math.nan)
             if not math.isfinite(seconds):
-                seconds = self._trained(trial) + journal.seconds_running(trial)
+                seconds = trained_before(journal.spec, trial) + journal.seconds_running(trial)
             take_in(Report(number, attempt, sequence, step, metrics, seconds))
         now = journal.trials[number].lease
         stop, reason = (now.asked is not None, now.reason) if now else (True, "")
@@ -264,45 +248,31 @@ class Requests:
     def _leased(self, command: Command) -> Trial:
         """The trial of a request, which an agent holds; raises AutomlError if none does."""
         trial, attempt = self._of(command), command.content["attempt"]
-        lease = trial.lease
+        lease, over = trial.lease, ""
         which = f"attempt {attempt} of trial {trial.number}" if attempt else f"trial {trial.number}"
-        if (
-            lease is None
-            and trial.state is TrialState.RUNNING
-            and attempt in (None, trial.attempts)
-        ):
-            raise AutomlError(f"{which} runs on a worker of the sweep, not with an agent")
-        if lease is None or attempt not in (None, trial.attempts):
-            now = f"is {trial.state}, after {trial.attempts} attempts"
-            if lease is not None:
-                now = f"runs attempt {trial.attempts} with agent {lease.agent}"
-            raise AutomlError(
-                f"the lease of {which} is over: the trial {now}. Report more often, or ask with a "
-                "longer --lease"
-            )
-        if _is_foreign(command, lease):
+        if lease is None:
+            over = f"the trial is {trial.state}, after {trial.attempts} attempts"
+        elif attempt not in (None, trial.attempts):
+            over = f"the trial runs attempt {trial.attempts} with agent {lease.agent}"
+        elif _is_foreign(command, lease):
             raise AutomlError(
                 f"{which} is held by agent {lease.agent!r}, not by {command.by!r}: give the name "
                 "under which it was asked for, or the attempt that came with it"
             )
-        if command.sent > lease.until:
+        elif command.sent > lease.until:
+            ago = command.sent - lease.until
+            over = f"it ended {ago:.3g} s ago, after {lease.seconds:g} s"
+        if over:
             raise AutomlError(
-                f"the lease of {which} is over: it ended {command.sent - lease.until:.3g} s ago, "
-                f"after {lease.seconds:g} s. Report more often, or ask with a longer --lease"
+                f"the lease of {which} is over: {over}. Report more often, or ask with a longer "
+                "--lease"
             )
         return trial
 
-    def _trained(self, trial: Trial) -> float:
-        """Training seconds of earlier attempts, if this one goes on from a checkpoint."""
-        spec = self._journal.spec
-        if spec.workload is None and not spec.resumable:
-            return 0.0
-        earlier = (p.seconds for p in reversed(trial.reports) if p.attempt < trial.attempts)
-        return next(earlier, 0.0)
-
     # of people
 
-    def _stop(self, trial: Trial, by: str) -> str:
+    def _stop(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state.finished:
             raise AutomlError(f"trial {trial.number} is {trial.state} already")
         if trial.state is TrialState.RUNNING:
@@ -311,7 +281,8 @@ class Requests:
         self._journal.move(trial, TrialState.STOPPED, f"stopped by {by}")
         return f"trial {trial.number} is stopped"
 
-    def _pause(self, trial: Trial, by: str) -> str:
+    def _pause(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state is not TrialState.RUNNING:
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a running one can pause"
@@ -324,7 +295,8 @@ class Requests:
         self._shutdown.stop_trial(trial, StopRequest.PAUSE, f"paused by {by}", held=True)
         return f"trial {trial.number} pauses at its next report"
 
-    def _resume(self, trial: Trial, by: str) -> str:
+    def _resume(self, command: Command) -> str:
+        trial, by = self._of(command), command.by
         if trial.state not in (TrialState.PAUSED, TrialState.INTERRUPTED):
             raise AutomlError(
                 f"trial {trial.number} is {trial.state}: only a paused one can be resumed"
@@ -333,8 +305,8 @@ class Requests:
         self._journal.move(trial, TrialState.WAITING, f"resumed by {by}")
         return f"trial {trial.number} goes on next"
 
-    def _set_budget(self, content: Mapping[str, Any]) -> str:
-        budget = checked_budget(replace(self._journal.spec.budget, **content))
+    def _set_budget(self, command: Command) -> str:
+        budget = checked_budget(replace(self._journal.spec.budget, **command.content))
         self._shutdown.reopen()
         self._check_open()
         self._journal.specify(replace(self._journal.spec, budget=budget))
@@ -343,8 +315,8 @@ class Requests:
         shown = [f"{name} {v if isinstance(v, str) else f'{v:g}'}" for name, v in given.items()]
         return f"the budget is now: {', '.join(shown) or 'without end'}"
 
-    def _scale(self, content: Mapping[str, Any]) -> str:
-        workers = read_workers(dict(content))
+    def _scale(self, command: Command) -> str:
+        workers = read_workers(dict(command.content))
         assert workers is not None, "a mapping is a range"
         check_room(self._journal.spec, workers.max)
         self._journal.dispatcher.scale(workers)
@@ -393,3 +365,18 @@ def _result(trial: Trial, *, same: bool) -> Mapping[str, Any]:
         "message": trial.message,
         "same": same,
     }
+
+
+_OF_AGENTS: Final[Mapping[str, Callable[[Requests, Command, TakeIn], Mapping[str, Any] | None]]] = {
+    "ask": Requests._ask,
+    "report": Requests._report,
+    "tell": Requests._tell,
+    "fail": Requests._fail,
+}
+_OF_PEOPLE: Final[Mapping[str, Callable[[Requests, Command], str]]] = {
+    "budget": Requests._set_budget,
+    "scale": Requests._scale,
+    "stop_trial": Requests._stop,
+    "pause_trial": Requests._pause,
+    "resume_trial": Requests._resume,
+}

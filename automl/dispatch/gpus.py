@@ -73,22 +73,14 @@ def _chosen(indices: dict[str, str]) -> list[str]:
 
 def gpu_users() -> dict[str, list[str]]:
     """The processes of others by the UUID of the GPU that they use."""
-    own = _own_processes()
+    this = psutil.Process()
+    own = {this.pid, *(child.pid for child in this.children(recursive=True))}
     found: dict[str, list[str]] = {}
     for row in query("--query-compute-apps=gpu_uuid,pid,used_memory"):
         if len(row) == 3 and row[1].isdigit() and int(row[1]) not in own:
             used = f" with {row[2]} MiB" if row[2].isdigit() else ""
             found.setdefault(row[0], []).append(f"{_process(int(row[1]))}{used}")
     return found
-
-
-def _own_processes() -> set[int]:
-    """This process and those that it has started."""
-    this = psutil.Process()
-    try:
-        return {this.pid, *(child.pid for child in this.children(recursive=True))}
-    except psutil.Error:
-        return {this.pid}
 
 
 def _process(pid: int) -> str:

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 from automl.core import Resources
 from automl.dispatch.gangs import GangDispatcher, Message
-from automl.errors import AutomlError
 from workers.protocol import Assignment
 from workers.runtime.devices import environment_of
 from workers.runtime.gang import Gang
@@ -59,10 +58,6 @@ class LocalDispatcher(GangDispatcher):
 
     def submit(self, assignment: Assignment) -> None:
         slots = sorted(self._free)[: assignment.num_ranks]
-        if len(slots) < assignment.num_ranks:
-            raise AutomlError(
-                f"the attempt needs {assignment.num_ranks} free slots, there are {len(slots)}"
-            )
         self._free -= set(slots)
         ranks = [self._parents[slot % len(self._parents)].start(assignment) for slot in slots]
         gang = Gang(assignment, ranks)

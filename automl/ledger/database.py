@@ -203,14 +203,6 @@ class Database:
                 row = {"key": "schema_version", "value": str(VERSION)}
                 connection.execute(sa.insert(META), row)
 
-    def check_pages(self) -> None:
-        """Read all of a SQLite file; raise StoreError if a page is damaged."""
-        if not self.is_server:
-            query = sa.text("PRAGMA integrity_check(1)")
-            found = self.run(lambda connection: connection.execute(query).scalar())
-            if found != "ok":
-                raise damaged(self.name, str(found))
-
     def close(self) -> None:
         """Close every connection."""
         self._engines[0].dispose()
@@ -420,9 +412,6 @@ def damaged(name: str, reason: str) -> StoreError:
 def _explained(name: str, message: str) -> StoreError:
     if any(word in message for word in _DAMAGED):
         return damaged(name, message)
-    for sign, explanation in _EXPLANATIONS.items():
-        if sign in message:
-            return StoreError(
-                f"{name}: {explanation.format(message=message, busy=MAX_BUSY_SECONDS)}"
-            )
-    return StoreError(f"{name}: {message.strip()}")
+    known = (words for sign, words in _EXPLANATIONS.items() if sign in message)
+    words = next(known, "{message}").format(message=message.strip(), busy=MAX_BUSY_SECONDS)
+    return StoreError(f"{name}: {words}")

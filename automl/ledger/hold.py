@@ -26,7 +26,6 @@ from .database import SWEEPS, Database, HeldError, Sweep
 from .log import LogRecord, append, apply, records_after, rows_of
 
 STALE_SECONDS: Final = 60.0  # without a heartbeat: then a holder on another host is dead
-_LOG = logging.getLogger(__name__)
 
 
 def locked(folder: Folder, name: str) -> IO[bytes] | None:
@@ -103,6 +102,7 @@ class Hold:
         taken: number of the last record when the sweep was taken.
         seconds: wall-clock seconds of the sweep, as they were last committed.
         earlier_state: of the sweep before it was taken, as people saw it.
+        uncommitted: events that wait for a commit.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Hold:
         self.seconds: float = before.seconds
         self.earlier_state = shown_state(before)
         self.sweep = before
-        self._events: list[SweepEvent] = []  # that wait for a commit
+        self.uncommitted: list[SweepEvent] = []
         self._database = database
         self._fence = before.fence + 1
         self._tried: set[tuple[int, int]] = set()  # records of a commit without an answer
@@ -141,11 +141,6 @@ class Hold:
         }
         connection.execute(sa.update(SWEEPS).where(SWEEPS.c.id == before.id).values(values))
 
-    @property
-    def uncommitted(self) -> int:
-        """Number of events that wait for a commit."""
-        return len(self._events)
-
     def apply(self, event: SweepEvent) -> Trial | None:
         """Queue an event for the next commit; the trial after it, None if it changes none.
 
@@ -153,7 +148,7 @@ class Hold:
         """
         after = self.state.apply(event)
         if after is not None or not isinstance(event, TrialEvent):
-            self._events.append(event)
+            self.uncommitted.append(event)
         return after
 
     def commit(
@@ -177,7 +172,7 @@ class Hold:
         if status is not None:
             values["status"] = compact_json(status)
         self._write(values)
-        if self._events:  # they came after a commit whose answer was lost
+        if self.uncommitted:  # they came after a commit whose answer was lost
             self._write(values)
 
     def look(self) -> None:
@@ -200,14 +195,13 @@ class Hold:
 
     def release(self) -> None:
         """Let another controller hold the sweep. If this cannot be written, the hold runs out."""
-
-        def free(connection: sa.Connection) -> None:
-            self._renew(connection, self._database.clock(connection), held=0)
-
+        clock = self._database.clock
         try:
-            self._database.run(free, write=True)
+            self._database.run(
+                lambda connection: self._renew(connection, clock(connection), held=0), write=True
+            )
         except StoreError as error:
-            _LOG.warning("%s", error)
+            logging.getLogger(__name__).warning("%s", error)
         finally:
             self.forget()
 
@@ -222,7 +216,7 @@ class Hold:
             lambda connection: self._write_once(connection, values), write=True
         )
         apply(self.state, [one for one in unseen if (one.number, one.sum) not in self._tried])
-        del self._events[: len(self._tried)]
+        del self.uncommitted[: len(self._tried)]
         self.state.number = max([self.state.number, *(number for number, _ in self._tried)])
         self._tried = set()
 
@@ -235,7 +229,7 @@ class Hold:
         self._renew(connection, sweep.now, **values)
         unseen = list(records_after(connection, sweep, self.state.number))
         if self._tried.isdisjoint((one.number, one.sum) for one in unseen):
-            rows = rows_of(sweep, self._events)
+            rows = rows_of(sweep, self.uncommitted)
             self._tried = {(row["number"], row["sum"]) for row in rows}
             append(connection, rows)
         return unseen  # else they are stored, and only the answer was lost

@@ -38,6 +38,7 @@ from .database import (
     Database,
     HeldError,
     Sweep,
+    damaged,
     locate,
     open_database,
     translated,
@@ -46,7 +47,6 @@ from .hold import Hold, holder_alive, locked, refusal, shown_state
 from .log import LogRecord, append, apply, records_after, rows_of
 
 T = TypeVar("T")
-LOCK: Final = "controller.lock"  # in the folder of a sweep
 MAX_COMMANDS: Final = 1000  # the newest ones, that a follower keeps
 MAX_BRIEF_SECONDS: Final = 60.0  # to wait for a process that holds a sweep for a moment
 
@@ -269,7 +269,11 @@ class Ledger:
 
     def check(self) -> None:
         """Read everything; raise StoreError if a page or a record is damaged or missing."""
-        self._database.check_pages()
+        if not self._database.is_server:
+            query = sa.text("PRAGMA integrity_check(1)")
+            found = self._database.run(lambda connection: connection.execute(query).scalar())
+            if found != "ok":
+                raise damaged(self.name, str(found))
         for info in self.sweeps():
             self.state(info.name)
 
@@ -294,8 +298,8 @@ class Ledger:
             name = next(one for one in chain([spec.name], shortened) if one not in known)
             if rename or name == spec.name:
                 number = (connection.scalar(sa.select(sa.func.max(SWEEPS.c.id))) or 0) + 1
-                facts = {"id": number, "name": name, "created": time.time(), "last": 0}
-                connection.execute(sa.insert(SWEEPS), facts)
+                row = sa.insert(SWEEPS).values(id=number, name=name, created=time.time(), last=0)
+                connection.execute(row)
                 (sweep,) = self._database.sweeps(connection, SWEEPS.c.id == number)
                 created = Created(replace(spec, name=name).to_dict(), environment or {})
                 append(connection, rows_of(sweep, [created]))
@@ -366,7 +370,7 @@ class Ledger:
     def _hold(self, sweep: str, *, brief: bool) -> Hold:
         seen = self._row(sweep)
         with translated(self.name):
-            lock = locked(self.files(sweep), LOCK) if self._lockable else None
+            lock = locked(self.files(sweep), "controller.lock") if self._lockable else None
         if self._lockable and lock is None:
             raise refusal(self._row(sweep))
 

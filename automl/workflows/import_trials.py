@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from automl.control.journal import writing
-from automl.control.outcomes import decide
-from automl.core import Constraint, Goal, Trial, TrialState, ranking
+from automl.core import Constraint, Ended, Goal, Trial, TrialState, ranking
 from automl.errors import FAILURE_KINDS, SpaceError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.database import refuse_password, shown
@@ -115,7 +114,8 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
             ending = Ending.FAILED if given.failure else whole
             outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
             # What an imported trial is, its source says.
-            writer.apply(decide(trial, outcome, writer.now, goals=(), max_retries=0))
+            state = TrialState(ending.value)
+            writer.apply(Ended(outcome, state, given.failure, at=writer.now))
     return len(trials)
 
 

@@ -33,16 +33,11 @@ class RayAttempt:
         self._label, self.key = assignment.label, (assignment.trial, assignment.attempt)
         self._actors = actors
         self._mail: dict[int, Any] = {}
-        self._meeting = self._rendezvous(nodes)
+        self.meeting = self._rendezvous(nodes)
         handles = [_Rank(self, actor) for actor in actors]
         self.gang = Gang(assignment, handles, rendezvous="of Ray")
         for rank in range(len(actors)):
             self._take(rank)
-
-    def begin(self, actor: Any, assignment: Assignment, rank: int) -> None:
-        """Begin to run a rank."""
-        run = actor.run.options(name=self._label)
-        self.refs[run.remote(assignment, rank, self._meeting)] = rank
 
     def receive(self, ref: Any) -> Iterator[Message]:
         """What one of `refs` tells, once it is ready."""
@@ -84,7 +79,8 @@ class _Rank:
     actor: Any
 
     def run(self, assignment: Assignment, rank: int, rendezvous: str) -> None:
-        self.attempt.begin(self.actor, assignment, rank)
+        begin = self.actor.run.options(name=assignment.label)
+        self.attempt.refs[begin.remote(assignment, rank, self.attempt.meeting)] = rank
 
     def stop(self, how: StopRequest) -> None:
         self._control(self.actor.stop).remote(*self.attempt.key, how)

@@ -3,7 +3,7 @@
 import io
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import ray
 
@@ -16,10 +16,12 @@ from workers.protocol import Assignment, Event
 from workers.runtime.gang import Gang
 from workers.runtime.pickling import pickle_objective
 
-from . import timeouts
 from .attempt import RayAttempt
 from .pool import WorkerPool
 from .session import RaySession
+
+ALL_LOST_SECONDS: Final = 300.0  # for a new node, if no worker of the sweep is left
+ELASTIC_SECONDS: Final = 1800.0  # the same if the number of workers is elastic: clouds are slow
 
 
 class RayDispatcher(GangDispatcher):
@@ -126,7 +128,7 @@ class RayDispatcher(GangDispatcher):
         self._pool.replace_lost()
         self._pool.adjust(self._busy())
         now, elastic = time.monotonic(), self._pool.workers.elastic
-        patience = timeouts.ELASTIC_SECONDS if elastic else timeouts.ALL_LOST_SECONDS
+        patience = ELASTIC_SECONDS if elastic else ALL_LOST_SECONDS
         if self.gangs or self._pool.free or not self._pool.num_replaced:
             self._usable = now
         elif now - self._usable > patience:

@@ -60,17 +60,17 @@ def test_a_commit_adds_each_event_and_report_once(ledger: Ledger) -> None:
 
 def test_nothing_is_written_before_the_commit_and_all_of_it_once(ledger: Ledger) -> None:
     recorder = ledger.hold("test")
-    assert recorder.uncommitted == 0
+    assert len(recorder.uncommitted) == 0
     recorder.apply(Proposed(0, {"lr": 0.1}, "bayes"))
     assert recorder.apply(Proposed(0, {"lr": 0.2}, "bayes")) is None
-    assert recorder.uncommitted == 1
+    assert len(recorder.uncommitted) == 1
     assert len(rows(ledger, RECORDS)) == 1
     with pytest.raises(StoreError, match="the next trial of the sweep is 1, got 5"):
         recorder.apply(Proposed(5, {"lr": 0.1}, "bayes"))
     recorder.apply(Closed("finished"))
     recorder.commit(3.0, status={"busy_slots": math.inf})
     recorder.commit()
-    assert recorder.uncommitted == 0
+    assert len(recorder.uncommitted) == 0
     assert len(rows(ledger, RECORDS)) == 3
     (lease,) = rows(ledger, SWEEPS)
     assert (lease["seconds"], lease["closed"]) == (3.0, "finished")
