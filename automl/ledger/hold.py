@@ -60,8 +60,8 @@ def holder_alive(sweep: Sweep) -> bool:
         return False
     if sweep.host != socket.gethostname():
         return bool(sweep.now - sweep.heartbeat < STALE_SECONDS)
-    started = process_started(sweep.pid)
-    return started is not None and abs(started - (sweep.process_started or started)) < 2
+    started, known = process_started(sweep.pid), sweep.process_started
+    return started is not None and (known is None or abs(started - known) < 2)
 
 
 def shown_state(sweep: Sweep) -> str:
