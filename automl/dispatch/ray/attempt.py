@@ -6,7 +6,7 @@ from typing import Any
 
 import ray
 
-from automl.dispatch.gangs import Message
+from automl.dispatch.local import Message
 from workers.protocol import Assignment, Cause, Death, StopRequest
 from workers.runtime.child import TAKE_SECONDS
 from workers.runtime.gang import Gang

@@ -10,7 +10,7 @@ import ray
 from automl.core import Resources
 from automl.core.resources import WorkerRange, read_workers
 from automl.dispatch.base import GangShape
-from automl.dispatch.gangs import GangDispatcher, Message
+from automl.dispatch.local import GangDispatcher, Message
 from automl.errors import AutomlError
 from workers.protocol import Assignment, Event
 from workers.runtime.gang import Gang
