@@ -139,7 +139,7 @@ class Controller:
         return self._journal.dispatcher.num_slots > 0 or self._scheduler.next_trial() is None
 
     def _timeout(self) -> float:
-        if self._scheduler.wants_proposals() or self._requests.waiting:
+        if self._scheduler.wants_proposals() or self._journal.state.requests:
             return MIN_POLL_SECONDS
         left = self._journal.state.use.seconds_left(self._journal.now)
         return min(self._journal.dispatcher.patience, max(left, MIN_POLL_SECONDS))
@@ -288,7 +288,7 @@ def conduct(
             raise UsageError(
                 f"sweep {spec.name!r} has run before: resume it, or choose another name"
             )
-        journal = Journal(hold, lambda: hold.seconds if state.trials else 0.0)
+        journal = Journal(hold, lambda: hold.seconds)
         spec = with_known_space(journal, with_artifacts(spec, state.spec))
         hold.commit()
         with (
@@ -387,7 +387,9 @@ def _wired(
     # A controller for a moment trains nothing, so it uses no location that the ledger names.
     artifacts = None if brief else artifacts_of(spec)
     assigner = Assigner(spec, files, artifacts)
-    seconds = _seconds(hold)
+    # While agents hold trials, time passes without a controller.
+    leases = (trial.lease.until for trial in hold.state.trials if trial.lease is not None)
+    seconds = hold.seconds + hold.absence(max(leases, default=0.0))
 
     def status() -> dict[str, Any]:
         """What is not in the events, for those who watch the sweep."""
@@ -405,10 +407,6 @@ def _wired(
         shown = hold.state.closed if journal.closed else "running"
         return Snapshot.of(hold.state, shown, journal.now, events=events, **status())
 
-    def show(events: Sequence[SweepEvent]) -> None:
-        if on_change is not None:
-            on_change(snapshot(events))
-
     with (
         closing(
             plugins.make_queue(spec, kind, lambda message: journal.note("fallback", message))
@@ -421,7 +419,7 @@ def _wired(
             lambda: seconds,
             status=status,
             observe=lambda trial: stopper.observe(without_held(trial)),
-            show=show,
+            show=lambda events: on_change and on_change(snapshot(events)),
         )
         shutdown = Shutdown(journal, hold.taken, signals)
         scheduler = Scheduler(
@@ -445,12 +443,3 @@ def _wired(
             Growth(journal, scheduler.respecify),
         )
         yield controller, snapshot
-
-
-def _seconds(hold: Hold) -> float:
-    """Seconds of the sweep so far: while agents hold trials, time passes without a controller."""
-    state = hold.state
-    if not state.trials:
-        return 0.0
-    ends = (trial.lease.until for trial in state.trials if trial.lease is not None)
-    return hold.seconds + hold.absence(max(ends, default=0.0))

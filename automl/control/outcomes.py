@@ -111,18 +111,6 @@ MAX_ALIKE: Final = 3  # failures, if nothing has succeeded
 _SUCCESSES: Final = (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
 
 
-def reason_to_end(state: SweepState, taken: int, now: float) -> str:
-    """Why the sweep must end at this second; "" if it goes on.
-
-    Args:
-        taken: number of the last record when the sweep was taken; an earlier request to stop it
-            does not count.
-    """
-    if state.stop_number > taken:
-        return "it was asked to stop"
-    return state.use.reason_to_end(now)
-
-
 def reason_of_failures(state: SweepState, failed: Trial, since: float) -> str:
     """Why the sweep must end after this trial, if failures like it are all that has come so far.
 

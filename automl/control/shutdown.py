@@ -25,7 +25,7 @@ from automl.errors import AutomlError
 from workers.protocol import Ending, Outcome, StopRequest
 
 from .journal import Journal
-from .outcomes import reason_of_failures, reason_to_end
+from .outcomes import reason_of_failures
 
 
 class Shutdown:
@@ -46,8 +46,8 @@ class Shutdown:
         self._taken = taken
         self._began = journal.now
         self._signals = signals
-        self._reasons: dict[int, str] = {}  # why running trials were asked to stop
-        self._held: set[int] = set()  # trials that people have asked to pause
+        # Of running trials that were asked to stop: why, and whether a person has asked to pause.
+        self._asked: dict[int, tuple[str, bool]] = {}
         self._deadline = math.inf
         self._error: AutomlError | None = None
         self.request: StopRequest | None = None
@@ -58,7 +58,9 @@ class Shutdown:
         journal = self._journal
         if self._signals.count and self.request is not StopRequest.INTERRUPT:
             self._begin(StopRequest.INTERRUPT, "interrupted")
-        self.end(reason_to_end(journal.state, self._taken, journal.now))
+        asked = journal.state.stop_number > self._taken  # not before this run of the sweep
+        reason = journal.state.use.reason_to_end(journal.now)
+        self.end("it was asked to stop" if asked else reason)
         if self._signals.count > 1 or time.monotonic() > self._deadline:
             message = "ended by force, together with the sweep"
             for trial in journal.state.index.running:
@@ -102,26 +104,21 @@ class Shutdown:
         if trial.lease is not None:  # its agent learns it with its next report
             journal.lease(trial, replace(trial.lease, asked=how, reason=reason, held=held))
             return
-        self._reasons[trial.number] = reason
-        if held:
-            self._held.add(trial.number)
+        self._asked[trial.number] = (reason, held)
         journal.then(lambda: journal.dispatcher.stop(trial.number, trial.attempts, how))
 
     def is_stopping(self, trial: Trial) -> bool:
         """Whether a running trial was asked to stop."""
         is_requested = trial.lease is not None and trial.lease.asked is not None
-        return is_requested or trial.number in self._reasons
+        return is_requested or trial.number in self._asked
 
     def explain(self, outcome: Outcome) -> Outcome:
         """The outcome of a trial that was asked to stop, with the reason as its message."""
-        reason = self._reasons.pop(outcome.trial, "")
-        held = outcome.trial in self._held
-        self._held.discard(outcome.trial)
-        if held and outcome.ending is Ending.PAUSED:
-            outcome = replace(outcome, held=True)
+        reason, held = self._asked.pop(outcome.trial, ("", False))
+        held = outcome.held or (held and outcome.ending is Ending.PAUSED)
         if not outcome.message and outcome.ending in (Ending.STOPPED, Ending.PAUSED):
-            return replace(outcome, message=reason)
-        return outcome
+            return replace(outcome, message=reason, held=held)
+        return replace(outcome, held=held)
 
     def finish(self, reason: str) -> None:
         """Nothing runs any more: close the journal, with final states unless it can be resumed.

@@ -59,11 +59,6 @@ class Requests:
         self._assigner = assigner
         self._can_pause = can_pause
 
-    @property
-    def waiting(self) -> bool:
-        """Whether requests have no answer yet: agents that wait for a proposal."""
-        return bool(self._journal.state.requests)
-
     def serve(self, take_in: TakeIn) -> bool:
         """Answer what can be answered; whether there was any.
 
