@@ -323,12 +323,11 @@ class Scheduler:
             begun: trials that take slots as soon as they are committed. A gang with ranks that must
                 be together waits for that, since nobody knows yet which slots it will be.
         """
-        slots = self._slots(trial)
-        if slots == 0:
-            return True
-        shape = self._assigner.shape(trial.params) if slots > 1 else GangShape(1)
-        if slots > free or shape.together == 1:
-            return slots <= free
+        shape = self._assigner.shape(trial.params)
+        if shape.ranks > self._dispatcher.most_slots:
+            return True  # it fails at once
+        if shape.ranks > free or shape.together == 1:
+            return shape.ranks <= free
         return not begun and self._dispatcher.fits(shape)
 
     def _demand(self) -> None:

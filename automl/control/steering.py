@@ -19,7 +19,7 @@ from automl.core.resources import checked_budget, read_workers
 from automl.core.trial import AGENT, AgentLease
 from automl.errors import AutomlError, UsageError
 from workers.failures import bounded
-from workers.protocol import Ending, Metrics, Outcome, Report, Started, StopRequest
+from workers.protocol import Ending, Outcome, Report, Started, StopRequest
 
 from .journal import Journal
 from .outcomes import ended
@@ -155,30 +155,39 @@ class Requests:
         return {"trial": number, "attempt": attempt, "stop": stop, "reason": reason}
 
     def _tell(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
-        """Ends an attempt with its metrics. The same once more changes nothing."""
-        metrics = _numbers(command.content["metrics"])
-        trial = self._of(command)
+        """Ends an attempt with metrics or a failure. The same once more changes nothing."""
+        journal, trial, content = self._journal, self._of(command), command.content
+        failure = content.get("failure")
+        metrics = {} if failure else _numbers(content["metrics"])
         known = trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED)
-        if (known or trial.failure == "non_finite") and self._repeats(trial, command):
-            if {name: repr(trial.metrics.get(name)) for name in metrics} == {
-                name: repr(value) for name, value in metrics.items()
-            }:
+        known |= trial.failure == "non_finite"
+        is_last = content["attempt"] in (None, trial.attempts)
+        if is_last and (trial.failure == failure if failure else known):
+            if repr({name: trial.metrics.get(name) for name in metrics}) == repr(metrics):
                 return _result(trial, same=True)
             shown = " ".join(f"{name}={trial.metrics.get(name)}" for name in metrics)
             raise AutomlError(
                 f"trial {trial.number} has ended already: it is {trial.state}, with {shown}"
             )
         trial = self._leased(command)
-        return self._end(trial, _ending(_lease(trial)), metrics, take_in)
-
-    def _fail(self, command: Command, take_in: TakeIn) -> Mapping[str, Any]:
-        """Ends an attempt with a failure. The same once more changes nothing."""
-        failure, trial = command.content["failure"], self._of(command)
-        if trial.failure == failure and self._repeats(trial, command):
-            return _result(trial, same=True)
-        trial = self._leased(command)
-        message = bounded(command.content["message"])
-        return self._end(trial, Ending.FAILED, {}, take_in, failure, message)
+        lease = _lease(trial)
+        peak = metrics.get("peak_memory_bytes", math.nan)
+        outcome = Outcome(
+            trial.number,
+            trial.attempts,
+            Ending.FAILED if failure else _ending(lease),
+            metrics,
+            failure,
+            (bounded(content["message"]) if failure else "") or lease.reason,
+            journal.seconds_running(trial),
+            int(peak) if math.isfinite(peak) else None,
+            held=lease.held,
+        )
+        event = ended(journal.spec, trial, outcome, journal.now)
+        if event.failure == "missing_metric" and not failure:
+            raise UsageError(event.message)
+        take_in(outcome)
+        return _result(journal.trials[trial.number], same=False)
 
     def _expire(self, take_in: TakeIn) -> None:
         """Give back the trials whose agents have not shown any sign of life for too long."""
@@ -201,44 +210,11 @@ class Requests:
             )
             take_in(outcome)
 
-    def _end(
-        self,
-        trial: Trial,
-        ending: Ending,
-        metrics: Metrics,
-        take_in: TakeIn,
-        failure: str | None = None,
-        message: str = "",
-    ) -> Mapping[str, Any]:
-        journal, lease = self._journal, _lease(trial)
-        peak = metrics.get("peak_memory_bytes", math.nan)
-        outcome = Outcome(
-            trial.number,
-            trial.attempts,
-            ending,
-            metrics,
-            failure,
-            message or lease.reason,
-            journal.seconds_running(trial),
-            int(peak) if math.isfinite(peak) else None,
-            held=lease.held,
-        )
-        event = ended(journal.spec, trial, outcome, journal.now)
-        if event.failure == "missing_metric" and failure is None:
-            raise UsageError(event.message)
-        take_in(outcome)
-        return _result(journal.trials[trial.number], same=False)
-
     def _of(self, command: Command) -> Trial:
         trials = self._journal.trials
         if command.trial is None or not 0 <= command.trial < len(trials):
             raise UsageError(f"there is no trial {command.trial}: there are {len(trials)}")
         return trials[command.trial]
-
-    def _repeats(self, trial: Trial, command: Command) -> bool:
-        """Whether a request is about the last attempt of a trial, which has ended."""
-        attempt = command.content["attempt"]
-        return attempt is None or bool(attempt == trial.attempts)
 
     def _leased(self, command: Command) -> Trial:
         """The trial of a request, which an agent holds; raises AutomlError if none does."""
@@ -366,7 +342,7 @@ _OF_AGENTS: Final[Mapping[str, Callable[[Requests, Command, TakeIn], Mapping[str
     "ask": Requests._ask,
     "report": Requests._report,
     "tell": Requests._tell,
-    "fail": Requests._fail,
+    "fail": Requests._tell,
 }
 _OF_PEOPLE: Final[Mapping[str, Callable[[Requests, Command], str]]] = {
     "budget": Requests._set_budget,
