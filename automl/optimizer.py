@@ -7,10 +7,9 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from search_spaces import Space
@@ -50,7 +49,7 @@ class AskedTrial(Suggesting, Trial):
     params: dict[str, Any]
 
 
-class Optimizer:
+class Optimizer(AbstractContextManager["Optimizer"]):
     """Proposes configurations and learns from their results. Safe to use from several threads.
 
     Args:
@@ -139,7 +138,7 @@ class Optimizer:
         for trial in self._writer.state.index.running:
             reason = "asked for by a process that has ended"
             self._writer.move(trial, TrialState.WAITING, reason)
-        self._commit()
+        self._writer.commit()
 
     @property
     def trials(self) -> Sequence[Trial]:
@@ -179,7 +178,7 @@ class Optimizer:
         with self._held():
             trial = self._writer.state.index.next_waiting or self._propose()
             running = self._writer.begin(trial)
-            self._commit()
+            self._writer.commit()
             running = replace(running, seed=seed_of(self._spec, running.number))
             return running if self._spec.asked is None else self._asked(running)
 
@@ -198,7 +197,7 @@ class Optimizer:
             sequence = last.sequence + 1 if last is not None and again else 0
             event = Report(current.number, current.attempts, sequence, step, numbers, seconds)
             self._writer.apply(event)
-            self._commit()
+            self._writer.commit()
 
     def tell(self, trial: Trial | int, metrics: Mapping[str, float] | float | None = None) -> Trial:
         """Complete a trial, with these metrics added to the reported ones.
@@ -269,15 +268,7 @@ class Optimizer:
         with self._lock:
             self._ledger.close()
 
-    def __enter__(self) -> Optimizer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _asked(self, running: Trial) -> AskedTrial:
@@ -290,7 +281,7 @@ class Optimizer:
                 if problem := self._growth.conflict(event):
                     raise UsageError(problem)
                 self._growth.follow(self._writer.apply(event))
-                self._commit()
+                self._writer.commit()
 
         seed, known = trial.seed or 0, self._spec.asked_ranges
         asking = Asking(known, running.params, trial.number, seed, tell, values=trial.params)
@@ -351,7 +342,7 @@ class Optimizer:
             raise UsageError(event.message)
         self._writer.apply(event)
         self._growth.follow(self._writer.trials[trial.number])
-        self._commit()
+        self._writer.commit()
         return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
@@ -360,11 +351,6 @@ class Optimizer:
         return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)
 
     def _running(self, trial: Trial | int) -> Trial:
-        if isinstance(trial, Mapping):
-            raise UsageError(
-                "a trial is what `ask` has returned, or its number; a configuration that was run "
-                f"elsewhere is added by optimizer.add(params, metrics), got {show(trial)}"
-            )
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)
         if not 0 <= number < len(self._writer.trials):
             raise UsageError(f"there is no trial {number}: there are {len(self._writer.trials)}")
@@ -374,9 +360,6 @@ class Optimizer:
                 f"trial {number} is {current.state}: tell each trial that `ask` returns once"
             )
         return current
-
-    def _commit(self) -> None:
-        self._writer.commit()
 
 
 def _check_failure(failure: str) -> None:

@@ -16,6 +16,7 @@ from workers.files.folder import Folder
 Value = bool | int | float | str | tuple[Any, ...] | None
 Params = Mapping[str, Value]
 Metrics = Mapping[str, float]
+_DIRECTIONS: Final = (None, "minimize", "maximize")
 _ASPECTS: Final = ("quality", "speed", "memory", "quality and speed")
 LOGS: Final = "logs"  # folder of a trial's logs, in its own
 CHECKPOINTS: Final = "checkpoints"  # folder of a trial's checkpoints, in its own
@@ -42,17 +43,12 @@ class Metric:
     aspect: Literal["quality", "speed", "memory", "quality and speed"] = "quality"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
-            raise UsageError(f"a metric's name is a text, got {self.name!r:.100}")
-        if self.direction not in (None, "minimize", "maximize"):
+        named = isinstance(self.name, str) and self.name != ""
+        if not named or self.direction not in _DIRECTIONS or self.aspect not in _ASPECTS:
             raise UsageError(
-                f"the direction of metric {self.name!r} is 'minimize', 'maximize' or None, "
-                f"got {self.direction!r:.100}"
-            )
-        if self.aspect not in _ASPECTS:
-            raise UsageError(
-                f"the aspect of metric {self.name!r} is one of {', '.join(map(repr, _ASPECTS))}, "
-                f"got {self.aspect!r:.100}"
+                f"a metric has a name, a direction ({', '.join(map(repr, _DIRECTIONS))}) and an "
+                f"aspect ({', '.join(map(repr, _ASPECTS))}), got {self.name!r:.100}, "
+                f"{self.direction!r:.100}, {self.aspect!r:.100}"
             )
 
     @property
@@ -180,7 +176,8 @@ class Assignment:
         settings = " ".join(
             f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in self.params.items()
         )
-        return _printable(f"{self.sweep}/{self.trial}.{self.attempt} {settings}")
+        text = f"{self.sweep}/{self.trial}.{self.attempt} {settings}"
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
     @property
     def files(self) -> Folder:
@@ -300,19 +297,6 @@ class Death:
     status: int | None = None
 
 
-@dataclass(frozen=True)
-class Heartbeat:
-    """A rank's sign of life.
-
-    Args:
-        idle_seconds: since its last step or report.
-        steps: number of its steps so far; a step ends when the rank polls for a stop request.
-    """
-
-    idle_seconds: float
-    steps: int
-
-
 def open_log(assignment: Assignment, rank: int) -> IO[str]:
     """The file that receives the output of a rank, opened to append a line at a time."""
     logs = assignment.files / LOGS
@@ -324,10 +308,6 @@ def open_log(assignment: Assignment, rank: int) -> IO[str]:
 def log_name(attempt: int, rank: int) -> str:
     """The name of that file, in the folder `LOGS` of the trial."""
     return f"attempt-{attempt}-rank-{rank}.log"
-
-
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def lost(

@@ -97,9 +97,7 @@ class Workload(ABC):
 
     def option(self, name: str) -> Any:
         """The value of an option; KeyError if it is not set and has no default."""
-        if name in self.params:
-            return self.params[name]
-        return self.fixed[name] if name in self.fixed else self.defaults[name]
+        return {**self.defaults, **self.fixed, **self.params}[name]
 
     def load_data(self) -> None:  # noqa: B027 (not every workload has data to share)
         """Load what attempts with this configuration share, into a cache of this process.

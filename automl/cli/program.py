@@ -69,17 +69,14 @@ def signature(spec: SweepSpec, *, create: bool = False) -> str:
     try:
         if create:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError), open(path, "xb", opener=_private) as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+            with suppress(FileExistsError):
+                path.touch(0o600, exist_ok=False)
+                path.write_bytes(secrets.token_bytes(KEY_BYTES))
         key = path.read_bytes()
     except OSError:
         return ""
     words = json.dumps([spec.folder, spec.command, spec.objective]).encode()
     return hmac.new(key, words, "sha256").hexdigest() if len(key) == KEY_BYTES else ""
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 def signed(spec: SweepSpec, objective: str | None, *, typed: bool) -> SweepSpec:

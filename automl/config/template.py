@@ -16,23 +16,11 @@ from automl.core.arguments import NAME
 from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from search_spaces.plain import read_space
-from search_spaces.plugins import nearest
 from search_spaces.validation import show
 from workers.command.printed_metrics import PrintedMetric
-from workers.workloads import WORKLOADS
 
 from .source import WrittenConfig, plain_scalar
 
-PREAMBLE: Final = """\
-# {summary}
-#
-#   automl sweep {file}{option} --dry-run    check it and show what would be tuned
-#   automl sweep {file}{option}              run it
-#
-# Any value can be set on the command line too, such as budget.trials=50.
-
-name: {name}
-"""
 TAIL: Final = """
 # The sweep ends at the first of these: trials, time, worker_time (summed over workers), target.
 budget:
@@ -86,65 +74,6 @@ FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its v
 TIMES: Final = 4  # a count from a quarter to four times
 LOG_FROM: Final = 8  # a count from here on is tuned on a logarithmic scale
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
-
-
-def for_workload(name: str, file: str) -> str:
-    """A configuration that tunes everything that a workload declares for the hardware.
-
-    Args:
-        name: of the workload; file: of the configuration.
-
-    Raises:
-        UsageError: there is no such workload.
-    """
-    workload = WORKLOADS.get(name)
-    parts = [
-        PREAMBLE.format(summary=workload.summary, name=name, file=file, option=""),
-        f"workload: {name}\n\ndata:\n  name: builtin\n\n",
-        f"# Several make a Pareto front.\ngoals: [{', '.join(workload.goals)}]\n\n",
-        "# What is tuned: all that the workload declares for this machine, which\n"
-        f"# `automl space {file}` lists; or an entry for each parameter that you choose.\n",
-        "space: auto\n",
-    ]
-    return "".join(parts) + TAIL
-
-
-def for_objective(target: str, config: str) -> str:
-    """A configuration for a function in a Python file. The file is read, not run.
-
-    Args:
-        target: FILE:NAME of the function; config: file of the configuration.
-
-    Raises:
-        UsageError: `target` is not FILE:NAME, or the file defines no such function.
-    """
-    file, _, function = target.rpartition(":")
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
-        ) from error
-    functions = dict(re.findall(r"^def (\w+)(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL))
-    if function not in functions:
-        hint = nearest(function, list(functions))
-        raise UsageError(f"--objective: {file} has no function {function!r} at its top: {hint}")
-    read = re.findall(r"params\[['\"]([A-Za-z_][\w.]*)['\"]\]", functions[function])
-    names = list(dict.fromkeys(read)) or ["learning_rate"]
-    entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
-    metrics = re.findall(r"return {\s*['\"](\w+)['\"]:", functions[function]) or ["loss"]
-    name, option = name_of(config), f" --objective {target}"
-    parts = [
-        PREAMBLE.format(
-            summary=f"Tune {function} of {file}", name=name, file=config, option=option
-        ),
-        "\n# One of the metrics that the function returns or reports.\n",
-        f"goals: minimize {metrics[0]}\n",
-        "\n# The parameters that it reads from trial.params. Give each a list, or a range",
-        "\n# {low, high}, with log: true, type: int or default: VALUE if needed.\nspace:\n",
-        entries + "\n",
-    ]
-    return "".join(parts) + TAIL
 
 
 def name_of(file: str) -> str:

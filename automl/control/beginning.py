@@ -197,7 +197,7 @@ class Plugins:
             "can_pause": can_pause,
         }
         proposes = self.stopper.kind(STOPPERS).proposes
-        if proposes and self.suggester.kind(SUGGESTERS).guides_stopper:
+        if proposes and self.suggester.kind(SUGGESTERS).uses_context:
             arguments["context"] = _context(spec, Domain.of(spec))
         return self.stopper.make(STOPPERS, spec.goals, spec.constraints, **arguments)
 
@@ -282,20 +282,18 @@ def create(
     *,
     rename: bool = False,
     described: bool = True,
-    facts: Mapping[str, Any] | None = None,
 ) -> SweepSpec:
     """Create a sweep: every way to begin one comes through here.
 
     Args:
         rename: a name that is in use gets "-2" or so; else it is refused.
         described: whether to record the environment.
-        facts: plain data to record beside it.
 
     Returns:
         The spec, under the name of the sweep in the ledger.
     """
     check_sweep(spec)
-    environment = {**(describe() if described else {}), **(facts or {})}
+    environment = describe() if described else {}
     return replace(spec, name=ledger.create_sweep(spec, environment, rename=rename))
 
 

@@ -20,10 +20,8 @@ from automl.dispatch._make import local_slots
 from automl.dispatch.gpus import GpuLocks, shared_gpus
 from automl.errors import UsageError
 from search_spaces.hardware import detect, memory_limit
-from workers.device.gpu import desktop_bytes
-from workers.failures import gigabytes
 from workers.protocol import Outcome, Params
-from workers.runtime.devices import VARIABLE, gpus_of_slots
+from workers.runtime.devices import VARIABLE, desktop_bytes, gpus_of_slots
 
 # Estimates are accurate to about 20%, and the best configuration is often close to the limit. So
 # a trial is refused only if its estimate exceeds the limit by this factor.
@@ -89,7 +87,7 @@ class MemoryGuard:
         found, limit = self.estimate(params), self.limit(ranks)
         if found is None or limit is None or self._needed(found) <= REFUSAL_FACTOR * limit:
             return ""
-        amount, room = gigabytes(self._needed(found), limit)
+        amount, room = (f"{number / 1e9:.2f} GB" for number in (self._needed(found), limit))
         each = " a rank" if ranks > 1 else ""
         return f"not dispatched: it is estimated to need {amount}{each}, and there are {room}{each}"
 

@@ -295,7 +295,7 @@ class Scheduler:
             return journal.move(journal.trials[number], TrialState.WAITING, reason)
         if left > 0:
             # A later proposal knows more, so only as many are made as begin now.
-            one = journal.spec.workload is not None or self._stopper.one_by_one
+            one = journal.spec.workload is not None or self._stopper.proposes
             one |= self._dispatcher.serial
             self._propose(min(left, 1 if one else free))
         return self._next_waiting()

@@ -18,8 +18,7 @@ from typing import Final
 import psutil
 
 from automl.errors import StoreError, UsageError
-from workers.device.gpu import query
-from workers.runtime.devices import named_gpus
+from workers.runtime.devices import named_gpus, query
 
 VARIABLE: Final = "AUTOML_RUNTIME_DIR"
 

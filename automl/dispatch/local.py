@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 from automl.core import Resources
 from workers.protocol import Assignment, Death, Event, StopRequest
-from workers.runtime.child import News
 from workers.runtime.devices import environment_of
 from workers.runtime.gang import Gang
-from workers.runtime.processes import ObjectiveFile, Parent, RankProcess, receive_all
+from workers.runtime.parent import News
+from workers.runtime.processes import Parent, RankProcess, objective_file, receive_all
 
 from .base import Dispatcher
 
@@ -112,12 +112,12 @@ class LocalDispatcher(GangDispatcher):
         super().__init__()
         self.slots = range(num_slots)
         environments = [environment_of(slot, resources.gpus) for slot in self.slots]
-        self._objective = ObjectiveFile(objective)
+        file = objective_file(objective)
         self._ranks: dict[RankProcess, tuple[Gang, int]] = {}
         self._free = set(self.slots)
         threads = max(1, resources.cpus)
         self._parents = [
-            Parent(f"{sweep} worker {slot}", self._objective, workload, threads, environment, gpus)
+            Parent(f"{sweep} worker {slot}", file, workload, threads, environment, gpus)
             for slot, environment in enumerate(environments)
             if (gpus := resources.gpus) > 0 or slot == 0
         ]
@@ -129,7 +129,7 @@ class LocalDispatcher(GangDispatcher):
     def submit(self, assignment: Assignment) -> None:
         slots = sorted(self._free)[: assignment.num_ranks]
         self._free -= set(slots)
-        ranks = [self._parents[slot % len(self._parents)].start(assignment) for slot in slots]
+        ranks = [RankProcess(self._parents[slot % len(self._parents)]) for slot in slots]
         gang = Gang(assignment, ranks)
         self._ranks |= {process: (gang, rank) for rank, process in enumerate(ranks)}
         self.gangs[assignment.trial, assignment.attempt] = (gang, slots)
@@ -139,7 +139,6 @@ class LocalDispatcher(GangDispatcher):
             parent.close()
         for gang, _ in self.gangs.values():
             gang.close()
-        self._objective.close()
 
     def _receive(self, timeout: float) -> Iterator[Message]:
         owners = self._ranks  # replaced by another if an attempt ends meanwhile

@@ -61,7 +61,7 @@ MAX_TRACEBACK: Final = 3000  # characters
 
 
 def save(sweep: Snapshot | Record, path: str | os.PathLike[str]) -> None:
-    """Write the report; an existing file is replaced once the new one is complete.
+    """Write the report, which needs no network; an old file is replaced once the new one is whole.
 
     Raises:
         UsageError: the file cannot be written.

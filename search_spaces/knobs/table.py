@@ -425,23 +425,22 @@ class RuntimeKnob(Knob):
     def lacks(
         self, option: Option, hardware: Hardware, adjustments: Mapping[str, Any]
     ) -> Mapping[Value, str]:
-        reasons: dict[Value, str] = {}
         if option is MATMUL_PRECISION and hardware.gpus:
             text = "is tf32 on a GPU, which is a value of precision"
-            reasons = dict.fromkeys(("high", "medium"), text)
-        elif option is COMPILE:
-            if not hardware.gpus:
-                text = "records CUDA graphs and needs a CUDA GPU"
-                reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
-            if text := _lacks_compiler(hardware):
-                reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), text)
-        elif option is COMPACT_MEMORY and hardware.gpus:
-            reasons = {True: "is about main memory, trials run on a GPU"}
-        elif option.name == THREADS.name:
+            return dict.fromkeys(("high", "medium"), text)
+        if option is COMPACT_MEMORY and hardware.gpus:
+            return {True: "is about main memory, trials run on a GPU"}
+        if option.name == THREADS.name:
             cpus, counts = _cores(hardware, adjustments), option.wanted(adjustments)
             text = f"a worker slot has {cpus} cores"
-            reasons = {n: text for n in counts if isinstance(n, int) and n > cpus}
-        return reasons
+            return {n: text for n in counts if isinstance(n, int) and n > cpus}
+        if option is not COMPILE:
+            return {}
+        text = "" if hardware.gpus else "records CUDA graphs and needs a CUDA GPU"
+        reasons = dict.fromkeys(("reduce-overhead", "cudagraphs"), text)
+        if text := _lacks_compiler(hardware):
+            reasons |= dict.fromkeys(("default", "reduce-overhead", "max-autotune"), text)
+        return {mode: reason for mode, reason in reasons.items() if reason}
 
 
 def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
@@ -450,15 +449,13 @@ def _cores(hardware: Hardware, adjustments: Mapping[str, Any]) -> int:
 
 def _lacks_compiler(hardware: Hardware) -> str:
     """What torch.compile lacks here; "" if nothing."""
-    if not hardware.gpus:
-        compiler = os.environ.get("CXX") or "g++"
-        there = shutil.which(compiler) or shutil.which("clang++")
-        return "" if there else f"torch.compile needs a C++ compiler, {compiler} is missing"
-    # Triton compiles the functions that launch its kernels, for this Python.
-    compiler = os.environ.get("CC") or "gcc"
-    if not (shutil.which(compiler) or shutil.which("clang")):
-        return f"torch.compile needs a C compiler on GPUs (for Triton), {compiler} is missing"
-    if not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
+    variable, usual, other, need = ("CXX", "g++", "clang++", "a C++ compiler")
+    if hardware.gpus:  # Triton compiles the functions that launch its kernels, for this Python
+        variable, usual, other, need = ("CC", "gcc", "clang", "a C compiler on GPUs (for Triton)")
+    compiler = os.environ.get(variable) or usual
+    if not (shutil.which(compiler) or shutil.which(other)):
+        return f"torch.compile needs {need}, {compiler} is missing"
+    if hardware.gpus and not Path(sysconfig.get_paths()["include"], "Python.h").is_file():
         return "torch.compile needs Python's header files on GPUs (for Triton), Python.h is missing"
     return ""
 
@@ -514,9 +511,7 @@ class KernelsKnob(Knob):
             return nullcontext()
         from torch.nn.attention import SDPBackend, sdpa_kernel
 
-        if chosen == "math":
-            return sdpa_kernel(SDPBackend.MATH)
-        others = (name for name in _NAMES if name != chosen)
+        others = [name for name in _NAMES if name != chosen] if chosen != "math" else []
         order = [getattr(SDPBackend, _NAMES[name]) for name in (chosen, *others)]
         return sdpa_kernel(order, set_priority=True)
 

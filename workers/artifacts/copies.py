@@ -291,10 +291,6 @@ class SweepArtifacts:
         copies.write(rest.name, rest.to_json())
         copies.tidy(rest)
 
-    def remove(self) -> None:
-        """Remove everything of the sweep; raises UsageError if the location does not answer."""
-        _tried(lambda: Copies(self.location).remove(), f"{self.location} cannot be removed")
-
 
 def check_writable(location: str) -> None:
     """Write a small object to a location, read it and remove it; raises UsageError if it fails."""

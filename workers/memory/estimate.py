@@ -26,8 +26,7 @@ from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import OPTIMIZER_SHARDING, PRECISION, SPARSE_GRADIENTS
 from workers.data.batch import Batch
 from workers.device.fake_tensors import AutocastOfCuda, LiveStorages, planned_for
-from workers.device.gpu import CONTEXT_BYTES
-from workers.device.peak_memory import Contributions
+from workers.device.peak_memory import CONTEXT_BYTES, Contributions
 from workers.device.precision import Precision
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import AXES, Mesh

@@ -288,7 +288,7 @@ class PreparedLoop:
     def report(self, step: int, metrics: Mapping[str, Any]) -> bool:
         """See `Context.report`: the mean over the microbatches of an update, and over ranks."""
         if not self.divided:
-            return self.context.send_report(step, metrics)
+            return self.context.emit(step, metrics)
         if self._reports and self._report_at[0] != self.begun:
             self._send()
         # An empty share counts only if there is no other.
@@ -306,7 +306,7 @@ class PreparedLoop:
             for name, number in numbers.items():
                 named[name].append((weight, number))
         means = {n: sum(w * x for w, x in v) / sum(w for w, _ in v) for n, v in named.items()}
-        return self.context.send_report(self._report_at[1], means)
+        return self.context.emit(self._report_at[1], means)
 
     def agreed(self, stop: Any) -> Any:
         """Rank 0's request to stop, on every rank."""

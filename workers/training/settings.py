@@ -49,7 +49,7 @@ class Settings:
             for none.
         checkpoint_seconds, checkpoint_updates: the interval between checkpoints; one is always
             written at the end and at a pause.
-        profile_updates: updates that torch's profiler traces (`workers.device.profiling`); 0 for
+        profile_updates: updates that torch's profiler traces (`workers.device.libraries`); 0 for
             none.
     """
 

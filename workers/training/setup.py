@@ -28,9 +28,8 @@ from search_spaces.knobs.table import (
     RECORDS_GRAPHS,
     THREADS,
 )
-from workers.device.compilation import compile_module
 from workers.device.peak_memory import allocate_by
-from workers.device.precision import matmul_precision, weights_in
+from workers.device.precision import compile_module, matmul_precision, weights_in
 from workers.workload import ParallelPlan, Trainable
 
 from .optimizers import look_up_sparsely

@@ -26,9 +26,9 @@ from search_spaces.knobs.table import (
 )
 from workers.context import Context
 from workers.data.batch import BatchShare
+from workers.device.libraries import profiling
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
-from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
 from workers.parallel.mesh import BACKEND, Mesh
 from workers.parallel.transfers import own_part

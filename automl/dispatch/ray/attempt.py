@@ -8,8 +8,8 @@ import ray
 
 from automl.dispatch.local import Message
 from workers.protocol import Assignment, Cause, Death, StopRequest
-from workers.runtime.child import TAKE_SECONDS
 from workers.runtime.gang import Gang
+from workers.runtime.parent import TAKE_SECONDS
 
 
 class RayAttempt:
@@ -73,7 +73,7 @@ class RayAttempt:
 
 @dataclass(frozen=True)
 class _Rank:
-    """The `WorkerHandle` of an actor for one attempt."""
+    """What a gang needs of an actor for one attempt."""
 
     attempt: RayAttempt
     actor: Any

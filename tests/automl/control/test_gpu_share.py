@@ -95,8 +95,8 @@ def test_gpus_that_others_hold_are_refused_until_a_killed_sweep_frees_them(
     assert process.stdout.readline() == "held\n"
     with pytest.raises(UsageError, match=f"held by sweep 'killed', process {process.pid}"):
         run(ledger, 1.0, 2)
-    (holder,) = examine(str(tmp_path)).holders
-    assert (holder.sweep, holder.gpus) == ("killed", ("GPU-aa", "GPU-bb"))
+    (holder,) = examine(str(tmp_path))["holders"]
+    assert (holder["sweep"], holder["gpus"]) == ("killed", ("GPU-aa", "GPU-bb"))
     process.send_signal(signal.SIGKILL)
     process.wait()
     snapshot, seen = run(ledger, 1.0, 2)

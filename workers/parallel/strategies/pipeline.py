@@ -18,8 +18,7 @@ from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import COMPILE, COMPILE_SCOPE, RECORDS_GRAPHS
 from workers.data.batch import Batch, BatchShare
-from workers.device.compilation import compile_module
-from workers.device.precision import Precision, wide
+from workers.device.precision import Precision, compile_module, wide
 from workers.parallel.base import Strategy
 from workers.parallel.transfers import Tensors, collected, contiguous, sum_over
 from workers.workload import Trainable

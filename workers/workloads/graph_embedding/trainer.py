@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
-from workers.device.precision import full_products
+from workers.device.precision import matmul_precision
 from workers.files.folder import link
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
@@ -223,7 +223,7 @@ class EmbeddingTrainer:
         self.context.emit(self.place.epoch, self.metrics, self.seconds)
 
     def _ranked(self, edges: IntArray) -> dict[str, float]:
-        with torch.no_grad(), full_products(self.tables.device):
+        with torch.no_grad(), matmul_precision("fp32", "highest", self.tables.device):
             found = ranks(
                 self.tables,
                 self.relations,
