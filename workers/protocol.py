@@ -251,7 +251,6 @@ class Outcome:
         exit_status: of a process that has ended by itself; below 0 the signal that ended it.
         exception: class of the exception that the objective raised; "" if it raised none.
         raised_at: the line that raised it, such as `train.py:12`; of the user's code if possible.
-        node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
@@ -274,7 +273,6 @@ class Outcome:
     exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
-    node_kind: str = ""
     held: bool = False
     pruned: bool = False
     estimated_memory_bytes: int | None = None

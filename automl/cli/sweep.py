@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from automl.config import Config, Override, load
-from automl.control.preflight import (
+from automl.control.beginning import (
     check_artifacts,
     check_store,
     existing_sweeps,
@@ -185,10 +185,10 @@ def _load(
     return replace(loaded, spec=begun)
 
 
-def _hardware_of(address: str, accelerator: str) -> Hardware:
+def _hardware_of(address: str) -> Hardware:
     from automl.dispatch.ray.nodes import cluster_hardware  # it imports Ray
 
-    return cluster_hardware(address, accelerator)
+    return cluster_hardware(address)
 
 
 def _show(config: Config) -> None:

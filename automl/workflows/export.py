@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.control.artifacts import artifacts_of, check_repeated
-from automl.control.assignments import seed_of
+from automl.control.beginning import artifacts_of, check_repeated
+from automl.control.scheduler import seed_of
 from automl.core import SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
