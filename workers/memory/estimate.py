@@ -36,7 +36,7 @@ from workers.parallel.strategies.fsdp import RESHARD_AFTER_FORWARD
 from workers.training.optimizers import build_optimizer, step
 from workers.training.settings import Settings, options
 from workers.training.setup import compiles_by_shape, recompute
-from workers.workload import SharedEvaluation, Trainable
+from workers.workload import Trainable
 
 CPU_BYTES: Final = 20_000_000  # libraries and threads of the first update
 CPU_HALF_BYTES: Final = 35_000_000  # oneDNN's kernels and reordered weights for half precisions
@@ -232,9 +232,8 @@ class _Rank:
             state //= shards
             gradients = held
         if not self.strategy.replicated and self.mesh.world_size > 1:
-            copy = 0 if self._called_together else whole  # built for evaluation
-            saved = int(whole * (1 + ratio)) if self.on_cpu else 0  # rank 0 writes a checkpoint
-            peak = max(peak, held + state + copy, held + state + saved)
+            saved = int(whole * max(1.0, ratio)) if self.on_cpu else 0  # rank 0 collects it
+            peak = max(peak, held + state + whole + saved)  # one is built for evaluation
         parts = {"parameters": held, "gradients": gradients, "optimizer": state}
         parts["activations"] = max(0, peak - held - gradients - state)
         table = contributions.table(
@@ -242,16 +241,10 @@ class _Rank:
         )
         return Estimate(peak, parts, table)
 
-    @property
-    def _called_together(self) -> bool:
-        """Whether ranks that hold parts of the model evaluate it without a whole copy."""
-        shared = isinstance(self.workload, SharedEvaluation) and self.workload.only_calls
-        return shared and self.mesh.pipeline == 1
-
     def _rows(self) -> Batch:
         """The rows of the largest share that is computed at a time."""
         total = len(next(iter(self.batch.values())))
-        share = math.ceil(total / self.strategy.batch_shares(self.mesh))
+        share = math.ceil(total / (self.mesh.data * self.mesh.shard))
         if self.mesh.pipeline == 1:
             share = math.ceil(share / self.accumulation)
         return {key: value[:share] for key, value in self.batch.items()}
@@ -336,7 +329,8 @@ class _Stage:
         rows = max(1, len(next(iter(batch.values()))) // count)
         self.batch = {key: value[:rows] for key, value in batch.items()}
         shadows = [pipeline.shadow(stage) for stage in stages]
-        between = [[x.shape for x in row] for row in pipeline.boundaries(shadows, self.batch)]
+        shapes = pipeline.shapes_of(self.batch, 1)
+        between = [[x.shape for x in row] for row in pipeline.boundaries(shadows, shapes)]
         self.received = [[], *between][index]
         self.returned = [*between, []][index]
         self.kept: list[Any] = []

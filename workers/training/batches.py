@@ -1,8 +1,8 @@
 """A rank's shares of all batches from any position on, prepared ahead in a thread if wanted."""
 
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -109,59 +109,15 @@ def ahead(
     if not depth:
         yield copied
         return
-    prefetcher = Prefetcher(copied, depth)
-    try:
-        yield prefetcher
-    finally:
-        prefetcher.close()
-
-
-class Prefetcher:
-    """An iterator that runs another one in a thread, at most `depth` items ahead.
-
-    An error of the thread is raised by `next` at the position of the failed batch.
-    """
-
-    def __init__(self, source: Iterator[tuple[BatchPosition, BatchShare]], depth: int) -> None:
-        self._queue: queue.Queue[tuple[BatchPosition, BatchShare] | BaseException | None] = (
-            queue.Queue(max(1, depth))
-        )
-        self._closed = threading.Event()
-        self._thread = threading.Thread(
-            target=self._fill, args=(source,), name="batches", daemon=True
-        )
-        self._thread.start()
-
-    def __iter__(self) -> Iterator[tuple[BatchPosition, BatchShare]]:
-        return self
-
-    def __next__(self) -> tuple[BatchPosition, BatchShare]:
-        item = self._queue.get()
-        if isinstance(item, tuple):
-            return item
-        self._put(item)  # so that a second call ends in the same way
-        raise item if item is not None else StopIteration
-
-    def close(self) -> None:
-        """End the thread."""
-        self._closed.set()
-        self._thread.join()
-
-    def _fill(self, source: Iterator[tuple[BatchPosition, BatchShare]]) -> None:
-        end: BaseException | None = None
+    with ThreadPoolExecutor(1, "batches") as pool:
+        waiting = deque(pool.submit(next, copied, None) for _ in range(depth))
         try:
-            for item in source:
-                if not self._put(item):
-                    return
-        except BaseException as error:
-            end = error
-        self._put(end)
+            yield iter(partial(_next, pool, copied, waiting), None)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, item: tuple[BatchPosition, BatchShare] | BaseException | None) -> bool:
-        while not self._closed.is_set():
-            try:
-                self._queue.put(item, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
+
+def _next(pool: ThreadPoolExecutor, source: Iterator[Any], waiting: deque[Future[Any]]) -> Any:
+    """The next item, and let the thread prepare one more; an error is raised at its position."""
+    waiting.append(pool.submit(next, source, None))
+    return waiting.popleft().result()

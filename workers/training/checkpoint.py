@@ -18,6 +18,7 @@ fails then, the hashes show the damage.
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,6 @@ from workers.files import sealed
 from workers.files.arrays import StoredArray, write_arrays
 from workers.files.folder import Folder
 from workers.parallel.base import Strategy
-from workers.parallel.transfers import by_key
 from workers.protocol import CHECKPOINTS
 from workers.ranks.process_group import value_of_rank_0
 from workers.workload import Trainable
@@ -101,7 +101,11 @@ def load(folder: Path, damaged: list[str] | None = None) -> Checkpoint | None:
         if manifest and isinstance(manifest.get("progress"), dict):
             with suppress(OSError, SafetensorError):
                 model, moments = (load_file(files.file(name)) for name in _FILES)
-                return Checkpoint(model, by_key(moments), manifest["progress"])
+                found = Checkpoint(model, {}, manifest["progress"])
+                for text, tensor in moments.items():
+                    name, _, key = text.rpartition("|")
+                    found.optimizer.setdefault(key, {})[name] = tensor
+                return found
         if damaged is not None:
             damaged.append(files.path.name)
     return None
@@ -149,17 +153,13 @@ class Saver:
             beside: whether a thread writes it while the training goes on, if it `writes_beside`.
         """
         self.finish()
-        canonical = self.workload.canonical
-        model = canonical(self.strategy.state())
-        moments = self.strategy.optimizer_state(self.optimizer)
+        state = self.strategy.state(self.optimizer)
         if self.context.rank != 0:
             return
-        found = {key: canonical(tensors) for key, tensors in moments.items()}
-        checkpoint = Checkpoint(model, found, progress)
+        found = {kind: self.workload.canonical(tensors) for kind, tensors in state.items()}
+        checkpoint = Checkpoint(found.pop(""), found, progress)
         if beside and writes_beside(self.strategy.device) and _has_room(checkpoint):
-            for tensors in (checkpoint.model, *checkpoint.optimizer.values()):
-                tensors.update({name: tensor.clone() for name, tensor in tensors.items()})
-            self._writing = self._thread.submit(self._write, update, checkpoint, wait)
+            self._writing = self._thread.submit(self._write, update, deepcopy(checkpoint), wait)
         else:
             self._write(update, checkpoint, wait)
 
@@ -187,10 +187,9 @@ class Saver:
         progress: Mapping[str, Any] | None = value_of_rank_0(found.progress if found else None)
         if progress is None:
             return None
+        state = {"": found.model, **found.optimizer} if found else {}
         native = self.workload.native
-        self.strategy.load(native(found.model) if found else {})
-        moments = {k: native(tensors) for k, tensors in found.optimizer.items()} if found else {}
-        self.strategy.load_optimizer_state(self.optimizer, moments)
+        self.strategy.load({kind: native(t) for kind, t in state.items()}, self.optimizer)
         return progress
 
 

@@ -1,8 +1,8 @@
-"""Optimizers by name, with fused kernels; Muon and sparse Adam."""
+"""Optimizers by name, with fused kernels, and their step."""
 
 import fnmatch
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from .settings import OPTIMIZER_OPTIONS
 MOMENTUM = 0.95  # Jordan's
 
 
-class _OptimizerParts(Optimizer):
+class OptimizerParts(Optimizer):
     """Several optimizers in one; groups and state are theirs, so a new learning rate reaches them.
 
     Args:
@@ -39,93 +39,6 @@ class _OptimizerParts(Optimizer):
             part.step()
 
 
-class MuonWithAdamW(_OptimizerParts):
-    """Orthogonalised momentum for matrices, AdamW for the other parameters, in one optimizer.
-
-    Sources: Jordan et al. 2024 (https://kellerjordan.github.io/posts/muon); the step of a matrix is
-    scaled to that of AdamW, so that one learning rate suits both (Liu et al. 2025,
-    https://arxiv.org/abs/2502.16982).
-
-    Args:
-        matrices: groups of parameters of two dimensions, at least one.
-        others: groups of the other parameters, at least one.
-        adamw: further arguments of AdamW.
-    """
-
-    def __init__(
-        self, matrices: list[dict[str, Any]], others: list[dict[str, Any]], **adamw: Any
-    ) -> None:
-        muon = torch.optim.Muon(matrices, lr=0.0, momentum=MOMENTUM, adjust_lr_fn="match_rms_adamw")
-        super().__init__(muon, torch.optim.AdamW(others, lr=0.0, **adamw))
-
-
-def split(groups: Iterable[dict[str, Any]], apart: set[int]) -> tuple[list[Any], list[Any]]:
-    """The groups of matrices that Muon takes, and the groups of all else; none is empty.
-
-    Args:
-        groups: of parameters.
-        apart: identities of parameters that are no matrices inside of the model.
-    """
-    matrices: list[dict[str, Any]] = []
-    others: list[dict[str, Any]] = []
-    for group in groups:
-        inside = [p for p in group["params"] if p.ndim == 2 and id(p) not in apart]
-        rest = [p for p in group["params"] if p.ndim != 2 or id(p) in apart]
-        matrices += [{**group, "params": inside}] if inside else []
-        others += [{**group, "params": rest}] if rest else []
-    return matrices, others
-
-
-class SparseAdamWithOther(_OptimizerParts):
-    """torch's SparseAdam for embeddings, another optimizer for the other parameters.
-
-    Args:
-        embeddings: parameters with sparse gradients, at least one.
-        other: of the other parameters.
-        rule: the constants of Adam (Kingma and Ba 2015, https://arxiv.org/abs/1412.6980).
-    """
-
-    def __init__(
-        self, embeddings: Sequence[nn.Parameter], other: Optimizer, rule: Mapping[str, Any]
-    ) -> None:
-        constants = {name: rule[name] for name in ("betas", "eps")}
-        sparse = torch.optim.SparseAdam(list(embeddings), lr=1.0, **constants)  # 0 is refused
-        super().__init__(sparse, other)
-        self._embeddings = tuple(embeddings)
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Step both parts."""
-        super().step()
-        for parameter in self._embeddings:
-            state = self.state[parameter]
-            if isinstance(state.get("step"), int):  # a checkpoint keeps tensors alone
-                state["step"] = torch.tensor(float(state["step"]))
-
-
-def look_up_sparsely(
-    model: nn.Module, embeddings: Sequence[str], values: Mapping[str, Any]
-) -> None:
-    """Let embeddings of a model have sparse gradients if the option says so.
-
-    Args:
-        model: changed in place.
-        embeddings: dotted names of the plan.
-        values: of every option of the trial.
-
-    Raises:
-        UsageError: the plan names no embedding.
-    """
-    if not SPARSE_GRADIENTS.value(values):
-        return
-    if not embeddings:
-        raise UsageError("sparse_gradients needs a workload whose plan names embeddings")
-    for name in embeddings:
-        module = model.get_submodule(name)
-        if not isinstance(module, nn.Embedding):
-            raise UsageError(f"{name!r} is a {type(module).__name__}, which has no sparse gradient")
-        module.sparse = True
-
-
 def build_optimizer(
     parameters: Mapping[str, nn.Parameter],
     options: Mapping[str, Any],
@@ -135,6 +48,11 @@ def build_optimizer(
     """An optimizer over the parameters; vectors (biases, norms) get no weight decay, as is usual.
 
     The trainer sets the learning rate before each update.
+
+    Sources: Adam of Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980). Muon of Jordan et al.
+    2024 (https://kellerjordan.github.io/posts/muon) takes the matrices inside the model, AdamW the
+    rest; its step is scaled to that of AdamW, so that one learning rate suits both (Liu et al.
+    2025, https://arxiv.org/abs/2502.16982).
 
     Args:
         parameters: plain or DTensor, by name.
@@ -148,41 +66,43 @@ def build_optimizer(
     """
     settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
     name = settings["optimizer"]
-    _skip_compiler_import()
-    trained = [p for p in parameters.values() if p.requires_grad]
-    if name in OPTIMIZER.on_request and any(is_sharded(p) for p in trained):
+    sharded = any(is_sharded(p) for p in parameters.values())
+    shared = OPTIMIZER_SHARDING.value(options)
+    if name in OPTIMIZER.on_request and (sharded or shared):
         raise UsageError(f"optimizer {name} needs whole matrices: parallelism single or ddp")
-    if name in OPTIMIZER.on_request and OPTIMIZER_SHARDING.value(options):
-        raise UsageError(f"optimizer_sharding takes adamw, adam and sgd, not {name}")
     rows = _looked_up(parameters, options, embeddings, name)
-    trained = [p for p in trained if id(p) not in {id(row) for row in rows}]
-    flags = kernels(name == "sgd", trained)
+    trained = [p for p in parameters.values() if p.requires_grad]
     decay = float(settings["weight_decay"])
-    # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
-    by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
-    for parameter in trained:
-        by_kind.setdefault((parameter.ndim > 1, is_sharded(parameter)), []).append(parameter)
-    groups = [
-        {"params": found, "weight_decay": decay if decays else 0.0}
-        for (decays, _), found in by_kind.items()
-    ]
-    shared = OPTIMIZER_SHARDING.value(options) and dist.is_initialized()
-    if name == "sgd":
-        arguments = {"momentum": float(settings["momentum"]), **flags}
-        return _made(torch.optim.SGD, groups, arguments, shared)
-    if name == "adafactor":
-        return torch.optim.Adafactor(groups, lr=0.0, foreach=flags["foreach"] or flags["fused"])
-    kind = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    betas = (float(settings["beta1"]), float(settings["beta2"]))
-    rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"]), **flags}
-    if name != "muon":
-        made = _made(kind, groups, rule, shared)
-        return SparseAdamWithOther(rows, made, rule) if rows else made
+    # One kernel does not take plain and sharded tensors. Muon takes matrices within the model.
     matches = {n for pattern in outer for n in fnmatch.filter(parameters, pattern)}
-    matrices, others = split(groups, {id(parameters[n]) for n in matches})
-    if matrices and others:
-        return MuonWithAdamW(matrices, others, **rule)
-    raise UsageError("optimizer muon needs a model with matrices, and with other parameters")
+    within = {id(p) for n, p in parameters.items() if p.ndim == 2 and n not in matches}
+    by_kind: dict[tuple[bool, bool, bool], list[nn.Parameter]] = {}
+    for parameter in trained:
+        if id(parameter) not in {id(row) for row in rows}:
+            inside = name == "muon" and id(parameter) in within
+            kind = (inside, parameter.ndim > 1, is_sharded(parameter))
+            by_kind.setdefault(kind, []).append(parameter)
+    groups: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    for (inside, decays, _), found in by_kind.items():
+        groups[inside].append({"params": found, "weight_decay": decay if decays else 0.0})
+    # torch has no fused SGD for sharded tensors; its update of many tensors at once is the same.
+    fused = not (name == "sgd" and sharded)
+    rule: dict[str, Any] = {"lr": 0.0, "foreach": not fused, "fused": fused}
+    if name == "adafactor":
+        return torch.optim.Adafactor(groups[False], lr=0.0, foreach=True)
+    if name == "sgd":
+        rule["momentum"] = float(settings["momentum"])
+        return _made(torch.optim.SGD, groups[False], rule, shared)
+    betas = (float(settings["beta1"]), float(settings["beta2"]))
+    constants: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"])}
+    kernels = torch.optim.Adam if name == "adam" else torch.optim.AdamW
+    made = _made(kernels, groups[False], {**constants, **rule}, shared)
+    if rows:  # its learning rate may not be 0
+        return OptimizerParts(torch.optim.SparseAdam(rows, lr=1.0, **constants), made)
+    if name == "muon":
+        scaled: dict[str, Any] = {"momentum": MOMENTUM, "adjust_lr_fn": "match_rms_adamw"}
+        return OptimizerParts(torch.optim.Muon(groups[True], lr=0.0, **scaled), made)
+    return made
 
 
 def _looked_up(
@@ -209,21 +129,12 @@ def _looked_up(
 
 def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Optimizer:
     """The optimizer, or this rank's part of it if the ranks share its state."""
-    if not shared:
-        plain: Optimizer = kind(groups, lr=0.0, **rule)
+    if not shared or not dist.is_initialized():
+        plain: Optimizer = kind(groups, **rule)
         return plain
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    return ZeroRedundancyOptimizer(groups, optimizer_class=kind, lr=0.0, **rule)
-
-
-def kernels(is_sgd: bool, parameters: list[nn.Parameter]) -> dict[str, bool]:
-    """The arguments of an optimizer that choose its kernels: fused ones, which wait for no number.
-
-    torch has no fused SGD for sharded tensors; its update of many tensors at once is the same.
-    """
-    fused = not (is_sgd and any(is_sharded(p) for p in parameters))
-    return {"foreach": not fused, "fused": fused}
+    return ZeroRedundancyOptimizer(groups, optimizer_class=kind, **rule)
 
 
 def can_skip(optimizer: Optimizer, device: torch.device) -> bool:
@@ -271,10 +182,7 @@ def _begin_momentum(optimizer: Optimizer) -> None:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
 
 
-def _skip_compiler_import() -> None:
-    """Let optimizers be built and cleared without that import; their effect is the same."""
-    for method in (Optimizer.add_param_group, Optimizer.zero_grad):
-        plain = getattr(method, "__wrapped__", None)
-        if plain is not None and not hasattr(plain, "__dynamo_disable"):
-            # torch._compile looks for this attribute before it imports the compiler.
-            plain.__dynamo_disable = plain
+# Optimizers are built and cleared without that import: torch looks for this attribute before it.
+for _method in (Optimizer.add_param_group, Optimizer.zero_grad):
+    _plain: Any = getattr(_method, "__wrapped__", _method)
+    _plain.__dynamo_disable = _plain

@@ -1,6 +1,5 @@
 """One step of the optimizer, which is skipped if gradients are not finite, and its numbers."""
 
-from collections import deque
 from typing import Any
 
 import torch
@@ -22,15 +21,11 @@ class DeferredNumbers:
     """Each update's share of the mean loss, and whether its gradients were finite.
 
     On a GPU the numbers of the newest update are still being computed, so they are read one update
-    late: while the GPU computes, the host launches the next update. On CPUs they are read at once.
-
-    Args:
-        deferred: read late, see `reading_waits`.
+    late: while the GPU computes, the host launches the next update.
     """
 
-    def __init__(self, deferred: bool) -> None:
-        self.deferred = deferred
-        self._waiting: deque[tuple[Tensor, Any]] = deque()
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Tensor, Any]] = []
 
     def add(self, share: Tensor, finite: Tensor) -> None:
         """Add the numbers of an update, scalars on its device."""
@@ -43,21 +38,12 @@ class DeferredNumbers:
             event.record()
         self._waiting.append((both, event))
 
-    def __len__(self) -> int:
-        """How many updates were not taken yet."""
-        return len(self._waiting)
-
     def take(self, *, newest: bool = False) -> list[tuple[float, bool]]:
-        """The numbers of the updates since the last call, without the newest if they are
-        read late.
-
-        Args:
-            newest: take those of the newest update too.
-        """
-        kept = 1 if self.deferred and not newest else 0
+        """The numbers of the updates since the last call, without the newest unless it is asked."""
+        count = len(self._waiting) - (not newest)
         found = []
-        while len(self._waiting) > kept:
-            both, event = self._waiting.popleft()
+        for _ in range(count):
+            both, event = self._waiting.pop(0)
             if event is not None:
                 event.synchronize()
             share, finite = both.tolist()
@@ -73,10 +59,6 @@ class ClippedStep:
         optimizer: takes the step; its parameters are those of the strategy on this rank.
         precision: its scaler, if there is one, learns whether the gradients were finite.
         clip_norm: bound on the norm; 0 for none.
-
-    Attributes:
-        on_device: the host does not read the norm, which would wait for the GPU: the optimizer's
-            kernels skip the step.
     """
 
     def __init__(
@@ -86,8 +68,9 @@ class ClippedStep:
         self.optimizer = optimizer
         self.precision = precision
         self.clip_norm = clip_norm
-        # All ranks must step alike, and the embeddings of a server lie in main memory.
-        self.on_device = (
+        # The host does not read the norm, which would wait for the GPU: kernels skip the step.
+        # But all ranks must step alike, and the embeddings of a server lie in main memory.
+        self._on_device = (
             reading_waits(strategy.device)
             and can_skip(optimizer, strategy.device)
             and not strategy.needs.rpc
@@ -95,19 +78,19 @@ class ClippedStep:
 
     def __call__(self) -> Tensor:
         """Clip and step; returns whether the gradients were finite, as a scalar."""
-        scale = self.precision.scale
+        scale, scaler = self.precision.scale, self.precision.scaler
         norm = self.strategy.grad_norm() / scale
         finite = norm.isfinite()
-        if self.clip_norm or self.precision.scaler:
+        if self.clip_norm or scaler:
             factor = torch.ones_like(norm, dtype=torch.float64)
             if self.clip_norm:
                 factor = (self.clip_norm / (norm.double() + 1e-6)).clamp(max=1.0)
             factor = (factor / scale).to(norm.dtype)
-            self.strategy.scale_gradients(factor if self.on_device else float(factor))
-        if self.on_device:
+            self.strategy.scale_gradients(factor if self._on_device else float(factor))
+        if self._on_device:
             step(self.optimizer, skipped=(~finite).float())
         elif finite:
             step(self.optimizer)
-        if self.precision.scaler:
-            self.precision.scaler.update(finite)
+        if scaler:
+            scaler.update(finite)
         return finite

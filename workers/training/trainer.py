@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from statistics import median
-from typing import Any
 
 import torch
 
@@ -37,7 +36,7 @@ from workers.workload import Trainable
 
 from .batches import BatchPosition, ahead, shares
 from .checkpoint import Saver
-from .control import Clock, Control, Every, Orders, Window
+from .control import Clock, Orders, Window, agreed, summed
 from .evaluation import ValidationRunner
 from .optimizers import build_optimizer
 from .settings import SPEED_WINDOWS, Settings, options
@@ -91,27 +90,23 @@ class Trainer:
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         self.strategy = kind(mesh, workload, self.device, values)
         model = build_model(workload, values, self.strategy.build_device, context.seed)
-        plan = workload.plan(model)
+        embeddings = workload.plan(model).embeddings
         self.strategy.wrap(model)
         parameters = self.strategy.parameters()
-        self.optimizer = build_optimizer(parameters, values, workload.outer, plan.embeddings)
+        self.optimizer = build_optimizer(parameters, values, workload.outer, embeddings)
         self.saver = Saver(workload, context, self.strategy, self.optimizer)
-        self.control = Control(context)
         self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
+        self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
+        self.numbers = DeferredNumbers()
         self.clock = Clock(context.assignment.previous_seconds)
-        self.evaluations = Every(settings.evaluate_seconds, settings.evaluate_updates)
-        self.checkpoints = Every(settings.checkpoint_seconds, settings.checkpoint_updates)
         self.position = BatchPosition()
         self.updates = 0
         self.skipped = 0
+        self.counted = 0  # the updates whose losses the ranks have summed
         self.metrics: dict[str, float] = {}
         self.window = Window(self.clock.total)
         self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
-        self.trace_step: Callable[[], None] = lambda: None  # the profiler's, if updates are traced
         self.speeds: list[float] = []  # of the windows of `speed_updates`
-        self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
-        self.numbers = DeferredNumbers(self.step.on_device)
-        self.counted_updates = 0  # the update up to which ranks have counted their losses
 
     def run(self) -> dict[str, float]:
         """Train to the end."""
@@ -128,18 +123,20 @@ class Trainer:
             loaders = int(self.device.type == "cuda" and self.context.assignment.threads > 1)
         depth = PREFETCH.value(self.values) if loaders else 0
         traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
-        with ahead(source, self.device, depth) as ready, traced as self.trace_step:
-            return self._loop(ready)
+        with ahead(source, self.device, depth) as ready, traced as trace_step:
+            return self._loop(ready, trace_step)
 
-    def _loop(self, source: Iterator[tuple[BatchPosition, BatchShare]]) -> dict[str, float]:
+    def _loop(
+        self, source: Iterator[tuple[BatchPosition, BatchShare]], trace_step: Callable[[], None]
+    ) -> dict[str, float]:
         item: tuple[BatchPosition, BatchShare] | None = None
         while True:
             with self.clock:
                 item = item or next(source, None)
-                orders = self._agreed(item is None)
+                orders = self._orders(exhausted=item is None)
             if orders.stop:
                 self.context.accept_stop(orders.stop)
-                self._save(wait=False, beside=False)
+                self._save(wait=False)
                 return self.metrics
             if orders.evaluate or orders.finish:
                 self._report()
@@ -147,74 +144,61 @@ class Trainer:
                 self._save(beside=not orders.finish)
             if orders.finish:
                 return self.metrics
-            if orders.acts:
-                self.control.meet_next()
             # After an evaluation, agree once more: a request to stop may have ended it early.
             if item and not orders.evaluate:
                 with self.clock:
                     self._update(*item)
-                self.trace_step()
+                trace_step()
                 item = None
                 if self._speed_known():
                     return self.metrics
 
-    def _agreed(self, exhausted: bool) -> Orders:
-        """What all ranks do next: another update unless they have agreed on something else."""
-        full = self.settings.max_updates is not None and self.updates >= self.settings.max_updates
-        evaluates = self.evaluations.due(0.0, self.window.updates)
-        saves = self.checkpoints.due(0.0, self.updates - self.saved[1])
-        if not self.control.due(exhausted or full or evaluates or saves):
-            return Orders()
-        orders = self.control.agree(self._proposal(exhausted), self._shares())
-        self._check(orders)
-        if orders.acts:  # reports and checkpoints take in the newest update
-            self._count(self.control.sums(self._shares(newest=True)))
+    def _orders(self, *, exhausted: bool) -> Orders:
+        """What all ranks do next; an update if it is nothing else."""
+        settings, seconds = self.settings, self.clock.total
+        limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
+        full = settings.max_updates is not None and self.updates >= settings.max_updates
+        window, saved = self.window, self.saved
+        own = Orders(
+            stop=self.context.stop_requested(),
+            finish=exhausted or full or any(x is not None and seconds >= x for x in limits),
+            evaluate=_over(seconds - window.begun, settings.evaluate_seconds)
+            or _over(window.updates, settings.evaluate_updates),
+            save=_over(seconds - saved[0], settings.checkpoint_seconds)
+            or _over(self.updates - saved[1], settings.checkpoint_updates),
+            out_of_memory=self.context.memory_exceeded(),
+        )
+        orders, losses = agreed(own, self._losses())
+        self._count(losses)
+        if orders.out_of_memory:
+            limit = self.context.assignment.limits.memory_bytes
+            raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
+        if orders != Orders():  # reports and checkpoints take in the newest update
+            self._count(summed(self._losses(newest=True)))
         return orders
 
-    def _shares(self, *, newest: bool = False) -> list[float]:
+    def _losses(self, *, newest: bool = False) -> list[float]:
         """This rank's shares of the mean losses that were not counted yet."""
         numbers = self.numbers.take(newest=newest)
         self.skipped += sum(not finite for _, finite in numbers)
         return [share for share, _ in numbers]
 
-    def _proposal(self, exhausted: bool) -> Orders:
-        """The orders that this rank proposes; only rank 0's clock and requests count."""
-        seconds = self.clock.total
-        settings = self.settings
-        limits = [settings.train_seconds, self.context.assignment.limits.train_seconds]
-        out_of_time = any(limit is not None and seconds >= limit for limit in limits)
-        full = settings.max_updates is not None and self.updates >= settings.max_updates
-        return Orders(
-            stop=self.context.stop_requested(),
-            finish=out_of_time or full or exhausted,
-            evaluate=self.evaluations.due(seconds - self.window.begun, self.window.updates),
-            save=self.checkpoints.due(seconds - self.saved[0], self.updates - self.saved[1]),
-            out_of_memory=self.context.memory_exceeded(),
-        )
-
-    def _check(self, orders: Orders) -> None:
-        if orders.out_of_memory:
-            limit = self.context.assignment.limits.memory_bytes
-            raise TrialFailure("out_of_memory", f"a rank used more than its limit of {limit} bytes")
-        self._count(orders.losses)
-
     def _count(self, losses: Iterable[float]) -> None:
         """Take the mean losses of further updates in."""
         for loss in losses:
-            self.counted_updates += 1
+            self.counted += 1
             if not math.isfinite(loss):
                 raise TrialFailure(
-                    "non_finite", f"the training loss is {loss} at update {self.counted_updates}"
+                    "non_finite", f"the training loss is {loss} at update {self.counted}"
                 )
             self.window.losses += loss
 
     def _update(self, position: BatchPosition, share: BatchShare) -> None:
         """Update the weights by one global batch."""
         self.updates += 1
-        tensor_degree = self.strategy.mesh.tensor
         # Ranks that share a product draw the same numbers, and a resumed run draws them again.
         seed = (self.context.seed * 1_000_003 + self.updates) * 4_099
-        torch.manual_seed(seed + self.context.rank // tensor_degree)
+        torch.manual_seed(seed + self.context.rank // self.strategy.mesh.tensor)
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates)
         self.optimizer.zero_grad(set_to_none=True)
@@ -224,7 +208,8 @@ class Trainer:
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
         loss = self.strategy.gradients(share, self.precision)
         self.numbers.add(loss, self.step())
-        self.window.count(share.weight)
+        self.window.updates += 1
+        self.window.items += share.weight
         if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
             trim()  # the free blocks that batches of other shapes left exceed the memory in use
         self.position = BatchPosition(position.epoch, position.index + 1)
@@ -242,15 +227,17 @@ class Trainer:
                 "skipped_updates": float(self.skipped),
                 "train_seconds": self.clock.total,
             }
-            if evaluated is not None:
-                seconds = self.clock.total - self.context.assignment.previous_seconds
-                self.context.emit(self.updates, self.metrics, seconds)
-            # A request counts only if it ended the evaluation early.
-            self.context.accept_stop(
-                None if evaluated is not None else self.context.stop_requested()
-            )
+            if evaluated is None:  # a request counts only if it ended the evaluation early
+                self.context.accept_stop(self.context.stop_requested())
+            else:
+                self.context.accept_stop(None)
+                self._emit(self.metrics)
         if evaluated is not None:
             self.window = Window(self.clock.total)
+
+    def _emit(self, metrics: dict[str, float]) -> None:
+        seconds = self.clock.total - self.context.assignment.previous_seconds
+        self.context.emit(self.updates, metrics, seconds)
 
     def _speed_known(self) -> bool:
         """Report a window of `speed_updates` that has ended; whether it was the last of all.
@@ -263,29 +250,24 @@ class Trainer:
         with self.clock:
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
-        last = self.updates == (SPEED_WINDOWS + 1) * each
         if self.updates > each and self.context.rank == 0:
-            speed = self.window.items_per_second(self.clock.total)
+            speed = self.window.metrics(self.clock.total)["items_per_second"]
             self.speeds.append(speed)
             found = {
-                "items_per_second": median(self.speeds) if last else speed,
+                "items_per_second": speed,
                 "peak_memory_bytes": float(self.memory.bytes()),
                 "updates": float(self.updates),
             }
-            self.metrics |= found
-            seconds = self.clock.total - self.context.assignment.previous_seconds
-            self.context.emit(self.updates, {**found, "items_per_second": speed}, seconds)
+            self._emit(found)
+            self.metrics |= {**found, "items_per_second": median(self.speeds)}
         self.window = Window(self.clock.total)
-        return last
+        return self.updates == (SPEED_WINDOWS + 1) * each
 
-    def _save(self, *, wait: bool = True, beside: bool) -> None:
+    def _save(self, *, wait: bool = True, beside: bool = False) -> None:
         self.optimizer.zero_grad(set_to_none=True)
         self.saved = (self.clock.total, self.updates)
-        self.saver.save(self.updates, self._progress(), wait=wait, beside=beside)
-
-    def _progress(self) -> dict[str, Any]:
         scaler = self.precision.scaler
-        return {
+        progress = {
             "epoch": self.position.epoch,
             "index": self.position.index,
             "updates": self.updates,
@@ -297,6 +279,7 @@ class Trainer:
             "workload": self.workload.name,
             "params": dict(self.context.params),
         }
+        self.saver.save(self.updates, progress, wait=wait, beside=beside)
 
     def _restore(self) -> None:
         """Go on from the newest sound checkpoint."""
@@ -304,7 +287,7 @@ class Trainer:
         if progress is None:
             return
         self.position = BatchPosition(progress["epoch"], progress["index"])
-        self.updates = self.counted_updates = progress["updates"]
+        self.updates = self.counted = progress["updates"]
         self.skipped = progress["skipped"]
         self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
         self.clock.previous = max(self.clock.previous, progress["seconds"])
@@ -321,15 +304,20 @@ class Trainer:
 
     def close(self, failed: bool) -> None:
         """Add counts and memory to the details of the outcome, and free the strategy."""
-        parameters = list(self.strategy.parameters().values())
-        self.context.details["skipped_updates"] = self.skipped
-        self.context.details["state_bytes"] = {
-            "parameters": sum(map(nbytes, parameters)),
-            "optimizer": sum(map(self._state_bytes, parameters)),
+        parameters = self.strategy.parameters()
+        details = self.context.details
+        details["skipped_updates"] = self.skipped
+        details["state_bytes"] = {
+            "parameters": sum(map(nbytes, parameters.values())),
+            "optimizer": sum(map(self._state_bytes, parameters.values())),
         }
         with suppress(Exception):  # a training that ends in order has waited before
             self.saver.finish()
-        table = self.strategy.memory_by_module(self._state_bytes)
-        if table is not None:
-            self.context.details["memory_by_module_bytes"] = table
+        if recorded := self.strategy.contributions:
+            table = recorded.table(parameters, self._state_bytes)
+            details["memory_by_module_bytes"] = table
         self.strategy.close(failed)
+
+
+def _over(number: float, limit: float | None) -> bool:
+    return limit is not None and number >= limit

@@ -26,7 +26,6 @@ from workers.memory.estimate import estimate
 from workers.parallel import STRATEGIES
 from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh
-from workers.parallel.strategies import fsdp
 from workers.parallel.transfers import own_part
 from workers.ranks.process_group import connect, disconnect
 from workers.training.optimizers import build_optimizer, step
@@ -47,8 +46,7 @@ PARTS = {
 
 @pytest.fixture(autouse=True)
 def others(monkeypatch):
-    """Nobody sends weights, and the stages of a pipeline agree that they know all shapes."""
-    monkeypatch.setattr(fsdp, "from_rank_0", lambda whole: whole)
+    """The stages of a pipeline agree that they know all shapes."""
     agreed = torch.ones(1, dtype=torch.int32)
     monkeypatch.setattr(
         PipelineStage, "_warmup_backward_result", lambda self, received_result=None: agreed

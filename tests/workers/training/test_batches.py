@@ -12,7 +12,7 @@ import torch
 from toy import Toy
 
 from workers.data.batch import BatchShare, CountedRows, PlannedBatch, num_rows, rows_of
-from workers.training.batches import BatchPosition, Prefetcher, Upload, shares
+from workers.training.batches import BatchPosition, ahead, shares
 from workers.workloads import WORKLOADS
 
 log: list[tuple[Any, ...]] = []
@@ -78,14 +78,13 @@ def source(toy: Toy | None = None):
 
 
 def test_the_loader_thread_copies_to_a_gpu_and_only_the_gpu_waits(cuda: None) -> None:
-    prefetcher = Prefetcher(Upload(source(), torch.device("cuda:0")), 2)
-    found = list(prefetcher)
-    prefetcher.close()
+    with ahead(source(), torch.device("cuda:0"), 2) as shares_ahead:
+        found = list(shares_ahead)
     assert len(found) == 10
     assert log[:6] == [
         ("begin", "copying"),
-        *[("pin", "batches"), ("to", "cuda", True)] * 2,
-        ("copied", "copying", 1, "batches"),
+        *[("pin", "batches_0"), ("to", "cuda", True)] * 2,
+        ("copied", "copying", 1, "batches_0"),
     ]
     assert not [entry for entry in log if entry[0] == "wait"]
     log.clear()

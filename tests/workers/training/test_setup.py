@@ -14,7 +14,7 @@ from workers.context import Context
 from workers.device.precision import LossScaler
 from workers.protocol import Assignment, StopRequest
 from workers.run import run
-from workers.training import checkpoint, control
+from workers.training import checkpoint
 from workers.training.setup import compiles_by_shape, switches
 
 
@@ -108,7 +108,6 @@ class Spare(Toy):
         return model
 
     def run(self, context):
-        control._DELAY_SECONDS = 0.0  # ranks agree before each update, however slow the machine is
         with torch.profiler.profile() as profile:
             metrics = super().run(context)
         counts = {event.key: event.count for event in profile.key_averages()}

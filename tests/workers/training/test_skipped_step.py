@@ -54,7 +54,7 @@ def weights(values: dict[str, Any], rank: int, ranks: int, bad: int, left_out: b
                 whole.view(-1)[-1] = float("inf" if update else "nan")
             parameter.grad = strategy.scatter(whole, parameter, name)
         assert bool(step()) == (update != bad)
-    return {name: tensor.tolist() for name, tensor in strategy.state().items()}
+    return {name: tensor.tolist() for name, tensor in strategy.state()[""].items()}
 
 
 def differing(cases: list[dict[str, Any]], rank: int = 0, ranks: int = 1) -> list[str]:

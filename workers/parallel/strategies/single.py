@@ -14,5 +14,4 @@ class Single(ModuleStrategy):
 
     def wrap(self, model: nn.Module) -> None:
         """Keep the model as it is."""
-        self.plain = model
-        self.model = model
+        self.plain = self.model = model

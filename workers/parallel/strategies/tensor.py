@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate
+from torch.distributed.tensor import DTensor, Replicate
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -18,7 +18,7 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.parallel.base import ModuleStrategy
 from workers.parallel.mesh import Mesh
-from workers.parallel.transfers import contiguous, is_sharded, sum_over
+from workers.parallel.transfers import contiguous, is_sharded
 from workers.workload import ParallelPlan
 
 _SPLIT_DIMENSIONS = {"column": 0, "row": 1, "vocabulary": 0}
@@ -89,8 +89,7 @@ class TensorParallel(ModuleStrategy):
         if planned != set(model.parameters()):
             contiguous(model)
             fully_shard(model, mesh=self.axes["tensor"], ignored_params=planned)
-        self.plain = model
-        self.model = model
+        self.plain = self.model = model
 
     def _style(self, module: nn.Module, name: str, kind: str) -> ParallelStyle:
         kind, _, count = kind.partition(":")
@@ -113,21 +112,10 @@ class TensorParallel(ModuleStrategy):
 
     def finish_gradients(self) -> None:
         """Reduce the partial sums that DTensor left, and sum over data-parallel replicas."""
-        partial: list[Tensor] = []
         for parameter in self.plain.parameters():
-            grad = parameter.grad
-            placements: Any = getattr(parameter, "placements", None)
-            if not isinstance(grad, DTensor) or grad.placements == placements:
-                continue
-            if grad.placements == (Partial(),) and placements == (Replicate(),):
-                mine = grad.to_local()
-                parameter.grad = DTensor.from_local(
-                    mine, grad.device_mesh, placements, run_check=False
-                )
-                partial.append(mine)  # the same memory; summed in few calls below
-            else:
-                parameter.grad = grad.redistribute(placements=placements)
-        sum_over(self.axes["tensor"].get_group(), partial)
+            if isinstance(parameter.grad, DTensor):
+                placements: Any = getattr(parameter, "placements", None)
+                parameter.grad = parameter.grad.redistribute(placements=placements)
         self.sum_over_replicas(self.axes["data"].get_group())
 
     def gather(self, tensor: Tensor, name: str) -> Tensor:
