@@ -165,13 +165,7 @@ class Trainable(Workload):
     A batch is a mapping of tensors whose dim 0 is the batch. It is the same on every rank:
     data-parallel strategies take their rows of it, so that the number of ranks does not change the
     result.
-
-    Attributes:
-        outer: patterns of the names of the parameters of the first and the last layer, which some
-            optimizers (Muon) treat apart.
     """
-
-    outer: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def build_model(self) -> nn.Module:

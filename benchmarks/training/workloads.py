@@ -42,7 +42,6 @@ from benchmarks.training.races import Book, compete
 from workers.context import Context
 from workers.protocol import Assignment
 from workers.run import run
-from workers.training import control
 from workers.workloads import WORKLOADS
 
 
@@ -54,7 +53,7 @@ def speed(given: argparse.Namespace) -> int:
     setting = {"torch": torch.__version__, "threads": 1, "cpu": processor(), "quick": given.quick}
     book = Book(given.out, {**setting, "real": given.data is not None})
     claims: list[Claim] = []
-    with cpu_clock(control, feature_extraction, trainer):
+    with cpu_clock(feature_extraction, trainer):
         for name in given.which or CONTESTS:
             contest = CONTESTS[name](8 if given.quick else 20, given.data)
             claims += compete(name, contest, counts, given.accuracy, book)

@@ -29,7 +29,6 @@ from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.device.precision import HALF
 from workers.parallel import STRATEGIES
-from workers.parallel.base import ModuleStrategy
 from workers.parallel.transfers import is_sharded, sent
 from workers.ranks.process_group import value_of_rank_0
 from workers.workload import ParallelPlan
@@ -154,7 +153,7 @@ def _check(model: nn.Module, loader: Any, values: Mapping[str, Any], ranks: int)
     strategy = PARALLELISM.value(values)
     parts = ACCUMULATION.value(values)
     kind = STRATEGIES.get(strategy)
-    if not issubclass(kind, ModuleStrategy):
+    if kind.apart:
         raise UsageError(f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp")
     if parts > 1 and loader is None:
         raise UsageError(f"accumulation {parts} divides the batches of a loader: prepare it too")

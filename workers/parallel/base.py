@@ -1,4 +1,4 @@
-"""The base class of every parallelism strategy, and of those with one module.
+"""The base class of every parallelism strategy.
 
 A strategy takes the whole fp32 model, the same on every rank, and owns it from then on. It computes
 gradients of the mean loss of a global batch, and knows every parameter by its canonical name. It
@@ -7,7 +7,7 @@ gives whole tensors back for checkpoints and evaluation. All strategies compute 
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from workers.device.precision import Precision, wide
 from workers.workload import ParallelPlan, Trainable
 
 from .mesh import Mesh
-from .transfers import Tensors, collected, is_sharded, local, own_part, sent, sum_over
+from .transfers import Tensors, collected, is_sharded, local, sent, sum_over
 
 
 class Strategy(ABC):
@@ -45,6 +45,7 @@ class Strategy(ABC):
 
     Attributes:
         plain: the model as it was given, with the parameters and buffers of this rank alone.
+        model: the module that computes the forward pass of this rank's rows.
         contributions: memory by module of this rank, if the strategy measures it.
         axis: the axis of the mesh on which the ranks lie.
         degree: the option that gives the length of the axis; other ranks hold replicas.
@@ -53,10 +54,10 @@ class Strategy(ABC):
         options: the options that it reads; those with choices are tuned if the strategy is.
         replicated: whether every rank holds the whole model and the whole gradient.
         apart: whether ranks hold different parameters, which rank 0 must collect.
-        shares_state: whether each rank keeps the optimizer state of other parameters.
     """
 
     plain: nn.Module
+    model: nn.Module
     contributions: Contributions | None = None
     needs: ClassVar[StrategyNeeds]
     axis: ClassVar[str] = "data"
@@ -64,7 +65,6 @@ class Strategy(ABC):
     options: ClassVar[tuple[Option, ...]] = ()
     replicated: ClassVar[bool] = False
     apart: ClassVar[bool] = False
-    shares_state: bool = False
 
     def __init__(
         self,
@@ -127,7 +127,6 @@ class Strategy(ABC):
         buffers = {name: one for name, one in self.plain.named_buffers() if name in kept}
         return {**self.parameters(), **buffers}
 
-    @abstractmethod
     def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
         """Compute the gradients of scale * (loss of the global batch / its weight).
 
@@ -140,6 +139,18 @@ class Strategy(ABC):
         Returns:
             This rank's share of the mean loss, scalar and detached. The shares add up to the mean.
         """
+        total = torch.zeros((), device=self.device)
+        for index, rows in enumerate(share.parts, 1):
+            part = rows.to(self.device)
+            with self.synchronised(last=index == len(share.parts)):
+                with precision.autocast(), self._recording():
+                    loss = self.workload.loss(self.model, part)
+                mean = share.mean(wide(loss))
+                scaled = mean * (precision.scale * self.mean_over())
+                scaled.backward()  # type: ignore[no-untyped-call]
+            total += mean.detach()
+        self.finish_gradients()
+        return total / self.mesh.tensor  # ranks that share each product all have the whole loss
 
     def grad_norm(self) -> Tensor:
         """Euclidean norm of the gradient of the whole model, over all ranks; a scalar."""
@@ -186,7 +197,7 @@ class Strategy(ABC):
             Kind "": parameters and buffers. Other kinds: the optimizer's, such as "exp_avg".
         """
         held: dict[tuple[str, str], Tensor] = {("", n): one for n, one in self._held().items()}
-        entries = own_part(optimizer).state if optimizer else {}
+        entries = optimizer.state if optimizer else {}
         for name, parameter in self.parameters().items():
             for kind, value in sorted(entries.get(parameter, {}).items()):
                 if isinstance(value, (Tensor, int)):
@@ -194,10 +205,10 @@ class Strategy(ABC):
         mine = {}
         for (kind, name), tensor in held.items():
             whole = self.gather(tensor.detach(), name)
-            if self.sends(name) or (kind and self.shares_state):
+            if self.sends(name):
                 mine[kind, name] = whole.cpu()
         found: dict[str, Tensors] = {"": {}}
-        if self.apart or self.shares_state:
+        if self.apart:
             mine = collected(mine)
         for (kind, name), whole in mine.items():
             found.setdefault(kind, {})[name] = whole
@@ -216,8 +227,8 @@ class Strategy(ABC):
             UsageError: a parameter or buffer is missing.
         """
         held = self._held()
-        own = own_part(optimizer) if optimizer else None
-        groups = {p: group for group in (own.param_groups if own else ()) for p in group["params"]}
+        given = optimizer.param_groups if optimizer else []
+        groups = {p: group for group in given for p in group["params"]}
         missing = set(held)
         flat = {(kind, name): t for kind, found in state.items() for name, t in found.items()}
         with torch.no_grad():
@@ -226,8 +237,8 @@ class Strategy(ABC):
                 if like is not None and not kind:
                     like.copy_(self.scatter(whole, like, name))
                     missing.discard(name)
-                elif own and like is not None and like in groups:
-                    own.state[like][kind] = self._moment(whole, like, name, groups[like])
+                elif optimizer and like is not None and like in groups:
+                    optimizer.state[like][kind] = self._moment(whole, like, name, groups[like])
         if missing:
             raise UsageError(f"the weights to load have no {', '.join(sorted(missing))}")
 
@@ -278,31 +289,6 @@ class Strategy(ABC):
             accumulation=accumulation,
             bucketed=bucketed,
         )
-
-    def microbatches(self, share: BatchShare) -> Iterator[tuple[Batch, bool]]:
-        """The parts of this rank's share on its device, with (is last)."""
-        for index, part in enumerate(share.parts, 1):
-            yield part.to(self.device), index == len(share.parts)
-
-
-class ModuleStrategy(Strategy):
-    """A strategy with one module, `model`, that computes the forward pass of this rank's rows."""
-
-    model: nn.Module
-
-    def gradients(self, share: BatchShare, precision: Precision) -> Tensor:
-        """See `Strategy`."""
-        total = torch.zeros((), device=self.device)
-        for part, last in self.microbatches(share):
-            with self.synchronised(last):
-                with precision.autocast(), self._recording():
-                    loss = self.workload.loss(self.model, part)
-                mean = share.mean(wide(loss))
-                scaled = mean * (precision.scale * self.mean_over())
-                scaled.backward()  # type: ignore[no-untyped-call]
-            total += mean.detach()
-        self.finish_gradients()
-        return total / self.mesh.tensor  # ranks that share each product all have the whole loss
 
     def wrap_own(self, model: nn.Module) -> None:
         """Like `wrap`, for a loop that computes the loss by any methods of the model."""

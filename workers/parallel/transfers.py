@@ -2,9 +2,9 @@
 
 `torch.distributed.checkpoint` does not take all of them. To load, its `set_state_dict` sends the
 optimizer state of parameters that rank 0 holds, and no rank holds all under a pipeline or an
-embedding server. It makes the state by a step with zero gradients, which SparseAdam refuses, and
-asks every rank for it, which ZeRO-1 gives to one. It unpickles what it reads from files. So
-`Strategy.gather` makes each tensor whole, and `Strategy.scatter` takes a rank's part of it.
+embedding server. It makes the state by a step with zero gradients, which SparseAdam refuses. It
+unpickles what it reads from files. So `Strategy.gather` makes each tensor whole, and
+`Strategy.scatter` takes a rank's part of it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
-from torch.optim import Optimizer
 
 from workers.ranks.process_group import side_group, value_of_rank_0
 
@@ -50,12 +49,6 @@ def from_rank_0(tensor: Tensor) -> Tensor:
     # Bytes, because gloo does not know every number format.
     dist.broadcast(tensor.detach().view(-1).view(torch.uint8), src=0, group=side_group())
     return tensor
-
-
-def own_part(optimizer: Optimizer) -> Optimizer:
-    """The optimizer of the parameters that this rank updates; under ZeRO-1 these are not all."""
-    own: Optimizer = getattr(optimizer, "optim", optimizer)
-    return own
 
 
 def local(tensor: Tensor) -> Tensor:

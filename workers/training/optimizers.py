@@ -1,6 +1,7 @@
-"""Optimizers by name, with fused kernels, and their step."""
+"""Optimizers by name, with fused kernels; their step, which is skipped if gradients are not finite,
+and its numbers.
+"""
 
-import fnmatch
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,12 +13,12 @@ from torch.optim import Optimizer
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import PARALLELISM
-from search_spaces.knobs.table import OPTIMIZER, OPTIMIZER_SHARDING, SPARSE_GRADIENTS
-from workers.parallel.transfers import is_sharded, own_part
+from search_spaces.knobs.table import SPARSE_GRADIENTS
+from workers.device.precision import Precision
+from workers.parallel.base import Strategy
+from workers.parallel.transfers import is_sharded
 
 from .settings import OPTIMIZER_OPTIONS
-
-MOMENTUM = 0.95  # Jordan's
 
 
 class OptimizerParts(Optimizer):
@@ -42,67 +43,46 @@ class OptimizerParts(Optimizer):
 def build_optimizer(
     parameters: Mapping[str, nn.Parameter],
     options: Mapping[str, Any],
-    outer: Sequence[str] = (),
     embeddings: Sequence[str] = (),
 ) -> Optimizer:
     """An optimizer over the parameters; vectors (biases, norms) get no weight decay, as is usual.
 
     The trainer sets the learning rate before each update.
 
-    Sources: Adam of Kingma and Ba 2015 (https://arxiv.org/abs/1412.6980). Muon of Jordan et al.
-    2024 (https://kellerjordan.github.io/posts/muon) takes the matrices inside the model, AdamW the
-    rest; its step is scaled to that of AdamW, so that one learning rate suits both (Liu et al.
-    2025, https://arxiv.org/abs/2502.16982).
-
     Args:
         parameters: plain or DTensor, by name.
         options: of the trial; those of `OPTIMIZER_OPTIONS` are read.
-        outer: patterns of the names of parameters of the first and the last layer, see
-            `Trainable.outer`.
         embeddings: names of modules whose gradients are sparse under `sparse_gradients`.
 
     Raises:
-        UsageError: an option has no such value, or the optimizer cannot take parts of matrices.
+        UsageError: an option has no such value, or does not go with sparse gradients.
     """
     settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
     name = settings["optimizer"]
-    sharded = any(is_sharded(p) for p in parameters.values())
-    shared = OPTIMIZER_SHARDING.value(options)
-    if name in OPTIMIZER.on_request and (sharded or shared):
-        raise UsageError(f"optimizer {name} needs whole matrices: parallelism single or ddp")
     rows = _looked_up(parameters, options, embeddings, name)
-    trained = [p for p in parameters.values() if p.requires_grad]
     decay = float(settings["weight_decay"])
-    # One kernel does not take plain and sharded tensors. Muon takes matrices within the model.
-    matches = {n for pattern in outer for n in fnmatch.filter(parameters, pattern)}
-    within = {id(p) for n, p in parameters.items() if p.ndim == 2 and n not in matches}
-    by_kind: dict[tuple[bool, bool, bool], list[nn.Parameter]] = {}
-    for parameter in trained:
-        if id(parameter) not in {id(row) for row in rows}:
-            inside = name == "muon" and id(parameter) in within
-            kind = (inside, parameter.ndim > 1, is_sharded(parameter))
-            by_kind.setdefault(kind, []).append(parameter)
-    groups: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
-    for (inside, decays, _), found in by_kind.items():
-        groups[inside].append({"params": found, "weight_decay": decay if decays else 0.0})
-    # torch has no fused SGD for sharded tensors; its update of many tensors at once is the same.
-    fused = not (name == "sgd" and sharded)
-    rule: dict[str, Any] = {"lr": 0.0, "foreach": not fused, "fused": fused}
-    if name == "adafactor":
-        return torch.optim.Adafactor(groups[False], lr=0.0, foreach=True)
+    # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
+    by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
+    for parameter in parameters.values():
+        if parameter.requires_grad and all(parameter is not row for row in rows):
+            alike = by_kind.setdefault((parameter.ndim > 1, is_sharded(parameter)), [])
+            alike.append(parameter)
+    groups = [
+        {"params": found, "weight_decay": decay if decays else 0.0}
+        for (decays, _), found in by_kind.items()
+    ]
     if name == "sgd":
-        rule["momentum"] = float(settings["momentum"])
-        return _made(torch.optim.SGD, groups[False], rule, shared)
+        # torch has no fused SGD for sharded tensors; its update of many tensors at once is the same
+        fused = not any(sharded for _, sharded in by_kind)
+        momentum = float(settings["momentum"])
+        return torch.optim.SGD(groups, lr=0.0, momentum=momentum, foreach=not fused, fused=fused)
     betas = (float(settings["beta1"]), float(settings["beta2"]))
-    constants: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"])}
-    kernels = torch.optim.Adam if name == "adam" else torch.optim.AdamW
-    made = _made(kernels, groups[False], {**constants, **rule}, shared)
-    if rows:  # its learning rate may not be 0
-        return OptimizerParts(torch.optim.SparseAdam(rows, lr=1.0, **constants), made)
-    if name == "muon":
-        scaled: dict[str, Any] = {"momentum": MOMENTUM, "adjust_lr_fn": "match_rms_adamw"}
-        return OptimizerParts(torch.optim.Muon(groups[True], lr=0.0, **scaled), made)
-    return made
+    rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"])}
+    kind: Any = torch.optim.Adam if name == "adam" else torch.optim.AdamW
+    made: Optimizer = kind(groups, lr=0.0, fused=True, **rule)
+    if not rows:
+        return made
+    return OptimizerParts(torch.optim.SparseAdam(rows, lr=1.0, **rule), made)  # 0 is refused
 
 
 def _looked_up(
@@ -116,25 +96,14 @@ def _looked_up(
         return []
     found = [parameters[f"{name}.weight"] for name in embeddings]
     strategy = PARALLELISM.value(options)
-    shared = OPTIMIZER_SHARDING.value(options)
     if strategy == "ddp" and any(p.is_cuda for p in found) and "nccl" in dist.get_backend_config():
         raise UsageError("sparse_gradients needs parallelism single: NCCL sums no sparse tensors")
-    if optimizer in ("adam", "adamw") and strategy in ("single", "ddp") and not shared:
-        return found
-    raise UsageError(
-        "sparse_gradients needs optimizer adam or adamw, parallelism single or ddp, and no "
-        f"optimizer_sharding; got {optimizer}, {strategy} and {shared}"
-    )
-
-
-def _made(kind: Any, groups: Any, rule: Mapping[str, Any], shared: bool) -> Optimizer:
-    """The optimizer, or this rank's part of it if the ranks share its state."""
-    if not shared or not dist.is_initialized():
-        plain: Optimizer = kind(groups, **rule)
-        return plain
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    return ZeroRedundancyOptimizer(groups, optimizer_class=kind, **rule)
+    if optimizer == "sgd" or strategy not in ("single", "ddp"):
+        raise UsageError(
+            "sparse_gradients needs optimizer adam or adamw, and parallelism single or ddp; "
+            f"got {optimizer} and {strategy}"
+        )
+    return found
 
 
 def can_skip(optimizer: Optimizer, device: torch.device) -> bool:
@@ -158,7 +127,7 @@ def step(optimizer: Optimizer, skipped: Tensor | None = None) -> None:
         optimizer: whose parameters have gradients.
         skipped: if `can_skip`, a scalar on the device of the parameters: 1 changes nothing.
     """
-    own: Any = own_part(optimizer)  # under ZeRO-1 it is this one that launches the kernels
+    own: Any = optimizer
     if skipped is not None:
         _begin_momentum(own)
     own.found_inf = skipped  # as torch.amp.GradScaler does
@@ -180,6 +149,90 @@ def _begin_momentum(optimizer: Optimizer) -> None:
                 state = optimizer.state[parameter]
                 if state.get("momentum_buffer") is None:
                     state["momentum_buffer"] = torch.zeros_like(parameter)
+
+
+def reading_waits(device: torch.device) -> bool:
+    """Whether reading a number waits for the device."""
+    return device.type == "cuda"
+
+
+class DeferredNumbers:
+    """Each update's share of the mean loss, and whether its gradients were finite.
+
+    On a GPU the numbers of the newest update are still being computed, so they are read one update
+    late: while the GPU computes, the host launches the next update.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[Tensor, Any]] = []
+
+    def add(self, share: Tensor, finite: Tensor) -> None:
+        """Add the numbers of an update, scalars on its device."""
+        both = torch.stack([share.detach().double(), finite.to(share.device).double()])
+        event = None
+        if both.is_cuda:
+            pinned = torch.empty(2, dtype=both.dtype, pin_memory=True)
+            both = pinned.copy_(both, non_blocking=True)
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record()
+        self._waiting.append((both, event))
+
+    def take(self, *, newest: bool = False) -> list[tuple[float, bool]]:
+        """The numbers of the updates since the last call, without the newest unless it is asked."""
+        count = len(self._waiting) - (not newest)
+        found = []
+        for _ in range(count):
+            both, event = self._waiting.pop(0)
+            if event is not None:
+                event.synchronize()
+            share, finite = both.tolist()
+            found.append((share, finite > 0))
+        return found
+
+
+class ClippedStep:
+    """Steps if the norm of all gradients is finite.
+
+    Args:
+        strategy: computes the norm of the gradients of all ranks, and scales them.
+        optimizer: takes the step; its parameters are those of the strategy on this rank.
+        precision: its scaler, if there is one, learns whether the gradients were finite.
+        clip_norm: bound on the norm; 0 for none.
+    """
+
+    def __init__(
+        self, strategy: Strategy, optimizer: Optimizer, precision: Precision, clip_norm: float
+    ) -> None:
+        self.strategy = strategy
+        self.optimizer = optimizer
+        self.precision = precision
+        self.clip_norm = clip_norm
+        # The host does not read the norm, which would wait for the GPU: kernels skip the step.
+        # But all ranks must step alike, and the embeddings of a server lie in main memory.
+        self._on_device = (
+            reading_waits(strategy.device)
+            and can_skip(optimizer, strategy.device)
+            and not strategy.needs.rpc
+        )
+
+    def __call__(self) -> Tensor:
+        """Clip and step; returns whether the gradients were finite, as a scalar."""
+        scale, scaler = self.precision.scale, self.precision.scaler
+        norm = self.strategy.grad_norm() / scale
+        finite = norm.isfinite()
+        if self.clip_norm or scaler:
+            factor = torch.ones_like(norm, dtype=torch.float64)
+            if self.clip_norm:
+                factor = (self.clip_norm / (norm.double() + 1e-6)).clamp(max=1.0)
+            factor = (factor / scale).to(norm.dtype)
+            self.strategy.scale_gradients(factor if self._on_device else float(factor))
+        if self._on_device:
+            step(self.optimizer, skipped=(~finite).float())
+        elif finite:
+            step(self.optimizer)
+        if scaler:
+            scaler.update(finite)
+        return finite
 
 
 # Optimizers are built and cleared without that import: torch looks for this attribute before it.

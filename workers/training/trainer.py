@@ -7,43 +7,52 @@ is set anew before each update.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from typing import Any
 
 import torch
+import torch.distributed as dist
+from torch import nn
 
-from search_spaces.errors import TrialFailure
+from search_spaces.errors import DataError, TrialFailure
 from search_spaces.knobs.parallelism import PARALLELISM
 from search_spaces.knobs.table import (
+    ACCUMULATION,
     COMPILE,
     LOADER_WORKERS,
     PRECISION,
     PREFETCH,
     RECORDS_GRAPHS,
 )
-from workers.context import Context
-from workers.data.batch import BatchShare
+from workers.context import Context, Stopped
+from workers.data.batch import Batch, BatchShare
 from workers.device.peak_memory import PeakMemory, nbytes, trim
 from workers.device.precision import Precision
 from workers.device.profiling import profiling
 from workers.parallel import STRATEGIES
+from workers.parallel.base import Strategy
 from workers.parallel.mesh import BACKEND, Mesh
-from workers.parallel.transfers import own_part
-from workers.ranks.process_group import connect, disconnect
-from workers.workload import Trainable
+from workers.parallel.transfers import sent
+from workers.protocol import StopRequest
+from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
+from workers.workload import SharedEvaluation, Trainable
 
-from .batches import BatchPosition, ahead, shares
-from .checkpoint import Saver
-from .control import Clock, Orders, Window, agreed, summed
-from .evaluation import ValidationRunner
-from .optimizers import build_optimizer
+from . import checkpoint
+from .optimizers import ClippedStep, DeferredNumbers, build_optimizer
 from .settings import SPEED_WINDOWS, Settings, options
 from .setup import build_model, compiles_by_shape, switches
-from .step import ClippedStep, DeferredNumbers
 
+Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
+_REQUESTS = tuple(StopRequest)
 
 
 def train(workload: Trainable, context: Context) -> dict[str, float]:
@@ -75,6 +84,49 @@ def train(workload: Trainable, context: Context) -> dict[str, float]:
         return trainer.run()
 
 
+@dataclass
+class Window:
+    """Sums over the updates since the last report.
+
+    Args:
+        begun: training seconds of all attempts when the window began.
+        updates, items: their numbers since then; losses: sum of their mean losses.
+    """
+
+    begun: float = 0.0
+    updates: int = 0
+    items: float = 0.0
+    losses: float = 0.0
+
+    def metrics(self, now: float) -> dict[str, float]:
+        """Mean loss and speed, where `now` is in training seconds; empty before an update."""
+        if not self.updates:
+            return {}
+        seconds = max(now - self.begun, 1e-9)
+        return {
+            "train_loss": self.losses / self.updates,
+            "items_per_second": self.items / seconds,
+            "seconds_per_update": seconds / self.updates,
+        }
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What to do before the next update.
+
+    Args:
+        stop: ends the attempt, with a checkpoint.
+        finish: a limit is reached: the attempt is complete.
+        out_of_memory: a rank has exceeded its limit.
+    """
+
+    stop: StopRequest | None = None
+    finish: bool = False
+    evaluate: bool = False
+    save: bool = False
+    out_of_memory: bool = False
+
+
 class Trainer:
     """One rank's part in the training of one trial."""
 
@@ -92,20 +144,19 @@ class Trainer:
         model = build_model(workload, values, self.strategy.build_device, context.seed)
         embeddings = workload.plan(model).embeddings
         self.strategy.wrap(model)
-        parameters = self.strategy.parameters()
-        self.optimizer = build_optimizer(parameters, values, workload.outer, embeddings)
-        self.saver = Saver(workload, context, self.strategy, self.optimizer)
-        self.validation = ValidationRunner(workload, context, self.strategy, self.precision)
+        self.optimizer = build_optimizer(self.strategy.parameters(), values, embeddings)
+        self.writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self.writing: Future[None] | None = None
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers()
-        self.clock = Clock(context.assignment.previous_seconds)
-        self.position = BatchPosition()
+        self.seconds = context.assignment.previous_seconds  # of training, of all attempts
+        self.position = (0, 0)
         self.updates = 0
         self.skipped = 0
         self.counted = 0  # the updates whose losses the ranks have summed
         self.metrics: dict[str, float] = {}
-        self.window = Window(self.clock.total)
-        self.saved = (self.clock.total, 0)  # the clock and the updates at the last checkpoint
+        self.window = Window(self.seconds)
+        self.saved = (self.seconds, 0)  # and the updates, at the last checkpoint
         self.speeds: list[float] = []  # of the windows of `speed_updates`
 
     def run(self) -> dict[str, float]:
@@ -114,7 +165,7 @@ class Trainer:
             self._restore()
         share_of = partial(
             self.strategy.share_of,
-            accumulation=self.settings.accumulation,
+            accumulation=ACCUMULATION.value(self.values),
             bucketed=compiles_by_shape(self.values, self.device.type),
         )
         source = shares(self.workload, self.position, self.settings.max_epochs, share_of)
@@ -126,12 +177,10 @@ class Trainer:
         with ahead(source, self.device, depth) as ready, traced as trace_step:
             return self._loop(ready, trace_step)
 
-    def _loop(
-        self, source: Iterator[tuple[BatchPosition, BatchShare]], trace_step: Callable[[], None]
-    ) -> dict[str, float]:
-        item: tuple[BatchPosition, BatchShare] | None = None
+    def _loop(self, source: Iterator[Item], trace_step: Callable[[], None]) -> dict[str, float]:
+        item: Item | None = None
         while True:
-            with self.clock:
+            with self._clock():
                 item = item or next(source, None)
                 orders = self._orders(exhausted=item is None)
             if orders.stop:
@@ -146,16 +195,22 @@ class Trainer:
                 return self.metrics
             # After an evaluation, agree once more: a request to stop may have ended it early.
             if item and not orders.evaluate:
-                with self.clock:
+                with self._clock():
                     self._update(*item)
                 trace_step()
                 item = None
                 if self._speed_known():
                     return self.metrics
 
+    @contextmanager
+    def _clock(self) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds += time.perf_counter() - begun
+
     def _orders(self, *, exhausted: bool) -> Orders:
         """What all ranks do next; an update if it is nothing else."""
-        settings, seconds = self.settings, self.clock.total
+        settings, seconds = self.settings, self.seconds
         limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
         window, saved = self.window, self.saved
@@ -193,7 +248,7 @@ class Trainer:
                 )
             self.window.losses += loss
 
-    def _update(self, position: BatchPosition, share: BatchShare) -> None:
+    def _update(self, position: tuple[int, int], share: BatchShare) -> None:
         """Update the weights by one global batch."""
         self.updates += 1
         # Ranks that share a product draw the same numbers, and a resumed run draws them again.
@@ -202,7 +257,6 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.workload.learning_rate(self.updates)
         self.optimizer.zero_grad(set_to_none=True)
-        share.ready()
         if COMPILE.value(self.values) in RECORDS_GRAPHS:
             # The outputs of the last update may be replaced.
             torch.compiler.cudagraph_mark_step_begin()  # type: ignore[no-untyped-call]
@@ -212,20 +266,20 @@ class Trainer:
         self.window.items += share.weight
         if self.device.type == "cpu" and self.updates % _TRIM_UPDATES == 0:
             trim()  # the free blocks that batches of other shapes left exceed the memory in use
-        self.position = BatchPosition(position.epoch, position.index + 1)
+        self.position = (position[0], position[1] + 1)
 
     def _report(self) -> None:
         """Evaluate and report on rank 0; evaluation is not training time."""
-        evaluated = self.validation.evaluate()
+        evaluated = evaluate(self.workload, self.context, self.strategy, self.precision)
         if self.context.rank == 0:
             self.metrics |= {
                 **(evaluated or {}),
-                **self.window.metrics(self.clock.total),
+                **self.window.metrics(self.seconds),
                 "updates": float(self.updates),
-                "epoch": float(self.position.epoch),
+                "epoch": float(self.position[0]),
                 "learning_rate": float(self.optimizer.param_groups[0]["lr"]),
                 "skipped_updates": float(self.skipped),
-                "train_seconds": self.clock.total,
+                "train_seconds": self.seconds,
             }
             if evaluated is None:  # a request counts only if it ended the evaluation early
                 self.context.accept_stop(self.context.stop_requested())
@@ -233,10 +287,10 @@ class Trainer:
                 self.context.accept_stop(None)
                 self._emit(self.metrics)
         if evaluated is not None:
-            self.window = Window(self.clock.total)
+            self.window = Window(self.seconds)
 
     def _emit(self, metrics: dict[str, float]) -> None:
-        seconds = self.clock.total - self.context.assignment.previous_seconds
+        seconds = self.seconds - self.context.assignment.previous_seconds
         self.context.emit(self.updates, metrics, seconds)
 
     def _speed_known(self) -> bool:
@@ -247,11 +301,11 @@ class Trainer:
         each = self.settings.speed_updates
         if not each or self.updates % each:
             return False
-        with self.clock:
+        with self._clock():
             if self.device.type == "cuda":
                 torch.cuda.synchronize(self.device)
         if self.updates > each and self.context.rank == 0:
-            speed = self.window.metrics(self.clock.total)["items_per_second"]
+            speed = self.window.metrics(self.seconds)["items_per_second"]
             self.speeds.append(speed)
             found = {
                 "items_per_second": speed,
@@ -260,46 +314,78 @@ class Trainer:
             }
             self._emit(found)
             self.metrics |= {**found, "items_per_second": median(self.speeds)}
-        self.window = Window(self.clock.total)
+        self.window = Window(self.seconds)
         return self.updates == (SPEED_WINDOWS + 1) * each
 
     def _save(self, *, wait: bool = True, beside: bool = False) -> None:
+        """Write a checkpoint on rank 0, as folders may not be shared; all ranks take part.
+
+        Args:
+            wait: until it is on disk.
+            beside: whether a thread writes it while the training goes on, if there is room.
+        """
+        self._finish_writing()
         self.optimizer.zero_grad(set_to_none=True)
-        self.saved = (self.clock.total, self.updates)
+        self.saved = (self.seconds, self.updates)
+        state = self.strategy.state(self.optimizer)
+        if self.context.rank:
+            return
+        found = {kind: self.workload.canonical(tensors) for kind, tensors in state.items()}
         scaler = self.precision.scaler
         progress = {
-            "epoch": self.position.epoch,
-            "index": self.position.index,
+            "position": self.position,
             "updates": self.updates,
             "skipped": self.skipped,
-            "seconds": self.clock.total,
-            "window": {**vars(self.window), "begun": self.clock.total - self.window.begun},
+            "seconds": self.seconds,
+            "window": {**vars(self.window), "begun": self.seconds - self.window.begun},
             "scaler": scaler.state() if scaler else None,
             "metrics": {key: value for key, value in self.metrics.items() if math.isfinite(value)},
             "workload": self.workload.name,
             "params": dict(self.context.params),
         }
-        self.saver.save(self.updates, progress, wait=wait, beside=beside)
+        whole = checkpoint.Checkpoint(found.pop(""), found, progress)
+        if beside and checkpoint.writes_beside(self.device) and checkpoint.has_room(whole):
+            self.writing = self.writer.submit(self._write, self.updates, deepcopy(whole), wait)
+        else:
+            self._write(self.updates, whole, wait)
+
+    def _write(self, update: int, whole: checkpoint.Checkpoint, wait: bool) -> None:
+        checkpoint.save(self.context.folder, update, whole, wait=wait)
+        self.context.checkpointed()
+
+    def _finish_writing(self) -> None:
+        """Wait for the checkpoint that is being written; OSError if it could not be."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.result()
 
     def _restore(self) -> None:
         """Go on from the newest sound checkpoint."""
-        progress = self.saver.load()
+        damaged: list[str] = []
+        leads = self.context.rank == 0
+        found = checkpoint.load(self.context.folder, damaged) if leads else None
+        if damaged:
+            self.context.details["damaged_checkpoints"] = damaged
+        progress = value_of_rank_0(found.progress if found else None)
         if progress is None:
             return
-        self.position = BatchPosition(progress["epoch"], progress["index"])
+        state = {"": found.model, **found.optimizer} if found else {}
+        native = {kind: self.workload.native(tensors) for kind, tensors in state.items()}
+        self.strategy.load(native, self.optimizer)
+        self.position = tuple(progress["position"])
         self.updates = self.counted = progress["updates"]
         self.skipped = progress["skipped"]
-        self.metrics = dict(progress["metrics"]) if self.context.rank == 0 else {}
-        self.clock.previous = max(self.clock.previous, progress["seconds"])
-        self.saved = (self.clock.total, self.updates)
-        begun = self.clock.total - progress["window"]["begun"]
+        self.metrics = dict(progress["metrics"]) if leads else {}
+        self.seconds = max(self.seconds, progress["seconds"])
+        self.saved = (self.seconds, self.updates)
+        begun = self.seconds - progress["window"]["begun"]
         self.window = Window(**{**progress["window"], "begun": begun})
         if self.precision.scaler and progress["scaler"]:
             self.precision.scaler.load(progress["scaler"])
 
     def _state_bytes(self, parameter: torch.Tensor) -> int:
         """Bytes of the optimizer state of a parameter on this rank."""
-        values = own_part(self.optimizer).state.get(parameter, {}).values()
+        values = self.optimizer.state.get(parameter, {}).values()
         return sum(nbytes(value) for value in values if isinstance(value, torch.Tensor))
 
     def close(self, failed: bool) -> None:
@@ -312,7 +398,7 @@ class Trainer:
             "optimizer": sum(map(self._state_bytes, parameters.values())),
         }
         with suppress(Exception):  # a training that ends in order has waited before
-            self.saver.finish()
+            self._finish_writing()
         if recorded := self.strategy.contributions:
             table = recorded.table(parameters, self._state_bytes)
             details["memory_by_module_bytes"] = table
@@ -321,3 +407,163 @@ class Trainer:
 
 def _over(number: float, limit: float | None) -> bool:
     return limit is not None and number >= limit
+
+
+def agreed(own: Orders, losses: Sequence[float]) -> tuple[Orders, list[float]]:
+    """The same orders on every rank, by one small all-reduce on the CPU, so that none acts alone.
+
+    Rank 0 decides, but any rank can stop the attempt or report that it is out of memory.
+
+    Args:
+        own: the orders that this rank would follow alone.
+        losses: this rank's shares of the mean losses of updates, as many on every rank.
+
+    Returns:
+        The orders, and the mean losses over all ranks.
+    """
+    decides = not dist.is_initialized() or dist.get_rank() == 0
+    stops = [own.stop is request for request in _REQUESTS]
+    flags = [decides and own.finish, decides and own.evaluate, decides and own.save]
+    found = summed([*map(float, (*stops, *flags, own.out_of_memory)), *losses])
+    given = [count > 0 for count in found[: len(stops) + 4]]
+    stop = next((r for r, asked in zip(_REQUESTS, given, strict=False) if asked), None)
+    return Orders(stop, *given[len(stops) :]), found[len(given) :]
+
+
+def summed(numbers: Sequence[float]) -> list[float]:
+    """The sum of each number over all ranks."""
+    tensor = torch.tensor(numbers, dtype=torch.float64)
+    if dist.is_initialized():
+        dist.all_reduce(tensor, group=side_group())
+    found: list[float] = tensor.tolist()
+    return found
+
+
+def shares(
+    workload: Trainable,
+    start: tuple[int, int],
+    max_epochs: int | None,
+    share_of: Callable[[Batch], BatchShare],
+) -> Iterator[Item]:
+    """This rank's share of every batch from `start` on, with the position of the batch.
+
+    Args:
+        workload: makes the batches.
+        start: the epoch of the first batch and its index in the epoch, both from 0.
+        max_epochs: None for no end.
+        share_of: see `Strategy.share_of`.
+
+    Raises:
+        DataError: an epoch has no batch.
+    """
+    epoch, begin = start
+    while max_epochs is None or epoch < max_epochs:
+        index = 0
+        for index, batch in enumerate(workload.train_batches_from(epoch, begin), begin + 1):
+            yield (epoch, index - 1), share_of(batch)
+        if index == begin == 0:
+            raise DataError(f"workload {workload.name!r} has no training batch in epoch {epoch}")
+        epoch, begin = epoch + 1, 0
+
+
+@contextmanager
+def ahead(source: Iterator[Item], device: torch.device, depth: int) -> Iterator[Iterator[Item]]:
+    """The same shares, in page-locked memory for a GPU: from other memory a copy makes it wait.
+
+    Args:
+        source: shares on the CPU.
+        device: that computes.
+        depth: how many a thread prepares ahead; 0 for no thread.
+    """
+    if device.type == "cuda":
+        source = ((place, share.each(torch.Tensor.pin_memory)) for place, share in source)
+    if not depth:
+        yield source
+        return
+    pool = ThreadPoolExecutor(1)
+    waiting = deque(pool.submit(next, source, None) for _ in range(depth))
+
+    def ready() -> Item | None:
+        """An error of the thread is raised at the position of the failed batch."""
+        waiting.append(pool.submit(next, source, None))
+        return waiting.popleft().result()
+
+    try:
+        yield iter(ready, None)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def evaluate(
+    workload: Trainable, context: Context, strategy: Strategy, precision: Precision
+) -> dict[str, float] | None:
+    """Call the workload's evaluation; give up within a second if the attempt is asked to stop.
+
+    If ranks hold parts of the model, each rank that evaluates builds a whole model, which it
+    receives one tensor at a time and frees afterwards.
+
+    Args:
+        workload: whose `evaluate`, or `evaluate_share` and `combine`, are called.
+        context: asked about requests to stop.
+        strategy: holds the model.
+        precision: the model is called under its autocast.
+
+    Returns:
+        Metrics on rank 0; empty on other ranks; None if asked to stop.
+    """
+    kind: Any = workload
+    share = type(kind).evaluate is SharedEvaluation.evaluate
+    evaluates = share or context.rank == 0
+    model = _whole_model(workload, strategy, evaluates=evaluates)
+    found: Any = None
+    if evaluates:
+        with suppress(Stopped), _evaluating(model, workload, context), precision.autocast():
+            if share:
+                found = kind.evaluate_share(
+                    model, strategy.device, context.rank, context.world_size
+                )
+            else:
+                found = kind.evaluate(model, strategy.device)
+    if share:
+        shares = [found] * context.world_size
+        if context.world_size > 1:
+            dist.all_gather_object(shares, found, group=side_group())
+        found = None if any(one is None for one in shares) else kind.combine(shares)
+    if context.rank:
+        return {}
+    return None if found is None else {key: float(value) for key, value in found.items()}
+
+
+def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) -> nn.Module:
+    """The whole model, on the ranks that evaluate."""
+    if strategy.replicated:
+        return strategy.plain
+    model = workload.build_model().to(strategy.device) if evaluates else nn.Module()
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.no_grad():
+        for name, whole in sent(strategy.state()[""]):
+            if name in held:
+                held[name].copy_(whole)
+    return model
+
+
+@contextmanager
+def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
+    """The model in eval mode, looking for a request to stop in each of its calls."""
+
+    def poll(module: nn.Module, arguments: Any) -> None:
+        context.check_stop()
+
+    # A long evaluation keeps calling the model, its parts or its layers.
+    layers = map(model.get_submodule, workload.plan(model).layers)
+    hooked = dict.fromkeys([model, *model.children(), *layers])
+    handles = [module.register_forward_pre_hook(poll) for module in hooked]
+    training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+        for handle in handles:
+            handle.remove()

@@ -11,9 +11,8 @@ from toy import Toy
 from workers.context import Context
 from workers.protocol import Ending
 from workers.training import checkpoint
-from workers.training import step as step_module
-from workers.training.optimizers import can_skip
-from workers.training.step import DeferredNumbers
+from workers.training import optimizers as step_module
+from workers.training.optimizers import DeferredNumbers, can_skip
 
 
 class Counted(Toy):

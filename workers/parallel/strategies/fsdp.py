@@ -11,7 +11,7 @@ from search_spaces.knobs.base import COMPUTES_THE_SAME, Option
 from search_spaces.knobs.parallelism import StrategyNeeds
 from search_spaces.knobs.table import CPU_OFFLOAD, PRECISION, REDUCTION
 from workers.device.precision import HALF
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import Strategy
 from workers.parallel.transfers import contiguous
 
 RESHARD_AFTER_FORWARD = Option(
@@ -23,7 +23,7 @@ RESHARD_AFTER_FORWARD = Option(
 )
 
 
-class FSDP(ModuleStrategy):
+class FSDP(Strategy):
     """torch's `fully_shard` (FSDP2), after Zhao et al. 2023 (https://arxiv.org/abs/2304.11277).
 
     Each layer of the workload's plan is gathered when it is needed. Under a half precision it is

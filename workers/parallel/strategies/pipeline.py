@@ -1,13 +1,13 @@
 """Pipeline parallelism: each rank has some layers; microbatches flow from rank to rank."""
 
 import copy
-import importlib
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from itertools import chain
+from pkgutil import resolve_name
 from typing import Any, ClassVar, Final
 
 import torch
@@ -95,7 +95,8 @@ class Pipeline(Strategy):
         degree = self.mesh.pipeline
         own = [stages_of(self.schedule, rank, degree) for rank in range(degree)]
         self.num_stages = sum(map(len, own))
-        stages = cut(self.workload.plan(model).stages, model, self.num_stages)
+        split = resolve_name(str(self.workload.plan(model).stages))
+        stages: list[nn.Module] = split(model, self.num_stages)
         self.boundaries = lru_cache(None)(partial(boundaries, [shadow(stage) for stage in stages]))
         self.schedules = lru_cache(MAX_SCHEDULES)(self._schedule_for)
         names = {id(p): name for name, p in model.named_parameters()}
@@ -119,8 +120,8 @@ class Pipeline(Strategy):
         for stage in self.stages.values():
             stage.factor = precision.scale / share.weight if share.real else 0.0
             stage.precision = precision
-        for part, _ in self.microbatches(share):
-            for rows, count in self._even(part):
+        for part in share.parts:
+            for rows, count in self._even(part.to(self.device)):
                 losses = self._flow(rows, count)
                 summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
                 total += summed / precision.scale
@@ -244,24 +245,6 @@ def fitting(schedule: str, count: int, degree: int) -> str:
     if schedule in ONE_STAGE:
         return schedule if count >= degree else "gpipe"
     return schedule if count >= degree and count % (count // degree) == 0 else "loopedbfs"
-
-
-def cut(stages: str | None, model: nn.Module, num_stages: int) -> list[nn.Module]:
-    """The stages of a model, cut by the function "module:function" of its plan.
-
-    Raises:
-        UsageError: the plan names no function, or it returns another number of stages.
-    """
-    if stages is None:
-        raise UsageError("this workload's plan does not say how the model is cut into stages")
-    module, _, function = stages.partition(":")
-    split: Callable[[nn.Module, int], list[nn.Module]] = getattr(
-        importlib.import_module(module), function
-    )
-    parts = split(model, num_stages)
-    if len(parts) != num_stages:
-        raise UsageError(f"{stages} must return {num_stages} stages, it returned {len(parts)}")
-    return parts
 
 
 def shadow(module: nn.Module) -> nn.Module:

@@ -3,10 +3,10 @@
 from torch import nn
 
 from search_spaces.knobs.parallelism import StrategyNeeds
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import Strategy
 
 
-class Single(ModuleStrategy):
+class Single(Strategy):
     """The reference: every other strategy computes the same function."""
 
     needs = StrategyNeeds("the whole model on one device", min_ranks=1, max_ranks=1)
