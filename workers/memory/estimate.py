@@ -150,13 +150,14 @@ def _simulated(
     # tf32 needs a GPU, and takes the memory of fp32.
     precision = Precision(PRECISION.value(values).replace("tf32", "fp32"), torch.device("cpu"))
     parts = min(2, ACCUMULATION.value(values))  # two take as much memory as any number
+    weight = int(workload.weight(rows))
     sharded = mesh.shard > 1
     reduced = kind.replicated and mesh.world_size > 1
     with (
         planned_for("cpu" if on_cpu else "cuda"),
         nullcontext() if on_cpu else AutocastOfCuda(),
         FakeTensorMode(allow_non_fake_inputs=True) as mode,
-        LiveStorages(int(workload.weight(rows)), on_cpu) as storages,
+        LiveStorages(weight, on_cpu) as storages,
     ):
         batch = {key: mode.from_tensor(value) for key, value in rows.items()}
         module = workload.build_model().train()
@@ -208,8 +209,12 @@ def _simulated(
     if not kind.replicated and mesh.world_size > 1:
         saved = int(whole * max(1.0, ratio)) if on_cpu else 0  # rank 0 collects it
         peak = max(peak, held + state + whole + saved)  # one is built for evaluation
-    sizes = {"parameters": held, "gradients": gradients, "optimizer": state}
-    sizes["activations"] = max(0, peak - held - gradients - state)
+    sizes = {
+        "parameters": held,
+        "gradients": gradients,
+        "optimizer": state,
+        "activations": max(0, peak - held - gradients - state),
+    }
     table = contributions.table(
         dict(module.named_parameters()), lambda parameter: int(parameter.nbytes * ratio)
     )

@@ -4,6 +4,7 @@ and its numbers.
 
 import inspect
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -59,7 +60,20 @@ def build_optimizer(
     """
     settings = {option.name: option.value(options) for option in OPTIMIZER_OPTIONS}
     name = settings["optimizer"]
-    rows = _looked_up(parameters, options, embeddings, name)
+    rows = []
+    if SPARSE_GRADIENTS.value(options):
+        rows = [parameters[f"{name}.weight"] for name in embeddings]
+        strategy = PARALLELISM.value(options)
+        on_gpu = strategy == "ddp" and any(row.is_cuda for row in rows)
+        if on_gpu and "nccl" in dist.get_backend_config():
+            raise UsageError(
+                "sparse_gradients needs parallelism single: NCCL sums no sparse tensors"
+            )
+        if name == "sgd" or strategy not in ("single", "ddp"):
+            raise UsageError(
+                "sparse_gradients needs optimizer adam or adamw, and parallelism single or ddp; "
+                f"got {name} and {strategy}"
+            )
     decay = float(settings["weight_decay"])
     # By (has weight decay, is sharded): one kernel does not take plain and sharded tensors.
     by_kind: dict[tuple[bool, bool], list[nn.Parameter]] = {}
@@ -75,7 +89,11 @@ def build_optimizer(
         # torch has no fused SGD for sharded tensors; its update of many tensors at once is the same
         fused = not any(sharded for _, sharded in by_kind)
         momentum = float(settings["momentum"])
-        return torch.optim.SGD(groups, lr=0.0, momentum=momentum, foreach=not fused, fused=fused)
+        sgd = torch.optim.SGD(groups, lr=0.0, momentum=momentum, foreach=not fused, fused=fused)
+        for parameter in chain.from_iterable(by_kind.values()) if momentum else ():
+            # torch would leave it uninitialised if the kernels skip the first step.
+            sgd.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        return sgd
     betas = (float(settings["beta1"]), float(settings["beta2"]))
     rule: dict[str, Any] = {"betas": betas, "eps": float(settings["epsilon"])}
     kind: Any = torch.optim.Adam if name == "adam" else torch.optim.AdamW
@@ -83,27 +101,6 @@ def build_optimizer(
     if not rows:
         return made
     return OptimizerParts(torch.optim.SparseAdam(rows, lr=1.0, **rule), made)  # 0 is refused
-
-
-def _looked_up(
-    parameters: Mapping[str, nn.Parameter],
-    options: Mapping[str, Any],
-    embeddings: Sequence[str],
-    optimizer: str,
-) -> list[nn.Parameter]:
-    """The parameters with sparse gradients; none unless the option says so."""
-    if not SPARSE_GRADIENTS.value(options):
-        return []
-    found = [parameters[f"{name}.weight"] for name in embeddings]
-    strategy = PARALLELISM.value(options)
-    if strategy == "ddp" and any(p.is_cuda for p in found) and "nccl" in dist.get_backend_config():
-        raise UsageError("sparse_gradients needs parallelism single: NCCL sums no sparse tensors")
-    if optimizer == "sgd" or strategy not in ("single", "ddp"):
-        raise UsageError(
-            "sparse_gradients needs optimizer adam or adamw, and parallelism single or ddp; "
-            f"got {optimizer} and {strategy}"
-        )
-    return found
 
 
 def can_skip(optimizer: Optimizer, device: torch.device) -> bool:
@@ -128,27 +125,12 @@ def step(optimizer: Optimizer, skipped: Tensor | None = None) -> None:
         skipped: if `can_skip`, a scalar on the device of the parameters: 1 changes nothing.
     """
     own: Any = optimizer
-    if skipped is not None:
-        _begin_momentum(own)
     own.found_inf = skipped  # as torch.amp.GradScaler does
     try:
         with torch.no_grad():
             inspect.unwrap(type(optimizer).step)(optimizer)
     finally:
         del own.found_inf
-
-
-def _begin_momentum(optimizer: Optimizer) -> None:
-    """Set the momentum of SGD to zero before its first step, which changes nothing in that step.
-
-    torch would mark it as there, and leave it uninitialised if the kernels skip that step.
-    """
-    for group in optimizer.param_groups if isinstance(optimizer, torch.optim.SGD) else ():
-        for parameter in group["params"] if group["momentum"] else ():
-            if parameter.grad is not None:
-                state = optimizer.state[parameter]
-                if state.get("momentum_buffer") is None:
-                    state["momentum_buffer"] = torch.zeros_like(parameter)
 
 
 def reading_waits(device: torch.device) -> bool:
@@ -180,14 +162,11 @@ class DeferredNumbers:
     def take(self, *, newest: bool = False) -> list[tuple[float, bool]]:
         """The numbers of the updates since the last call, without the newest unless it is asked."""
         count = len(self._waiting) - (not newest)
-        found = []
-        for _ in range(count):
-            both, event = self._waiting.pop(0)
+        ready, self._waiting = self._waiting[: max(0, count)], self._waiting[max(0, count) :]
+        for _, event in ready:
             if event is not None:
                 event.synchronize()
-            share, finite = both.tolist()
-            found.append((share, finite > 0))
-        return found
+        return [(share, finite > 0) for share, finite in (both.tolist() for both, _ in ready)]
 
 
 class ClippedStep:

@@ -121,11 +121,12 @@ def arrange(model: nn.Module, plan: ParallelPlan, values: Mapping[str, Any]) -> 
     Raises:
         UsageError: the plan lacks what an option needs.
     """
-    channels_last = MEMORY_FORMAT.value(values) == "channels_last"
-    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    last = MEMORY_FORMAT.value(values) == "channels_last"
     for parameter in model.parameters():
         if parameter.ndim == 4:
-            parameter.data = parameter.data.contiguous(memory_format=memory_format)
+            parameter.data = parameter.data.contiguous(
+                memory_format=torch.channels_last if last else torch.contiguous_format
+            )
     for name in KNOBS.names():
         KNOBS.get(name)().change(model, values)
     recompute(model, plan.layers, values)
@@ -159,11 +160,10 @@ def compile_model(model: nn.Module, layers: tuple[str, ...], values: Mapping[str
     mode = COMPILE.value(values)
     if mode == "off":
         return
-    accumulation = ACCUMULATION.value(values)
-    if mode in RECORDS_GRAPHS and accumulation > 1:
+    if mode in RECORDS_GRAPHS and ACCUMULATION.value(values) > 1:
         raise UsageError(
             f"compile {mode!r} records CUDA graphs, which cannot accumulate gradients: "
-            f"accumulation must be 1, got {accumulation}"
+            f"accumulation must be 1, got {ACCUMULATION.value(values)}"
         )
     parts = [model]
     if COMPILE_SCOPE.value(values) == "layers":

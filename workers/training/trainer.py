@@ -52,6 +52,7 @@ from .setup import build_model, compiles_by_shape, switches
 
 Item = tuple[tuple[int, int], BatchShare]  # the epoch, the index in it, and what a rank computes
 _TRIM_UPDATES = 16
+_POLL_SECONDS = 0.2
 _REQUESTS = tuple(StopRequest)
 
 
@@ -149,7 +150,7 @@ class Trainer:
         self.writing: Future[None] | None = None
         self.step = ClippedStep(self.strategy, self.optimizer, self.precision, settings.clip_norm)
         self.numbers = DeferredNumbers()
-        self.seconds = context.assignment.previous_seconds  # of training, of all attempts
+        self.before = self.seconds = context.assignment.previous_seconds  # of training
         self.position = (0, 0)
         self.updates = 0
         self.skipped = 0
@@ -175,32 +176,29 @@ class Trainer:
         depth = PREFETCH.value(self.values) if loaders else 0
         traced = profiling(self.settings.profile_updates, self.context.files, self.context.rank)
         with ahead(source, self.device, depth) as ready, traced as trace_step:
-            return self._loop(ready, trace_step)
-
-    def _loop(self, source: Iterator[Item], trace_step: Callable[[], None]) -> dict[str, float]:
-        item: Item | None = None
-        while True:
-            with self._clock():
-                item = item or next(source, None)
-                orders = self._orders(exhausted=item is None)
-            if orders.stop:
-                self.context.accept_stop(orders.stop)
-                self._save(wait=False)
-                return self.metrics
-            if orders.evaluate or orders.finish:
-                self._report()
-            if orders.save or orders.finish:
-                self._save(beside=not orders.finish)
-            if orders.finish:
-                return self.metrics
-            # After an evaluation, agree once more: a request to stop may have ended it early.
-            if item and not orders.evaluate:
+            item: Item | None = None
+            while True:
                 with self._clock():
-                    self._update(*item)
-                trace_step()
-                item = None
-                if self._speed_known():
+                    item = item or next(ready, None)
+                    orders = self._orders(exhausted=item is None)
+                if orders.stop:
+                    self.context.accept_stop(orders.stop)
+                    self._save(wait=False)
                     return self.metrics
+                if orders.evaluate or orders.finish:
+                    self._report()
+                if orders.save or orders.finish:
+                    self._save(beside=not orders.finish)
+                if orders.finish:
+                    return self.metrics
+                # After an evaluation, agree once more: a request to stop may have ended it early.
+                if item and not orders.evaluate:
+                    with self._clock():
+                        self._update(*item)
+                    trace_step()
+                    item = None
+                    if self._speed_known():
+                        return self.metrics
 
     @contextmanager
     def _clock(self) -> Iterator[None]:
@@ -213,14 +211,13 @@ class Trainer:
         settings, seconds = self.settings, self.seconds
         limits = (settings.train_seconds, self.context.assignment.limits.train_seconds)
         full = settings.max_updates is not None and self.updates >= settings.max_updates
-        window, saved = self.window, self.saved
         own = Orders(
             stop=self.context.stop_requested(),
             finish=exhausted or full or any(x is not None and seconds >= x for x in limits),
-            evaluate=_over(seconds - window.begun, settings.evaluate_seconds)
-            or _over(window.updates, settings.evaluate_updates),
-            save=_over(seconds - saved[0], settings.checkpoint_seconds)
-            or _over(self.updates - saved[1], settings.checkpoint_updates),
+            evaluate=_over(seconds - self.window.begun, settings.evaluate_seconds)
+            or _over(self.window.updates, settings.evaluate_updates),
+            save=_over(seconds - self.saved[0], settings.checkpoint_seconds)
+            or _over(self.updates - self.saved[1], settings.checkpoint_updates),
             out_of_memory=self.context.memory_exceeded(),
         )
         orders, losses = agreed(own, self._losses())
@@ -285,13 +282,9 @@ class Trainer:
                 self.context.accept_stop(self.context.stop_requested())
             else:
                 self.context.accept_stop(None)
-                self._emit(self.metrics)
+                self.context.emit(self.updates, self.metrics, self.seconds - self.before)
         if evaluated is not None:
             self.window = Window(self.seconds)
-
-    def _emit(self, metrics: dict[str, float]) -> None:
-        seconds = self.seconds - self.context.assignment.previous_seconds
-        self.context.emit(self.updates, metrics, seconds)
 
     def _speed_known(self) -> bool:
         """Report a window of `speed_updates` that has ended; whether it was the last of all.
@@ -312,7 +305,7 @@ class Trainer:
                 "peak_memory_bytes": float(self.memory.bytes()),
                 "updates": float(self.updates),
             }
-            self._emit(found)
+            self.context.emit(self.updates, found, self.seconds - self.before)
             self.metrics |= {**found, "items_per_second": median(self.speeds)}
         self.window = Window(self.seconds)
         return self.updates == (SPEED_WINDOWS + 1) * each
@@ -391,9 +384,8 @@ class Trainer:
     def close(self, failed: bool) -> None:
         """Add counts and memory to the details of the outcome, and free the strategy."""
         parameters = self.strategy.parameters()
-        details = self.context.details
-        details["skipped_updates"] = self.skipped
-        details["state_bytes"] = {
+        self.context.details["skipped_updates"] = self.skipped
+        self.context.details["state_bytes"] = {
             "parameters": sum(map(nbytes, parameters.values())),
             "optimizer": sum(map(self._state_bytes, parameters.values())),
         }
@@ -401,7 +393,7 @@ class Trainer:
             self._finish_writing()
         if recorded := self.strategy.contributions:
             table = recorded.table(parameters, self._state_bytes)
-            details["memory_by_module_bytes"] = table
+            self.context.details["memory_by_module_bytes"] = table
         self.strategy.close(failed)
 
 
@@ -551,8 +543,13 @@ def _whole_model(workload: Trainable, strategy: Strategy, *, evaluates: bool) ->
 def _evaluating(model: nn.Module, workload: Trainable, context: Context) -> Iterator[None]:
     """The model in eval mode, looking for a request to stop in each of its calls."""
 
+    asked = 0.0
+
     def poll(module: nn.Module, arguments: Any) -> None:
-        context.check_stop()
+        nonlocal asked
+        if time.monotonic() - asked > _POLL_SECONDS:
+            asked = time.monotonic()
+            context.check_stop()
 
     # A long evaluation keeps calling the model, its parts or its layers.
     layers = map(model.get_submodule, workload.plan(model).layers)

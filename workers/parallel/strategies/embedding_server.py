@@ -13,10 +13,8 @@ from search_spaces.errors import UsageError
 from search_spaces.knobs.parallelism import StrategyNeeds
 from workers.data.batch import BatchShare
 from workers.device.precision import Precision
-from workers.parallel.mesh import Mesh
 from workers.parallel.strategies.ddp import DDP
 from workers.ranks.process_group import WAIT_FOR_RANKS, side_group, side_store
-from workers.workload import ParallelPlan
 
 rpc: Any = _rpc  # neither module is typed
 autograd: Any = _autograd
@@ -46,14 +44,6 @@ class EmbeddingServer(DDP):
     )
     replicated = False
     apart = True
-
-    @classmethod
-    def imitate(cls, model: nn.Module, plan: ParallelPlan, mesh: Mesh) -> int:
-        """Leave one row of each served embedding: fake tensors look up any; see `Strategy`."""
-        for name in plan.embeddings:
-            table: Any = model.get_submodule(name)
-            table.weight = nn.Parameter(table.weight.detach()[:1].clone())
-        return 0
 
     def wrap(self, model: nn.Module) -> None:
         """Keep the embeddings on the server, the rest on trainers.

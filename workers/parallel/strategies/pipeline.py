@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import lru_cache, partial
 from itertools import chain
@@ -108,7 +108,12 @@ class Pipeline(Strategy):
             index: _Stage(stages[index].to(self.device), self.workload, index, self.num_stages)
             for index in own[self.mesh.coordinate("pipeline")]
         }
-        _keep(model, self.stages.values())
+        # The model keeps the parameters and buffers of these stages alone, under their names.
+        kept = {id(t) for s in self.stages.values() for t in (*s.parameters(), *s.buffers())}
+        for module in model.modules():
+            for tensors in (module._parameters, module._buffers):
+                gone = [name for name, tensor in tensors.items() if id(tensor) not in kept]
+                tensors.update(dict.fromkeys(gone))
         self.plain = model
         if mode != "off" and COMPILE_SCOPE.value(self.values) == "model":
             for stage in self.stages.values():
@@ -122,18 +127,21 @@ class Pipeline(Strategy):
             stage.precision = precision
         for part in share.parts:
             for rows, count in self._even(part.to(self.device)):
-                losses = self._flow(rows, count)
+                schedule = self.schedules(count, shapes_of(rows, count))
+                losses: list[Tensor] = []  # scaled, on the last stage's rank
+                last = {"losses": losses} if self.num_stages - 1 in self.stages else {}
+                inputs = self.workload.inputs(rows) if 0 in self.stages else ()
+                target = torch.zeros(count)
+                schedule.step(*inputs, target=target, return_outputs=False, **last, **rows)
                 summed = sum((loss.detach() for loss in losses), torch.zeros_like(total))
                 total += summed / precision.scale
         mine = self.parameters()
-        grads = []
-        for name, shape in self.shared.items():
-            grad = mine[name].grad if name in mine else None
-            grads.append(torch.zeros(shape, device=self.device) if grad is None else grad)
-        sum_over(self.group, grads)
-        for name, grad in zip(self.shared, grads, strict=True):
-            if name in mine:
-                mine[name].grad = grad
+        grads = {n: torch.zeros(shape, device=self.device) for n, shape in self.shared.items()}
+        for name in grads.keys() & mine.keys():
+            if (grad := mine[name].grad) is not None:
+                grads[name] = grad
+            mine[name].grad = grads[name]
+        sum_over(self.group, list(grads.values()))
         self.sum_over_replicas(self.data_group)
         return total
 
@@ -148,16 +156,6 @@ class Pipeline(Strategy):
         yield {key: value[:even] for key, value in batch.items()}, count
         if even < total:
             yield {key: value[even:] for key, value in batch.items()}, 1
-
-    def _flow(self, batch: Batch, count: int) -> list[Tensor]:
-        """Run `count` equal microbatches; returns their scaled losses on the last stage's rank."""
-        schedule = self.schedules(count, shapes_of(batch, count))
-        losses: list[Tensor] = []
-        arguments: dict[str, Any] = {"target": torch.zeros(count), "return_outputs": False, **batch}
-        if self.num_stages - 1 in self.stages:
-            arguments["losses"] = losses
-        schedule.step(*(self.workload.inputs(batch) if 0 in self.stages else ()), **arguments)
-        return losses
 
     def _schedule_for(self, count: int, shapes: Shapes) -> Any:
         """A schedule for microbatches of this shape; its stages learn shapes from meta tensors."""
@@ -212,15 +210,6 @@ class _Stage(nn.Module):
             if self.last:
                 return wide(self.workload.criterion(output, batch)) * self.factor
         return tuple(wide(x) for x in as_tuple(output))
-
-
-def _keep(model: nn.Module, stages: Iterable[nn.Module]) -> None:
-    """Leave a model the parameters and buffers of these stages alone, under their names."""
-    held = {id(t) for stage in stages for t in (*stage.parameters(), *stage.buffers())}
-    for module in model.modules():
-        for tensors in (module._parameters, module._buffers):
-            gone = [name for name, tensor in tensors.items() if id(tensor) not in held]
-            tensors.update(dict.fromkeys(gone))
 
 
 def stages_of(schedule: str, rank: int, degree: int) -> tuple[int, ...]:
