@@ -26,7 +26,7 @@ from search_spaces.hardware import Hardware, detect
 from search_spaces.plain import ambiguous
 from search_spaces.plugins import nearest
 from workers.command.arguments import unnamed
-from workers.command.csv_file import CSV_FILE
+from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -289,8 +289,6 @@ class _Checker:
             return
         for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
-                from workers.command.patterns import compile_pattern
-
                 self._checked(("reports", name), partial(compile_pattern, name, pattern))
 
 
