@@ -35,7 +35,7 @@ from workers.device.precision import Precision
 from workers.functions.numbers import numbers_of
 from workers.functions.saved_state import savable
 from workers.parallel import STRATEGIES
-from workers.parallel.base import ModuleStrategy
+from workers.parallel.base import Strategy
 from workers.parallel.mesh import Mesh
 from workers.parallel.transfers import local
 from workers.ranks.process_group import connect, disconnect, side_group, value_of_rank_0
@@ -112,7 +112,7 @@ class PreparedLoop:
         kind: Any = STRATEGIES.get(PARALLELISM.value(values))
         mesh = Mesh(context.rank, context.world_size, **kind.degrees(context.world_size, values))
         source = SimpleNamespace(plan=lambda model: plan)  # what a strategy asks of a workload
-        self.strategy: ModuleStrategy = kind(mesh, source, self.device, values)
+        self.strategy: Strategy = kind(mesh, source, self.device, values)
         self.divided = self.accumulation * self.strategy.batch_degree > 1
         self.share = 1.0 / self.strategy.batch_degree
         self.weight: float | Tensor = self.share

@@ -27,7 +27,6 @@ from search_spaces.plugins import nearest
 from workers.context import Context
 from workers.device.precision import HALF
 from workers.parallel import STRATEGIES
-from workers.parallel.base import ModuleStrategy
 from workers.parallel.transfers import from_rank_0
 from workers.ranks.process_group import value_of_rank_0
 from workers.training.setup import arrange
@@ -138,7 +137,7 @@ def _check(model: nn.Module, has_loader: bool, values: Mapping[str, Any], ranks:
     strategy = PARALLELISM.value(values)
     parts = ACCUMULATION.value(values)
     kind = STRATEGIES.get(strategy)
-    if not issubclass(kind, ModuleStrategy):
+    if kind.apart:
         raise UsageError(f"parallelism {strategy} is for workloads alone: choose single, ddp, fsdp")
     if parts > 1 and not has_loader:
         raise UsageError(f"accumulation {parts} divides the batches of a loader: prepare it too")
