@@ -18,11 +18,17 @@ from search_spaces.validation import show
 from workers.functions.suggesting import Asking, Suggesting
 from workers.protocol import Asked, Ending, Metric, Metrics, Outcome, Params, Report
 
-from .control.assignments import seed_of
-from .control.beginning import Growth, create, read_spec, with_known_space
+from .control.beginning import (
+    Growth,
+    SuggesterLike,
+    create,
+    read_spec,
+    with_earlier,
+    with_known_space,
+)
 from .control.journal import Journal
 from .control.outcomes import ended
-from .control.plugins import SuggesterLike, with_earlier
+from .control.scheduler import seed_of
 from .core import Constraint, Goal, Snapshot, SweepSpec, Trial, TrialState, arguments
 from .core.arguments import WrongValue, check_name
 from .core.ranking import best, pareto, valued

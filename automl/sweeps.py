@@ -19,16 +19,17 @@ from search_spaces.change import changes
 from search_spaces.other_tools import hinted
 from workers.protocol import Event, Metric, Report
 
-from .control.beginning import create, read_spec
-from .control.plugins import Plugins, StopperLike, SuggesterLike
-from .control.preflight import (
-    check_not_importing,
+from .control.beginning import (
+    Plugins,
+    StopperLike,
+    SuggesterLike,
     check_spec,
+    create,
     goes_on,
-    lines_about_knobs,
+    read_spec,
     usual_stopper,
 )
-from .control.signals import SafeEnd
+from .control.shutdown import SafeEnd
 from .core import (
     Budget,
     Constraint,
@@ -152,7 +153,6 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
-    check_not_importing()
     arguments.function("objective", objective)
     arguments.flag("resume", resume)
     arguments.optional(arguments.flag, "progress", progress)
@@ -186,7 +186,7 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += [*without_unit(budget), *lines_about_knobs(spec, objective)]
+    notes += without_unit(budget)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
@@ -195,7 +195,7 @@ def sweep(
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
-        from .control.wiring import conduct
+        from .control.controller import conduct
         from .trackers.live import tracked
         from .workflows.beginning import begin
 
@@ -307,7 +307,7 @@ def run(
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     plugins = plugins or Plugins.of(spec)
     check_spec(spec, dispatcher, objective, plugins)
-    from .control.wiring import conduct
+    from .control.controller import conduct
     from .trackers.live import tracked
 
     with (
@@ -449,7 +449,7 @@ def simulate(
             on_event=follow,
         )
 
-    from .control.wiring import conduct
+    from .control.controller import conduct
     from .ledger.database import IN_MEMORY
 
     location = IN_MEMORY if store is None else arguments.location("store", store)

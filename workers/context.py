@@ -161,7 +161,7 @@ class Context(Suggesting):
     def prepare(
         self,
         *objects: Any,
-        blocks: Sequence[str] | type = (),
+        blocks: Sequence[str] = (),
         tensor_plan: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Any:
@@ -188,8 +188,8 @@ class Context(Suggesting):
         Args:
             objects: a model, an optimizer, a scheduler and a loader (any iterable of batches, whose
                 tensors have their rows in dim 0), in any order. Any may be left out.
-            blocks: names of the model's repeated modules (`"h.*"`), or their class; by default the
-                members of its module lists. `fsdp` and recomputation need them.
+            blocks: names of the model's repeated modules (`"h.*"`); by default the members of its
+                module lists. `fsdp` and recomputation need them.
             tensor_plan: for `tensor`: names of modules, with `*`, to "column", "row" or
                 "vocabulary"; see `workers.workload.ParallelPlan`.
             options: settings that are not tuned, such as `clip_norm=1.0` or `accumulation=2`. With

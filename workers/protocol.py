@@ -8,6 +8,7 @@ a duplicate is recognised.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import IO, Any, Final, Literal
 
 from search_spaces.errors import UsageError
@@ -182,7 +183,8 @@ class Assignment:
     @property
     def files(self) -> Folder:
         """The trial's folder, to be opened without following links."""
-        return Folder.below(self.store or self.folder, self.folder)
+        root = self.store or self.folder
+        return Folder(root, *Path(self.folder).relative_to(root).parts)
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,6 @@ class Outcome:
         exit_status: of a process that has ended by itself; below 0 the signal that ended it.
         exception: class of the exception that the objective raised; "" if it raised none.
         raised_at: the line that raised it, such as `train.py:12`; of the user's code if possible.
-        node_kind: kind of the nodes on which the attempt ran; "" if it is unknown.
         held: a person has paused the trial, so only a person resumes it.
         pruned: the objective has stopped the trial by itself: it has no value.
         estimated_memory_bytes: of a rank, before the attempt; None if there was no estimate.
@@ -272,7 +273,6 @@ class Outcome:
     exit_status: int | None = None
     exception: str = ""
     raised_at: str = ""
-    node_kind: str = ""
     held: bool = False
     pruned: bool = False
     estimated_memory_bytes: int | None = None

@@ -3,15 +3,21 @@
 torch is imported only if the attempt needs it: an objective that does not use it starts quickly.
 """
 
+import importlib.util
 import json
 import math
 import platform
+import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from typing import Any, Final
+
+import numpy as np
 
 from search_spaces.errors import StoreError, UsageError
 from search_spaces.hardware import memory_limit
@@ -47,7 +53,6 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
         The outcome. Every exception but KeyboardInterrupt becomes a failure.
     """
     from .artifacts.mirror import ArtifactNotes, ArtifactsUnreachable, mirrored
-    from .device.libraries import prepared_libraries
 
     begun, a = time.monotonic(), context.assignment
     context.preparing = _prepare
@@ -55,7 +60,7 @@ def run(context: Context, objective: Objective | None = None) -> Outcome:
     typed: dict[str, Any] = {}  # further fields of the outcome
     notes = ArtifactNotes()
     try:
-        with prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
+        with _prepared_libraries(a.seed, a.threads, lambda torch: _set_up_gpu(context, torch)):
             context.files.make()
             with mirrored(context, notes):
                 context.files.check()
@@ -292,3 +297,56 @@ def _check_goals(context: Context, metrics: Mapping[str, float], result: Any) ->
         f"no metric {names} was reported; these were: {others}. "
         f"The objective returned {described(result)}. {what_to_return(a.goals)}",
     )
+
+
+@contextmanager
+def _prepared_libraries(
+    seed: int, threads: int, torch_loaded: Callable[[Any], None]
+) -> Iterator[None]:
+    """Inside, `random`, NumPy and torch have this seed, and torch this number of CPU threads.
+
+    Args:
+        seed: of all three.
+        threads: of torch on the CPU.
+        torch_loaded: called with torch once it is loaded and set up.
+    """
+
+    def set_up(torch: Any) -> None:
+        torch.manual_seed(seed)
+        torch.set_num_threads(max(1, threads))
+        torch_loaded(torch)
+
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if torch := sys.modules.get("torch"):
+        set_up(torch)
+        yield
+        return
+    finder = _TorchFinder(set_up)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class _TorchFinder(MetaPathFinder):
+    """Finds torch as usual, and sets it up right after its import."""
+
+    def __init__(self, set_up: Callable[[Any], None]) -> None:
+        self._set_up, self._asked = set_up, False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if fullname != "torch" or self._asked:
+            return None
+        self._asked = True
+        spec = importlib.util.find_spec(fullname)  # by the other finders
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_set_up(module: Any) -> None:
+                load(module)
+                self._set_up(module)
+
+            spec.loader.exec_module = load_and_set_up  # type: ignore[method-assign]
+        return spec

@@ -184,14 +184,11 @@ def _load(path: Path) -> dict[str, Any]:
     Its folder becomes importable, as if Python ran the file. The module does not stay in
     `sys.modules`, so that its functions are sent to workers by value: they may not have the file.
     """
-    from automl.control.preflight import importing
-
     path = path.absolute()
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     try:
-        with importing(path):
-            return runpy.run_path(str(path), run_name=path.stem)
+        return runpy.run_path(str(path), run_name=path.stem)
     except Exception as error:
         raise UsageError(
             f"--objective: {path} cannot be imported: {type(error).__name__}: {error}"

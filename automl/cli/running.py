@@ -15,7 +15,7 @@ import click
 from automl import sweeps
 from automl.config import load
 from automl.config.overrides import plain_changes, read_changes
-from automl.control.signals import SafeEnd
+from automl.control.shutdown import SafeEnd
 from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
 from automl.core.text import Typed, number, present_folder, told_how_to_resume, why_early
@@ -32,7 +32,7 @@ from automl.workflows.confirm import chosen, derived, missing, prepare
 from automl.workflows.export import moved_to
 from search_spaces.change import changes
 from search_spaces.validation import show
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
 from workers.command.command import EitherCommand
 from workers.command.printed_metrics import larger_is_better
 from workers.command.reports import compile_pattern

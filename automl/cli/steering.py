@@ -5,7 +5,7 @@ from typing import Any, Final
 import click
 
 from automl.config.overrides import plain_changes, read_setting
-from automl.control.artifacts import artifacts_of
+from automl.control.beginning import artifacts_of
 from automl.core import parse_duration
 from automl.errors import FAILURE_KINDS, UsageError
 from automl.ledger import Ledger

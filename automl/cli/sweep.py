@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from automl.config import Config, Override, load
-from automl.control.preflight import (
+from automl.control.beginning import (
     check_artifacts,
     check_store,
     existing_sweeps,
     goes_on,
-    lines_about_knobs,
     usual_stopper,
 )
 from automl.core.arguments import duration
@@ -106,7 +105,7 @@ def sweep(
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
     unclear = without_unit(options["budget"])
-    for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
+    for note in [*loaded.notes, *unclear]:
         say(note, err=True)
     name = loaded.spec.name
     if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):
@@ -186,10 +185,10 @@ def _load(
     return replace(loaded, spec=begun)
 
 
-def _hardware_of(address: str, accelerator: str) -> Hardware:
+def _hardware_of(address: str) -> Hardware:
     from automl.dispatch.ray.nodes import cluster_hardware  # it imports Ray
 
-    return cluster_hardware(address, accelerator)
+    return cluster_hardware(address)
 
 
 def _show(config: Config) -> None:

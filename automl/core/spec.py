@@ -14,7 +14,7 @@ from inspect import signature
 from typing import Any, Final
 
 from search_spaces import Space
-from workers.artifacts.location import read_location
+from workers.artifacts.copies import read_location
 from workers.protocol import Metric
 
 from . import arguments

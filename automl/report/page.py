@@ -91,8 +91,7 @@ def data_of(record: Record, *, modelled: bool = True) -> dict[str, Any]:
         refresh=tuple,
         snapshot=lambda: record.snapshot,
         epoch=0,
-        created=0.0,
-        host="",
+        info=SimpleNamespace(created=0.0, host=""),
         commands=(),
         state=SimpleNamespace(limits={}),
     )

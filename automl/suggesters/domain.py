@@ -48,7 +48,7 @@ class Limit:
     def __str__(self) -> str:
         if self.choices:
             return ", ".join(map(number, self.choices))
-        return " to ".join(dict.fromkeys([str(self.low), str(self.high)]))
+        return " to ".join(dict.fromkeys([f"{self.low:.15g}", f"{self.high:.15g}"]))
 
 
 Limits = Mapping[str, Limit]

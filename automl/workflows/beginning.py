@@ -14,12 +14,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from automl.control.beginning import create
+from automl.control.beginning import create, with_earlier
 from automl.control.journal import writing
-from automl.control.outcomes import decide
-from automl.control.plugins import with_earlier
 from automl.core import (
     Constraint,
+    Ended,
     Goal,
     SpecChanged,
     SweepSpec,
@@ -232,7 +231,8 @@ def add(ledger: Ledger, sweep: str, trials: Sequence[FinishedTrial]) -> int:
             ending = Ending.FAILED if given.failure else whole
             outcome = Outcome(trial.number, 1, ending, dict(given.metrics), given.failure)
             # What an imported trial is, its source says.
-            writer.apply(decide(trial, outcome, writer.now, goals=(), max_retries=0))
+            state = TrialState(ending.value)
+            writer.apply(Ended(outcome, state, given.failure, at=writer.now))
     return len(trials)
 
 

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from automl import __version__
-from automl.control.preflight import check_store
+from automl.control.beginning import check_store
 from automl.core.text import memory
 from automl.dispatch.gpus import holders, shared_gpus
 from automl.errors import StoreError

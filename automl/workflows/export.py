@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automl.control.artifacts import artifacts_of, check_repeated
-from automl.control.assignments import seed_of
+from automl.control.beginning import artifacts_of, check_repeated
+from automl.control.scheduler import seed_of
 from automl.core import SweepSpec, Trial
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -16,7 +16,7 @@ from automl.report import confirmations
 from automl.report.recipe import learned_space, line_of, recipe
 from automl.report.recommendation import best_run, recommended
 from automl.report.record import Record
-from workers.artifacts.location import NONE, read_location
+from workers.artifacts.copies import NONE, read_location
 from workers.files.folder import Folder
 from workers.files.sealed import MANIFEST
 from workers.functions.saved_state import SAVED, newest_saved

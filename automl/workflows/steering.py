@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from automl.config.overrides import known_parameter, limit_of, read_changes
+from automl.control.controller import attend
 from automl.control.journal import writing
-from automl.control.wiring import attend
 from automl.core import Command, Trial, arguments
 from automl.core.ranking import original
 from automl.errors import FAILURE_KINDS, AutomlError, UsageError

@@ -18,16 +18,8 @@ from search_spaces.parameters import Value
 
 from .base import CHANGES_THE_RESULT, COMPUTES_THE_SAME, Knob, KnobSpace, Option
 
-# How weights are updated.
-# Adafactor (Shazeer and Stern 2018, https://arxiv.org/abs/1804.04235) keeps a row and a column of
-# moments in place of a matrix. Muon (Jordan et al. 2024) takes the matrices inside the model and
-# leaves the rest to AdamW. Both need whole matrices.
 OPTIMIZER = Option(
-    "optimizer",
-    "rule by which weights are updated",
-    "adamw",
-    ("adamw", "adam", "sgd"),
-    on_request=("adafactor", "muon"),
+    "optimizer", "rule by which weights are updated", "adamw", ("adamw", "adam", "sgd")
 )
 LEARNING_RATE = Option(
     "learning_rate",
@@ -65,16 +57,6 @@ MOMENTUM = Option(
     high=0.99,
     affects=CHANGES_THE_RESULT,
     requires={"optimizer": ("sgd",)},
-)
-# ZeRO-1 (Rajbhandari et al. 2020, https://arxiv.org/abs/1910.02054): each rank updates the
-# parameters whose state it keeps, and sends them to the others.
-OPTIMIZER_SHARDING = Option(
-    "optimizer_sharding",
-    "each rank of ddp keeps the optimizer state of some parameters only",
-    False,
-    (False, True),
-    affects=COMPUTES_THE_SAME,
-    requires={"parallelism": ("ddp",)},
 )
 # torch's SparseAdam: moments of other rows stay as they are, and these rows get no weight decay.
 SPARSE_GRADIENTS = Option(
@@ -332,8 +314,6 @@ class OptimizerKnob(Knob):
 
     name = "optimizer"
     summary = "optimizer, learning rate, warm-up and weight decay"
-    constraints = ("optimizer not in ('adafactor', 'muon') or parallelism in ('single', 'ddp')",)
-    on_request = (OPTIMIZER,)
     options = (OPTIMIZER, LEARNING_RATE, WARMUP_UPDATES, WEIGHT_DECAY, MOMENTUM)
 
     def declare(self, hardware: Hardware, adjustments: Mapping[str, Any]) -> KnobSpace:
@@ -578,20 +558,12 @@ TABLE: Final[Mapping[str, type[Knob]]] = {
             on_request=_COMMUNICATION,
         ),
         Knob.row(
-            "zero",
-            "optimizer state shared out among the ranks of ddp",
-            OPTIMIZER_SHARDING,
-            on_request=(OPTIMIZER_SHARDING,),
-            constraints=("not optimizer_sharding or optimizer in ('adamw', 'adam', 'sgd')",),
-        ),
-        Knob.row(
             "sparsity",
             "gradients of the rows of embeddings that were looked up",
             SPARSE_GRADIENTS,
             constraints=(
                 "not sparse_gradients or parallelism == 'single'",  # NCCL sums no such gradients
                 "not sparse_gradients or optimizer in ('adamw', 'adam')",
-                "not sparse_gradients or not optimizer_sharding",
             ),
         ),
         Knob.row(

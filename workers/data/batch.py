@@ -83,13 +83,11 @@ class BatchShare:
         parts: microbatches, each with at least one row.
         real: whether the rows are the batch's; else a dummy row stands for an empty share.
         weight: of the global batch, see `Trainable.weight`.
-        ready: called by the thread that computes before it uses the parts.
     """
 
     parts: tuple[CountedRows, ...]
     real: bool
     weight: float
-    ready: Callable[[], None] = lambda: None
 
     @classmethod
     def of(

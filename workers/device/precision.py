@@ -1,10 +1,12 @@
-"""Number formats of training: fp32, tf32, bf16, and fp16 with dynamic loss scaling; compilation.
+"""Number formats of training: fp32, tf32, bf16, and fp16 with dynamic loss scaling.
+
+Also how modules are compiled, and steps traced.
 
 Master weights stay fp32. fp64 is not tuned: it tells rounding errors from mistakes
 (benchmarks/training/strategies.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from torch import Tensor, nn
 
 from search_spaces.errors import UsageError
 from search_spaces.knobs.table import MATMUL_PRECISION, PRECISION
+from workers.files.folder import Folder
 
 HALF: Final = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -173,3 +176,36 @@ def _arguments(mode: str) -> dict[str, Any]:
     from torch._inductor import list_mode_options
 
     return {"options": {**list_mode_options(mode), "layout_optimization": False}}
+
+
+@contextmanager
+def profiling(
+    num_steps: int, files: Folder, rank: int = 0, *, memory: bool = True
+) -> Iterator[Callable[[], None]]:
+    """Trace `num_steps` steps, after one step that is skipped and one to warm up; none for 0.
+
+    Args:
+        num_steps: how many steps are traced.
+        files: the trial's folder; the trace is `profile/rank-R.pt.trace.json` in it.
+        rank: of this process.
+        memory: whether allocations are traced as well.
+
+    Yields:
+        A function to call at the end of each step.
+    """
+    if num_steps < 1:
+        yield lambda: None
+        return
+
+    from torch.profiler import profile, schedule
+
+    def keep(profiler: Any) -> None:
+        traces = files / "profile"
+        traces.make()
+        name = f"rank-{rank}.pt.trace.json"
+        traces.unlink(name)
+        profiler.export_chrome_trace(str(traces.path / name))
+
+    plan = schedule(wait=1, warmup=1, active=num_steps, repeat=1)
+    with profile(schedule=plan, on_trace_ready=keep, profile_memory=memory) as profiler:
+        yield profiler.step

@@ -140,8 +140,7 @@ class Meeting:
                     file.set("address", rendezvous)
             elif file is not None:
                 rendezvous = file.get("address").decode()
-        place = urlsplit(rendezvous)
-        self._host, self._port = place.hostname, place.port
+        self._place = urlsplit(rendezvous)
         self._ours = PrefixStore("automl", _store_at(rendezvous))  # beside the keys of torch
         self._barriers = 0
         self._reports = 0  # of this rank
@@ -162,8 +161,8 @@ class Meeting:
             "WORLD_SIZE": str(self.world_size),
             "LOCAL_RANK": str(local.index(self.rank)),
             "LOCAL_WORLD_SIZE": str(len(local)),
-            "MASTER_ADDR": str(self._host),
-            "MASTER_PORT": str(self._port),
+            "MASTER_ADDR": str(self._place.hostname),
+            "MASTER_PORT": str(self._place.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 connects too: the store is open
         }
 

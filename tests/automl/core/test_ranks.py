@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from objectives import make_spec
 
-from automl.control.preflight import check_spec
+from automl.control.beginning import check_spec
 from automl.core.ranks import max_ranks, ranks_of
 from automl.core.spec import SweepSpec
 from automl.errors import UsageError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import automl
-from automl.control.wiring import conduct
+from automl.control.controller import conduct
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
 from automl.core.spec import SweepSpec

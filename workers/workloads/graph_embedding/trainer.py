@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from search_spaces.errors import TrialFailure
 from workers.context import Context, Stopped
 from workers.device.precision import matmul_precision
-from workers.files.folder import link
 from workers.protocol import StopRequest
 from workers.workloads._data import IntArray
 
@@ -275,7 +274,7 @@ class EmbeddingTrainer:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
         for file in path.glob("entities-*.f32"):
-            link(file, self.work / file.name)
+            (self.work / file.name).hardlink_to(file)
         self.place = TrainingPosition(**progress["place"])
         self.edges = progress["edges"]
         self.reported = progress["reported"]
