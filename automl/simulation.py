@@ -2,10 +2,10 @@
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from automl.core.reports import LearningCurve
+from automl.core.trial import LearningCurve
 from search_spaces import Space
 from workers.protocol import Event, Metric, Report
 
@@ -23,8 +23,6 @@ from .core import (
     arguments,
     read_budget,
 )
-from .core.garbage import frozen_objects
-from .core.spec import explained
 from .dispatch.base import Dispatcher
 from .dispatch.simulated import Replay, SimulatedDispatcher
 from .errors import UsageError
@@ -77,7 +75,6 @@ class _Trajectory:
             self.points.append((now, self._goal.loss(self._best)))
 
 
-@explained
 def simulate(
     replay: Replay,
     space: Space | Mapping[str, Any],
@@ -128,8 +125,7 @@ def simulate(
         >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
-    arguments.function("replay", replay)
-    arguments.flag("charge_suggestions", charge_suggestions)
+    arguments.of_type("replay", replay, Callable, "a function")
     workers = arguments.whole("workers", workers, least=1)
     if mean_lifetime is not None and arguments.finite("mean_lifetime", mean_lifetime) <= 0:
         raise UsageError(f"mean_lifetime must be above 0, got {mean_lifetime!r}")
@@ -168,7 +164,6 @@ def simulate(
     ledger = Ledger.open(location, create=True)
     with contextlib.closing(ledger):
         spec = create(ledger, spec, rename=True, described=False)
-        with frozen_objects():
-            snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
+        snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory.points, decisions)

@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from automl.core.resources import without_unit
-from automl.core.text import present_folder, python_call, told_how_to_resume
+from automl.core.text import told_how_to_resume
 from search_spaces import Space
 from search_spaces.change import changes
 from search_spaces.other_tools import hinted
@@ -34,9 +34,7 @@ from .core import (
     arguments,
     read_budget,
 )
-from .core.garbage import frozen_objects
-from .core.ranks import follow_strategy
-from .core.spec import explained
+from .core.spec import follow_strategy
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
 from .suggesters.user_prior import split_prior
@@ -52,7 +50,6 @@ Objective = Callable[[Any], Any]
 
 
 @hinted
-@explained
 def sweep(
     objective: Objective,
     space: Space | Mapping[str, Any] | None = None,
@@ -130,8 +127,8 @@ def sweep(
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
 
-    Every other keyword is a key of a configuration too and means the same; `help` lists them, and
-    the reference of the configuration has an example of each.
+    Every other keyword is a key of a configuration too and means the same; the reference of the
+    configuration has an example of each.
 
     Returns:
         The result when the budget is reached.
@@ -143,10 +140,8 @@ def sweep(
         StoreError: the store cannot be used.
     """
     check_not_importing()
-    arguments.function("objective", objective)
-    arguments.flag("resume", resume)
-    arguments.optional(arguments.flag, "progress", progress)
-    arguments.optional(arguments.text, "ray_address", ray_address)
+    arguments.of_type("objective", objective, Callable, "a function")
+    arguments.of_type("resume", resume, bool, "True or False")
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     stopper = usual_stopper(objective, goals) if stopper is None else stopper
@@ -176,12 +171,11 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += [*without_unit(budget), *lines_about_knobs(spec, objective)]
+    notes += [*lines_about_knobs(spec, objective)]
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         SafeEnd(),
-        frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
@@ -192,7 +186,7 @@ def sweep(
         from .workflows.beginning import Beginning, begin
 
         beginning = Beginning.of(sources, enqueue)
-        spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
+        spec = replace(spec, dispatcher=dispatcher, folder=str(Path.cwd()))
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
@@ -209,7 +203,7 @@ def sweep(
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
             if changed := changes(ledger.spec(spec.name).space, spec.space):
                 shown.say([f"the space was changed: {'; '.join(changed)}"])
-        again = python_call(spec.name)
+        again = f"run it again with name={spec.name!r} and resume=True"
         with (
             told_how_to_resume(again),
             shown.progress(progress) as show,

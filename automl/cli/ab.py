@@ -11,7 +11,7 @@ from automl import sweeps
 from automl.core import Goal
 from automl.errors import UsageError
 from automl.ledger import Ledger
-from automl.workflows.ab import A, B, code_of_commands, compare, of_commands
+from automl.workflows.ab import A, B, compare, of_commands
 from automl.workflows.paired_test import PairedTest
 from workers.command.command import EitherCommand
 from workers.command.patterns import compile_pattern
@@ -120,7 +120,7 @@ def ab(
     spec = of_commands(goal, f"{program} {other}", patterns, drawn)
     both = {A: program, B: other}
     commands: Any = {side: load_trained(spec, None, one) for side, one in both.items()}
-    code = code_of_commands({side: one.arguments for side, one in both.items()})
+    code = {side: {"command": list(one.arguments)} for side, one in both.items()}
     facts = {**code, "alpha": alpha, "effect": effect, "most_runs": most}
     with closing(Ledger.open(store, create=True)) as ledger:
         run = partial(

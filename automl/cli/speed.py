@@ -12,7 +12,7 @@ from automl import sweeps
 from automl.config import load
 from automl.config.source import WrittenConfig
 from automl.core import Snapshot, parse_duration
-from automl.core.arguments import yaml_scalar
+from automl.core.arguments import compact_json
 from automl.core.text import memory, number
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -126,7 +126,7 @@ def speed(
         return status or NO_SUCCESS
     if write is not None:
         fastest = [
-            f"space.{name}=[{yaml_scalar(value)}]" for name, value in found[0].params.items()
+            f"space.{name}=[{compact_json(value)}]" for name, value in found[0].params.items()
         ]
         checked([*overrides, *fastest])
         _write(config, Path(write), found[0].params, list(spec.space.parameters))
@@ -162,5 +162,5 @@ def _show(found: list[Measured], snapshot: Snapshot) -> None:
         draw(f"\n{words}")
     if found and not found[0].failure:
         draw("\nthe recommended, for a configuration:")
-        lines = [f"  {name}: [{yaml_scalar(value)}]" for name, value in found[0].params.items()]
+        lines = [f"  {name}: [{compact_json(value)}]" for name, value in found[0].params.items()]
         say("\n".join(["space:", *lines]))

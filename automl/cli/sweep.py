@@ -18,8 +18,7 @@ from automl.control.preflight import (
 )
 from automl.core import SweepSpec
 from automl.core.arguments import duration
-from automl.core.resources import without_unit
-from automl.core.text import Typed, number, present_folder, shell_line
+from automl.core.text import Typed, number, shell_line
 from automl.dispatch._make import choose_dispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -107,8 +106,7 @@ def sweep(
     if program is None and "resumable" not in loaded.named:
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
-    unclear = without_unit(options["budget"])
-    for note in [*loaded.notes, *unclear, *lines_about_knobs(loaded.spec, objective)]:
+    for note in [*loaded.notes, *lines_about_knobs(loaded.spec, objective)]:
         say(note, err=True)
     if options["resume"] and not options["dry_run"] and _exists(loaded):
         return _continue(loaded, program, options)
@@ -202,7 +200,7 @@ def _load(
     if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
         loaded = replace(loaded, ray_address=None)
     kind, _ = choose_dispatcher(loaded.dispatcher, loaded.ray_address)
-    begun = replace(loaded.spec, dispatcher=kind, folder=present_folder())
+    begun = replace(loaded.spec, dispatcher=kind, folder=str(Path.cwd()))
     return replace(loaded, spec=begun)
 
 

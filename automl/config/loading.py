@@ -10,9 +10,8 @@ from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import NAME
 from automl.core.keys import PluginChoice, choose
-from automl.core.ranks import follow_strategy, max_ranks
 from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS
+from automl.core.spec import KEYS, follow_strategy, max_ranks
 from automl.core.text import shell_line
 from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import DataError, UsageError
@@ -181,13 +180,12 @@ class _Checker:
             **content,
             "metrics": workload.metrics_on(content["data"]) if workload else (),
             "name": name,
-            "workers": None,
             "resources": resources,
             "command": self._command,
             "asked": {} if self._asks else None,
         }
         _, settings["learns"], sources = split_prior(document["prior"])
-        spec = SweepSpec(**settings).with_workers(document["workers"])
+        spec = SweepSpec(**settings)
         if stopper.options:
             self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
         followed = self._checked(("space",), follow_strategy, spec, local_slots(spec))

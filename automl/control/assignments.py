@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from automl.core import SweepSpec, Trial
-from automl.core.ranks import ranks_of
+from automl.core.spec import ranks_of
 from automl.dispatch.base import GangShape
 from automl.errors import UsageError
 from workers.artifacts.copies import SweepArtifacts

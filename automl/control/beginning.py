@@ -70,14 +70,15 @@ def read_spec(
         constraints=parse_constraints(constraints),
         learns=learns,
         prior=check_prior({} if prior is None else prior, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
+        metrics=tuple(arguments.listed("metrics", metrics, Metric, "an automl.Metric")),
         resources=resources,
+        workers=workers,
         asked=asked,
         **plugins.settings(),
         **given,
     )
     check_sweep(spec)
-    return spec.with_workers(workers), plugins, [note, *notes] if note else notes
+    return spec, plugins, [note, *notes] if note else notes
 
 
 def check_sweep(spec: SweepSpec) -> None:

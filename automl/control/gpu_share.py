@@ -40,7 +40,7 @@ class GpuShare:
         self._enabled = locks.enabled and spec.resources.gpus > 0
         self._locks = locks
         self._look = look
-        self._workers = spec.workers if spec.min_workers is None else local_slots(spec)
+        self._workers = None if spec.workers is None else local_slots(spec)
         self._each = spec.resources.gpus
         self._serial = serial
         self._chosen: tuple[str, ...] = ()

@@ -10,8 +10,7 @@ from typing import Any
 
 from automl.core import SweepSpec, parse_goals
 from automl.core.arguments import check_name
-from automl.core.ranks import check_room, max_ranks
-from automl.core.spec import KEYS
+from automl.core.spec import KEYS, check_room, max_ranks
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
 from automl.errors import StoreError, UsageError
@@ -67,8 +66,8 @@ def check_spec(
     plugins = plugins or Plugins.of(spec)
     if plugins.stopper.options:
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
-    for name in ("workers", "min_workers", "max_steps", "max_retries"):
-        KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
+    for name in ("max_steps", "max_retries"):
+        KEYS[name].read(name, getattr(spec, name))
     if plugins.suggester.name != KEYS["suggester"].default:
         plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
     if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
@@ -143,7 +142,7 @@ def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
             f"got ranks={spec.ranks!r}: choose 'local' or 'ray'"
         )
     if dispatcher == "ray" and spec.workers is not None:
-        check_room(spec, spec.workers)
+        check_room(spec, spec.workers.max)
     elif dispatcher == "local" or spec.workers is not None:  # else Ray says how many slots it has
         check_room(spec, local_slots(spec))
 

@@ -6,14 +6,11 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Container
 from importlib import metadata
 from typing import Any, Final
 
 from automl import __version__
 
-_PLAIN_DIFF: Final = ("--no-color", "--no-ext-diff", "--no-textconv")
-MAX_DIFF: Final = 100_000  # characters
 _PACKAGES: Final = (
     "torch", "botorch", "gpytorch", "ax-platform", "ray", "optuna", "sqlalchemy", "numpy",
     "sacrebleu", "sentencepiece",
@@ -39,19 +36,6 @@ def describe() -> dict[str, Any]:
     }
 
 
-def code_of(folder: str) -> dict[str, Any]:
-    """Git commit of a folder, and the diff of what is in it to that commit; None outside of git."""
-    commit = _git("rev-parse", "HEAD", folder=folder)
-    changes = _git("diff", *_PLAIN_DIFF, "HEAD", "--", ".", folder=folder) if commit else None
-    return {"folder": folder, "git_commit": commit, "git_diff": changes and changes[:MAX_DIFF]}
-
-
-def difference(folder: str, other: str) -> str | None:
-    """The diff from one folder to another one, which need not be in git; None if there is none."""
-    found = _git("diff", *_PLAIN_DIFF, "--no-index", "--", folder, other, statuses=(0, 1))
-    return found[:MAX_DIFF] if found else None
-
-
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)
@@ -59,20 +43,15 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git(*arguments: str, folder: str = ".", statuses: Container[int] = (0,)) -> str | None:
-    """What git prints; None if it cannot be run, takes too long, or ends with another status."""
+def _git(*arguments: str) -> str | None:
+    """What git prints; None if it cannot be run or fails."""
     try:
         done = subprocess.run(
-            ["git", "-C", folder, *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=5,
-            check=False,
+            ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=5
         )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode in statuses else None
+    return done.stdout.strip() if done.returncode == 0 else None
 
 
 def _hardware() -> dict[str, Any]:

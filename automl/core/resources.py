@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -88,13 +87,6 @@ def checked_budget(budget: Any, name: str = "budget") -> Budget:
 
 
 BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
-
-
-def without_unit(budget: Any) -> list[str]:
-    """A line about a time without a unit, which may have meant trials; none for other budgets."""
-    if isinstance(budget, bool) or not re.fullmatch(r"[0-9.]+", str(budget)):
-        return []
-    return [f"a budget without a unit is of seconds: {budget}s. A number of trials is `trials`"]
 
 
 def read_budget(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from automl.errors import StoreError
@@ -25,8 +28,10 @@ from .events import (
     TrialEvent,
     fold,
 )
+from .goals import Constraint, Goal
+from .resources import Budget
 from .spec import SweepSpec
-from .trial import Trial, TrialIndex, TrialState, without_held
+from .trial import AGENT, Trial, TrialIndex, TrialState, without_held
 
 
 class BudgetUse:
@@ -319,3 +324,148 @@ class SweepState:
                     self.limits[name] = limit
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
+
+
+INFEASIBLE: Final = "infeasible"  # the outcome of a trial that has ended and violates a constraint
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The present state of a sweep.
+
+    Args:
+        sweep: its name.
+        state: "running", "finished", "interrupted" or "failed".
+        seconds: wall-clock seconds of the sweep so far, including earlier runs.
+        num_slots, busy_slots: of the workers; 0 if no controller runs.
+        suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
+        waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
+            4711"; "" if it does not.
+        gain: by which going on is expected to improve the recommendation at most, noise included;
+            None if it is not known.
+        error: standard error of the recommendation, likewise.
+        suggestion_seconds: how long each of the latest suggestions took.
+        brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
+        dashboard: address of the Ray dashboard, "" if there is none.
+        reason: why it does not run any more; "" while it runs, and if that is not known.
+        share: of the budget that is used, from 0 to 1; None without a limit.
+        events: that came since the snapshot before, for those who follow the sweep.
+        spec: of the sweep; None if it is not known.
+        values: of finished trials for the first goal, by number, if they are known.
+    """
+
+    sweep: str
+    state: str
+    trials: Sequence[Trial]
+    goals: tuple[Goal, ...]
+    constraints: tuple[Constraint, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    seconds: float = 0.0
+    num_slots: int = 0
+    busy_slots: int = 0
+    suggesting: str = "idle"
+    waits_for: str = ""
+    gain: float | None = None
+    error: float | None = None
+    suggestion_seconds: Sequence[float] = ()
+    brief: bool = False
+    dashboard: str = ""
+    share: float | None = None
+    events: Sequence[SweepEvent] = ()
+    spec: SweepSpec | None = None
+    reason: str = ""
+    values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
+        """The sweep of a state.
+
+        Args:
+            shown: state that people see.
+            seconds: of the sweep so far; status: further fields.
+        """
+        spec = state.spec
+        is_limited = spec.budget.spent() is not None
+        share = state.use.spent(seconds, len(state.index.known)) if is_limited else None
+        return cls(
+            spec.name,
+            shown,
+            tuple(state.trials),
+            spec.goals,
+            spec.constraints,
+            spec.budget,
+            seconds,
+            reason=state.reason if shown == state.closed else "",  # else it is of an earlier end
+            share=share,
+            spec=spec,
+            values=state.values,
+            **status,
+        )
+
+    def value(self, trial: Trial, index: int = 0) -> float | None:
+        """The value of a trial for a goal; None if it has none."""
+        if index == 0 and trial.state.finished and trial.number in self.values:
+            return self.values[trial.number]
+        return ranking.value(trial, self.goals[index], self.constraints)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial so far by the first goal; None if none has succeeded."""
+        scored = ((self.value(trial), trial) for trial in self.trials)
+        losses = [
+            (self.goals[0].loss(value), trial) for value, trial in scored if value is not None
+        ]
+        return min(losses, key=lambda item: item[0])[1] if losses else None
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials on the Pareto front of all goals, by number."""
+        return ranking.pareto(self.trials, self.goals, self.constraints)
+
+    @property
+    def for_agents(self) -> bool:
+        """Whether agents have run the newest trials, or alone know what a trial is."""
+        if self.trials:
+            return self.trials[-1].worker.startswith(AGENT)
+        spec = self.spec
+        own = spec is not None and spec.workload is None and not spec.command
+        return own and not self.reason  # a controller that has ended says why
+
+    def outcome(self, trial: Trial) -> str:
+        """The state of a trial, or `INFEASIBLE` if it has ended and violates a constraint."""
+        ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
+        kept = all(constraint.holds(trial.metrics) for constraint in self.constraints)
+        return INFEASIBLE if ended and not kept and self.value(trial) is None else str(trial.state)
+
+    def counts(self) -> Counter[str]:
+        """Number of trials of each outcome."""
+        return Counter(map(self.outcome, self.trials))
+
+    def trajectory(self) -> list[float]:
+        """The best value after each finished trial that has one, in order of their ends."""
+        ends = sorted(
+            (trial.ended or 0.0, trial.number, value)
+            for trial in self.trials
+            if trial.state.finished and (value := self.value(trial)) is not None
+        )
+        better = max if self.goals[0].maximize else min
+        return list(accumulate((value for *_, value in ends), better))
+
+    @property
+    def changed(self) -> list[Trial]:
+        """The trials that `events` have changed, as they are now, by number."""
+        numbers = {event.trial for event in self.events if isinstance(event, TrialEvent)}
+        return [self.trials[number] for number in sorted(numbers)]
+
+    @property
+    def transitions(self) -> list[tuple[Trial, TrialState]]:
+        """Each trial that `events` bring into another state, as it is now, and that state."""
+        return [
+            (self.trials[one.trial], TrialState.RUNNING if isinstance(one, Begun) else one.state)
+            for one in self.events
+            if isinstance(one, Begun | Ended | Moved)
+        ]
+
+    def in_state(self, *states: TrialState) -> list[Trial]:
+        """The trials that are in one of these states."""
+        return [trial for trial in self.trials if trial.state in states]

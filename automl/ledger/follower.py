@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -10,7 +11,6 @@ from typing import Any, Final, TypeVar
 import sqlalchemy as sa
 
 from automl.core import Command, Snapshot, SweepEvent, SweepState
-from automl.core.garbage import no_collection
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 
@@ -36,8 +36,13 @@ def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Swe
             database.check_rows(connection)
         return [read(connection, sweep) for sweep in found]
 
-    with no_collection():  # it would scan all rows again and again
+    collects = gc.isenabled()
+    gc.disable()  # it would scan all rows again and again
+    try:
         found = database.run(find)
+    finally:
+        if collects:
+            gc.enable()
     if found:
         return found[0]
     names = [sweep.name for sweep in database.run(database.sweeps)]

@@ -13,7 +13,6 @@ from automl.core import (
     SweepSpec,
     SweepState,
     Trial,
-    text,
 )
 from automl.errors import AutomlError, StoreError
 from search_spaces import Space
@@ -102,7 +101,7 @@ class Record:
 
     def value(self, trial: Trial, index: int = 0) -> float | None:
         """The value of a trial for a goal; None if it has none."""
-        return text.goal_value(trial, self.snapshot, index)
+        return self.snapshot.value(trial, index)
 
     def scored(self) -> list[tuple[Trial, float]]:
         """The trials with a value for the first goal, the best first."""

@@ -16,8 +16,7 @@ from typing import Any, Final
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
-from automl.core.environment import code_of, difference
-from automl.core.text import number, present_folder
+from automl.core.text import number
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
 from workers.command.command import SIDE
@@ -146,23 +145,8 @@ def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int)
         seed=seed,
         suggester="random",
         paired=True,
-        folder=present_folder(),
+        folder=str(Path.cwd()),
     )
-
-
-def code_of_commands(programs: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What is recorded of each side: its command, and commit and diff of the code that it runs."""
-    folders = {side: _code_folder(words) for side, words in programs.items()}
-    found = {
-        side: {"command": list(words), **code_of(folders[side])} for side, words in programs.items()
-    }
-    return {**found, "difference": difference(folders[A], folders[B])}
-
-
-def _code_folder(words: Sequence[str]) -> str:
-    """The folder of the first file among the arguments of a command; else the present one."""
-    files = (Path(word) for word in words[1:] if "\0" not in word and len(word) < 4096)
-    return next((str(path.parent) for path in files if path.is_file()), ".")
 
 
 def compare(

@@ -8,8 +8,7 @@ from objectives import make_spec
 
 import automl
 from automl.control.artifacts import CheckpointCleanup
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.files.folder import Folder
 
 

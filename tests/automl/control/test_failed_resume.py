@@ -6,7 +6,7 @@ import pytest
 
 from automl.control.outcomes import decide
 from automl.core import Goal, Trial, TrialState
-from automl.core.reports import ReportLog, ReportPoint
+from automl.core.trial import ReportLog, ReportPoint
 from workers.protocol import Ending, Outcome
 
 GOALS = (Goal.parse("minimize loss"),)

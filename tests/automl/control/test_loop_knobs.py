@@ -11,7 +11,7 @@ from objectives import make_spec
 import automl
 from automl import config
 from automl.control.preflight import lines_about_knobs
-from automl.core.ranks import follow_strategy
+from automl.core.spec import follow_strategy
 from automl.errors import ConfigError, UsageError
 from search_spaces import Choice, Float, Space
 

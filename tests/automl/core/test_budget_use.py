@@ -6,7 +6,7 @@ import pytest
 from objectives import make_spec
 
 from automl.core.goals import parse_goals
-from automl.core.resources import Budget, without_unit
+from automl.core.resources import Budget
 from automl.core.state import BudgetUse
 from automl.core.trial import Trial, TrialState
 
@@ -91,9 +91,3 @@ def test_another_specification_counts_for_what_has_happened() -> None:
     done = Trial(0, {}, DONE, {"loss": 1.0})
     use.specify(make_spec(budget=Budget(target=2.0)), [done])
     assert use.reason_to_end(0.0) == "trial 0 has reached the target 2"
-
-
-def test_a_time_without_a_unit_is_told() -> None:
-    for given in (10, "10", 2.5):
-        assert without_unit(given)[0].startswith(f"a budget without a unit is of seconds: {given}s")
-    assert not any(map(without_unit, (None, "10s", "1h30m", True, {"time": 10}, Budget(trials=3))))

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from automl.core import Begun
 from automl.core.events import Noted
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.report.terminal_view import PlainLines, SweepView
 

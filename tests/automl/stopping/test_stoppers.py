@@ -14,8 +14,8 @@ import automl
 from automl.control.wiring import conduct
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
-from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
+from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.dispatch.simulated import SimulatedDispatcher
 from automl.ledger import Ledger

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from automl.core.goals import Goal
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows, front
 from search_spaces import Float, Space
 
