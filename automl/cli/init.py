@@ -11,11 +11,11 @@ from typing import Final
 
 import click
 
-from automl.config.template import file_of, for_command, for_objective, for_workload, read_wandb
+from automl.config.template import file_of, for_command, read_wandb
 from automl.errors import UsageError
 from workers.command.printed_metrics import PrintedMetric, printed_metrics
 
-from .common import objective_option, output_option, say
+from .common import output_option, say
 from .program import Program, ProgramVerb
 
 SECONDS: Final = 20.0  # that a command is run, to see what it prints
@@ -24,8 +24,6 @@ MAX_CHARACTERS: Final = 1 << 20
 
 
 @click.command(cls=ProgramVerb)
-@click.argument("workload", required=False)
-@objective_option
 @click.option(
     "--from",
     "source",
@@ -35,14 +33,12 @@ MAX_CHARACTERS: Final = 1 << 20
 @click.option("--no-run", is_flag=True, help="Do not run the command; guess the goal.")
 @output_option("NAME.yaml", help="File to write, '-' to print it.")
 def init(
-    workload: str | None,
-    objective: str | None,
     output: str | None,
     program: Program | None,
     source: str | None,
     no_run: bool,
 ) -> None:
-    """Write a commented configuration for a workload, a function of your own, or a COMMAND.
+    """Write a commented configuration for a COMMAND.
 
     Or make one of a sweep of Weights & Biases, and say what could not be carried over.
 
@@ -51,48 +47,34 @@ def init(
 
     \b
     Examples:
-      automl init translation
-      automl init --objective train.py:objective -o mine.yaml
       automl init -- python train.py --lr 0.001 --width 64
       automl init --from sweep.yaml -o mine.yaml
     """
-    if [workload, objective, program, source].count(None) != 3:
-        raise UsageError(
-            "name a workload (see automl workloads), a function with --objective FILE:NAME, "
-            "a command after --, or a sweep of Weights & Biases with --from"
-        )
+    if (program is None) is (source is None):
+        raise UsageError("give a command after --, or a sweep of Weights & Biases with --from")
+    default = f"{Path(source).stem}.automl.yaml" if source else ""
     if program is not None:
         default = file_of(program.arguments)
-    elif source is not None:
-        default = f"{Path(source).stem}.automl.yaml"
-    else:
-        default = f"{workload or Path((objective or '').rpartition(':')[0]).stem}.yaml"
     path = Path(output if output and output != "-" else default)
     shown = click.format_filename(path)  # a name that is no UTF-8 cannot be in the file
     if output != "-" and path.exists():
         raise UsageError(f"{path} exists already; name another file with --output")
-    option = ""
     if program is not None:
         for_command(program.arguments, shown)  # refuses one without numbers before it is run
         metric = None if no_run else next(iter(printed_by(program)), None)
         goal = f"the goal is to {metric.goal}" if metric else "wrote a guess"
         say(f"{goal}: adapt `goals` and `reports` if another metric counts", err=True)
         text, line = for_command(program.arguments, shown, metric)
-        option = f" -- {line}"
     elif source is not None:
         found = read_wandb(Path(source))
-        text, option = found.text(click.format_filename(source), shown), f" -- {found.command}"
+        text, line = found.text(click.format_filename(source), shown), found.command
         for note in found.notes:
             say(f"note: {note}", err=True)
-    elif workload is not None:
-        text = for_workload(workload, shown)
-    else:
-        text, option = for_objective(objective or "", shown), f" --objective {objective}"
     if output == "-":
         click.echo(text, nl=False)
         return
     path.write_text(text, encoding="utf-8")
-    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown}{option}")
+    click.echo(f"wrote {shown}; check it, then run: automl sweep {shown} -- {line}")
 
 
 def printed_by(program: Program) -> list[PrintedMetric]:

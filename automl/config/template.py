@@ -1,4 +1,4 @@
-"""Writes a first configuration: for a workload, a function, a command, or a sweep of W&B.
+"""Writes a first configuration: for a command, or of a sweep of W&B.
 
 What is read is read as data: nothing in it is run.
 """
@@ -11,28 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from automl.core import Budget, parse_goals
+from automl.core import parse_goals
 from automl.core.arguments import NAME
 from automl.core.text import printable, shell_line
 from automl.errors import UsageError
 from search_spaces.plain import read_space
-from search_spaces.plugins import nearest
 from search_spaces.validation import show
 from workers.command.printed_metrics import PrintedMetric
-from workers.workloads import WORKLOADS
 
 from .source import WrittenConfig, plain_scalar
 
-PREAMBLE: Final = """\
-# {summary}
-#
-#   automl sweep {file}{option} --dry-run    check it and show what would be tuned
-#   automl sweep {file}{option}              run it
-#
-# Any value can be set on the command line too, such as budget.trials=50.
-
-name: {name}
-"""
 TAIL: Final = """
 # The sweep ends at the first of these: trials, time, worker_time (summed over workers), target.
 budget:
@@ -86,65 +74,6 @@ FACTOR: Final = 10  # a positive number is tuned from a tenth to ten times its v
 TIMES: Final = 4  # a count from a quarter to four times
 LOG_FROM: Final = 8  # a count from here on is tuned on a logarithmic scale
 _JOINED: Final = re.compile(r"((?:--)?[A-Za-z][\w.-]*)=(.+)")
-
-
-def for_workload(name: str, file: str) -> str:
-    """A configuration that tunes everything that a workload declares for the hardware.
-
-    Args:
-        name: of the workload; file: of the configuration.
-
-    Raises:
-        UsageError: there is no such workload.
-    """
-    workload = WORKLOADS.get(name)
-    parts = [
-        PREAMBLE.format(summary=workload.summary, name=name, file=file, option=""),
-        f"workload: {name}\n\ndata:\n  name: builtin\n\n",
-        f"# Several make a Pareto front.\ngoals: [{', '.join(workload.goals)}]\n\n",
-        "# What is tuned: all that the workload declares for this machine, which\n"
-        f"# `automl space {file}` lists; or an entry for each parameter that you choose.\n",
-        "space: auto\n",
-    ]
-    return "".join(parts) + TAIL
-
-
-def for_objective(target: str, config: str) -> str:
-    """A configuration for a function in a Python file. The file is read, not run.
-
-    Args:
-        target: FILE:NAME of the function; config: file of the configuration.
-
-    Raises:
-        UsageError: `target` is not FILE:NAME, or the file defines no such function.
-    """
-    file, _, function = target.rpartition(":")
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"--objective is FILE:NAME; {file or target!r} cannot be read: {error}"
-        ) from error
-    functions = dict(re.findall(r"^def (\w+)(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL))
-    if function not in functions:
-        hint = nearest(function, list(functions))
-        raise UsageError(f"--objective: {file} has no function {function!r} at its top: {hint}")
-    read = re.findall(r"params\[['\"]([A-Za-z_][\w.]*)['\"]\]", functions[function])
-    names = list(dict.fromkeys(read)) or ["learning_rate"]
-    entries = "\n".join(f"  {name}: {{low: 0.0, high: 1.0}}" for name in names)
-    metrics = re.findall(r"return {\s*['\"](\w+)['\"]:", functions[function]) or ["loss"]
-    name, option = name_of(config), f" --objective {target}"
-    parts = [
-        PREAMBLE.format(
-            summary=f"Tune {function} of {file}", name=name, file=config, option=option
-        ),
-        "\n# One of the metrics that the function returns or reports.\n",
-        f"goals: minimize {metrics[0]}\n",
-        "\n# The parameters that it reads from trial.params. Give each a list, or a range",
-        "\n# {low, high}, with log: true, type: int or default: VALUE if needed.\nspace:\n",
-        entries + "\n",
-    ]
-    return "".join(parts) + TAIL
 
 
 def name_of(file: str) -> str:
@@ -283,9 +212,8 @@ def _is_any(name: str, words: Sequence[str]) -> bool:
     return any(word in name.lower() for word in words)
 
 
-_DEVIATIONS: Final = 3  # a normal distribution becomes the range of so many on either side
 _READ: Final = {
-    *("program", "method", "metric", "parameters", "early_terminate", "run_cap", "command"),
+    *("program", "method", "metric", "parameters", "run_cap", "command"),
     *("name", "project", "entity", "description"),
 }
 
@@ -343,7 +271,6 @@ def read_wandb(path: Path) -> WandbSweep:
         _read_parameters(found, data["parameters"], "")
         _read_settings(found, data)
         parse_goals(found.settings["goals"])
-        Budget(**found.settings["budget"])
     except UsageError as error:
         raise UsageError(f"--from: {path}: {error}") from error
     if not found.space:
@@ -390,16 +317,11 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
     high: Any = entry.get("max")
     are_whole = isinstance(low, int) and isinstance(high, int)
     kind = str(entry.get("distribution") or ("int_uniform" if are_whole else "uniform"))
-    base, log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
-    if "normal" in kind:
-        found.notes.append(f"{name}: {_DEVIATIONS} deviations around the mean of a normal one")
-        mean, wide = entry.get("mu", 0), _DEVIATIONS * entry.get("sigma", 1)
-        low, high = mean - wide, mean + wide
-    if base in ("log_normal", "log_uniform"):  # the bounds are exponents of e
-        ends = (-high, -low) if kind.startswith("inv_") else (low, high)
-        low, high = (float(f"{math.exp(end):.6g}") for end in ends)
-    elif base not in ("normal", "uniform", "int_uniform", "log_uniform_values"):
-        raise ValueError(f"unknown distribution {show(kind)}")
+    base, log = kind.removeprefix("q_"), "log" in kind
+    if base == "log_uniform":  # the bounds are exponents of e
+        low, high = (float(f"{math.exp(end):.6g}") for end in (low, high))
+    elif base not in ("uniform", "int_uniform", "log_uniform_values"):
+        raise ValueError(f"no range has the distribution {show(kind)}")
     step = entry.get("q", 1) if kind.startswith("q_") else 0
     is_whole = base == "int_uniform" or (step >= 1 and step == int(step))
     if step > 0 and not log:
@@ -411,7 +333,7 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
 
 
 def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
-    """The goal, the budget, the suggester and the stopper."""
+    """The goal, the budget and the suggester."""
     metric = data.get("metric")
     metric = metric if isinstance(metric, Mapping) else {}
     if not metric.get("name"):
@@ -427,14 +349,6 @@ def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
         settings["budget"]["target"] = metric["target"]
     if data.get("method") not in ("bayes", "random", None):
         found.notes.append(f"method: {data['method']} has no counterpart: bayes is used")
-    early = data.get("early_terminate")
-    if isinstance(early, Mapping) and early.get("type") == "hyperband":
-        numbers = {"grace": early.get("min_iter"), "factor": early.get("eta")}
-        given = {key: value for key, value in numbers.items() if value is not None}
-        settings["stopper"] = {"name": "hyperband", **given}
-        settings |= {"max_steps": early["max_iter"]} if early.get("max_iter") else {}
-    elif early is not None:
-        found.notes.append(f"early_terminate is not carried over: {show(early)}")
 
 
 def _words(data: Mapping[str, Any]) -> list[Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
+from automl.core.resources import WorkerRange
 from automl.core.text import number
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
@@ -141,7 +142,7 @@ def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int)
         (goal,),
         command=command,
         reports=reports,
-        workers=1,
+        workers=WorkerRange(1, 1),
         seed=seed,
         suggester="random",
         paired=True,

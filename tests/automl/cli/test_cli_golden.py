@@ -19,7 +19,7 @@ from automl.cli import COMMANDS
 GOLDEN = Path(__file__).parent / "golden"
 RUN = "--objective mine.py:objective --dispatcher inline"
 LINES = {
-    "init": ["init --objective mine.py:objective -o -"],
+    "init": ["init --no-run -o - -- python train.py --lr 0.1 --width 64"],
     "sweep": [f"sweep toy.yaml {RUN} --dry-run", "sweep toy.yaml space.x=[0.0,y]"],
     "resume": [
         f"resume toy {RUN}",

@@ -10,7 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from automl.cli import cli
-from automl.config import load
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,51 +71,10 @@ def test_a_missing_data_file_is_told(tmp_path: Path) -> None:
     assert str(folder) in done.stderr
 
 
-def test_init_writes_a_configuration_that_tunes_all_that_a_workload_declares(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = automl("init", "translation")
-    assert done.exit_code == 0, done.output
-    written = load("translation.yaml").spec
-    declared = load("translation.yaml", ["space=auto"]).spec
-    assert written.space.to_dict() == declared.space.to_dict()
-    assert (written.workload, written.goals) == ("translation", declared.goals)
-    again = automl("init", "translation")
-    assert again.exit_code == 2
-    assert "exists already" in again.stderr
-
-
 def test_init_writes_a_file_whose_name_is_no_utf_8(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = automl("init", "translation", "-o", "a\udcff.yaml")
+    done = automl("init", "--no-run", "-o", "a\udcff.yaml", "--", "train", "--lr", "0.1")
     assert done.exit_code == 0, done.output
     assert "automl sweep a\ufffd.yaml" in (tmp_path / "a\udcff.yaml").read_text("utf-8")
-
-
-def test_init_reads_an_objective_without_running_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    source = (
-        "raise SystemExit\ndef f(trial):\n    p = trial.params['depth'] * trial.params['lr']\n"
-        "    return {'error': p}\n"
-    )
-    Path("train.py").write_text(source)
-    assert automl("init", "--objective", "train.py:f", "--output", "mine.yaml").exit_code == 0
-    spec = load("mine.yaml", objective=True).spec
-    assert (spec.name, list(spec.space.parameters), str(spec.goals[0])) == (
-        "mine",
-        ["depth", "lr"],
-        "minimize error",
-    )
-    assert automl("init", "--objective", "train.py:f", "-o", "-").stdout.endswith("seed: 0\n")
-    for wrong in (
-        ["translaton"],
-        [],
-        ["translation", "--objective", "train.py:f"],
-        ["--objective", "train.py:g"],
-    ):
-        assert automl("init", *wrong).exit_code == 2
