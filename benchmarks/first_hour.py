@@ -8,8 +8,6 @@
   imports nothing, scikit-learn or torch. `optuna` keeps its study in memory, `optuna, stored` in
   SQLite, as our sweeps are.
 - readme: wall seconds and best loss of the example of README, 20 trials, two workers.
-- sampler: milliseconds a trial of `BayesSampler` in an Optuna study, on a conditional problem.
-- random: milliseconds a trial of random search on `local`, and the growth of its memory.
 
 Contestants run in turn, so that other work on the machine slows all of them alike. Each ratio is
 the median over the rounds.
@@ -36,11 +34,9 @@ from benchmarks.common.options import benchmark_parser
 from benchmarks.common.paired import interleaved, ratios
 from benchmarks.control.first_hour_scripts import (
     NEEDS_NO_TORCH,
-    RANDOM,
     README,
     README_AUTOML,
     README_OPTUNA,
-    SAMPLER,
     START_AUTOML,
     START_OPTUNA,
     USES_SKLEARN,
@@ -55,9 +51,6 @@ SCRIPTS: Final = {
     "start, imports torch": USES_TORCH,
 }
 MAX_README: Final = 1.5
-MAX_SAMPLER: Final = {40: 60.0, 100: 100.0}  # trials: milliseconds a trial in the median
-MAX_RANDOM_MILLISECONDS: Final = 20.0
-MAX_RANDOM_MEGABYTES: Final = 20.0
 
 
 def script(text: str, folder: str, **values: Any) -> tuple[float, list[str]]:
@@ -153,45 +146,6 @@ def readme(seeds: int) -> list[store.Row]:
     ]
 
 
-def sampler(seeds: int) -> list[store.Row]:
-    """Milliseconds a trial and best values on the conditional problem."""
-    rows = []
-    for trials in MAX_SAMPLER:
-        for name in ("bayes", "tpe"):
-            with tempfile.TemporaryDirectory() as folder:
-                given = {"SAMPLER": name, "TRIALS": trials}
-                found = [
-                    list(map(float, script(SAMPLER, folder, SEED=seed, **given)[1]))
-                    for seed in range(seeds)
-                ]
-            rows.append(
-                {
-                    "measure": f"sampler, {trials} trials",
-                    "contestant": name,
-                    "milliseconds": round(statistics.median(ms for ms, _ in found), 1),
-                    "loss": statistics.median(value for _, value in found),
-                    "seeds": seeds,
-                }
-            )
-    return rows
-
-
-def random_search(trials: int) -> list[store.Row]:
-    """Milliseconds a trial of random search, and the growth of memory after the first 500."""
-    with tempfile.TemporaryDirectory() as folder:
-        _, words = script(RANDOM, folder, TRIALS=trials, STORE=f"{folder}/store")
-    milliseconds, megabytes = map(float, words)
-    return [
-        {
-            "measure": "random",
-            "contestant": "local",
-            "milliseconds": round(milliseconds, 2),
-            "megabytes": round(megabytes, 1),
-            "trials": trials,
-        }
-    ]
-
-
 def claims(rows: dict[tuple[Any, ...], store.Row]) -> list[Claim]:
     """Every limit beside what was measured."""
 
@@ -207,32 +161,19 @@ def claims(rows: dict[tuple[Any, ...], store.Row]) -> list[Claim]:
     made.append(at_most("README's example: wall time, times Optuna's", ratio, MAX_README))
     pair = value("readme", "local", "loss"), value("readme", "optuna", "loss")
     made.append(at_most("README's example: median of the best losses", *pair, "Optuna's"))
-    for trials, most in MAX_SAMPLER.items():
-        measure = f"sampler, {trials} trials"
-        taken = value(measure, "bayes", "milliseconds")
-        made.append(at_most(f"BayesSampler: ms a trial at {trials} trials", taken, most))
-        pair = value(measure, "bayes", "loss"), value(measure, "tpe", "loss")
-        made.append(at_most(f"conditional problem, {trials} trials: best value", *pair, "TPE's"))
-    taken = value("random", "local", "milliseconds")
-    made.append(at_most("random search on local: ms a trial", taken, MAX_RANDOM_MILLISECONDS))
-    growth = value("random", "local", "megabytes")
-    memory = "random search on local: growth of memory, MB"
-    made.append(at_most(memory, growth, MAX_RANDOM_MEGABYTES))
     return made
 
 
 def main() -> int:
     """Measure, store and print the rows."""
-    parser = benchmark_parser(__doc__, "3 rounds, 3 seeds, 1,500 trials")
+    parser = benchmark_parser(__doc__, "3 rounds")
     parser.add_argument("--repeats", type=int, default=10, help="rounds and seeds")
     given = parser.parse_args()
     rows = store.load(ROWS, "measure", "contestant") if given.table else {}
     rounds = 3 if given.quick else given.repeats
     measures: list[Callable[[], list[store.Row]]] = [
         partial(starts, rounds),
-        partial(random_search, 1500 if given.quick else 3000),
         partial(readme, rounds),
-        partial(sampler, min(rounds, 5)),
     ]
     for measure in [] if given.table else measures:
         for row in measure():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.command import CommandObjective
+from workers.command.command import CommandObjective
 from workers.context import Context
 from workers.protocol import Assignment, Outcome, Report
 from workers.run import run

@@ -14,8 +14,8 @@ from automl.ledger import Ledger
 from automl.workflows.ab import A, B, compare, of_commands
 from automl.workflows.paired_test import PairedTest
 from workers.command.command import EitherCommand
-from workers.command.patterns import compile_pattern
-from workers.command.printed_metrics import reported_metrics
+from workers.command.printed_metrics import larger_is_better
+from workers.command.reports import compile_pattern
 
 from . import INTERRUPTED, NO_SUCCESS, SHOULD_STOP
 from .common import dispatching, emit, json_option, say, store_option, whole
@@ -150,19 +150,19 @@ def _goal(
     Raises:
         UsageError: the metric, its direction or the expression is missing or wrong.
     """
-    found = printed_by(program) if metric is None else reported_metrics([metric])
     patterns = {}
     if metric is None:
+        found = printed_by(program)
         if not found or (len(found) > 1 and not found[0].of_validation):
             names = ", ".join(one.name for one in found) or "none is known"
             raise UsageError(f"name the metric with --metric, of those that A prints: {names}")
         metric, patterns = found[0].name, {"step": found[0].step, found[0].name: found[0].pattern}
-    if maximize is None and not found:
+    up = larger_is_better(metric) if maximize is None else maximize
+    if up is None:
         raise UsageError(f"add --minimize or --maximize: which {metric} is good is not known")
     if reports is not None:
         patterns[metric] = reports
     patterns = {name: text for name, text in patterns.items() if text}
     for name, text in patterns.items():
         compile_pattern(name, text)
-    up = found[0].maximize if maximize is None else maximize
     return Goal.parse(f"{'maximize' if up else 'minimize'} {metric}"), patterns

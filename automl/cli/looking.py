@@ -28,7 +28,7 @@ from automl.report.console import console
 from automl.report.record import Record
 from automl.report.summary import print_answer
 from automl.report.terminal_view import SweepView, view
-from workers.command.output import COLOURS
+from workers.command.printed_metrics import COLOURS
 from workers.protocol import LOGS, log_name
 
 from . import NO_SUCCESS

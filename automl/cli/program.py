@@ -141,8 +141,8 @@ def load_trained(
     """
     if program is None:
         return load_objective(objective)
-    from workers.command import CommandObjective
     from workers.command.arguments import flags_of
+    from workers.command.command import CommandObjective
 
     parameters = spec.known_space.parameters
     command = CommandObjective(

@@ -24,7 +24,7 @@ from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
 from search_spaces.plain import ambiguous
 from workers.command.arguments import unnamed
-from workers.command.csv_file import CSV_FILE
+from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
@@ -297,8 +297,6 @@ class _Checker:
             return
         for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
-                from workers.command.patterns import compile_pattern
-
                 self.source.checked(("reports", name), partial(compile_pattern, name, pattern))
 
 

@@ -4,16 +4,14 @@
     python benchmarks/control/scale.py --quick [--check]     1,000 and 10,000 trials
     python benchmarks/control/scale.py --table [--check]     the stored rows
 
-Each size runs in its own process. The table shows the CPU time of a trial (almost all of it is
-the controller, because a replay is a sum), the peak memory, and the slope of log time against
-log trials: above 1 is superlinear. `--store sqlite` writes to a file. `--store postgresql`
-writes to its own server, whose CPU time does not count.
+Each size runs in its own process. The rows have the CPU time of a trial (almost all of it is
+the controller, because a replay is a sum) and the peak memory. A claim is about the slope of log
+time against log trials: above 1 is superlinear. `--store sqlite` writes to a file.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import resource
 import subprocess
@@ -53,22 +51,9 @@ def replay(params: Any) -> Iterator[tuple[float, dict[str, float]]]:
         yield 10.0 + params["width"] / 100 + params["dropout"], {"loss": params["lr"] + 1.0 / step}
 
 
-@contextlib.contextmanager
-def place(store: str) -> Iterator[str | None]:
-    """Where the ledger is; None keeps it in memory."""
-    if store == "postgresql":
-        from tests.automl.postgres import server
-
-        with server() as running:
-            yield running.database()
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield None if store == "memory" else folder
-
-
 def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> dict[str, Any]:
     """Run a simulation in this process."""
-    with place(store) as where:
+    with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         clock = time.perf_counter()
         result = automl.simulate(
@@ -79,7 +64,7 @@ def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> 
             trials=trials,
             suggester=suggester,
             stopper=stopper,
-            store=where,
+            store=None if store == "memory" else folder,
             seed=0,
         )
         took = time.process_time() - began
@@ -101,20 +86,6 @@ def one(trials: int, workers: int, suggester: str, stopper: str, store: str) -> 
     }
 
 
-def print_slopes(rows: list[dict[str, Any]], workers: int) -> None:
-    """Print the slope over all rows, and without the first trial of each worker.
-
-    The first trials begin together, which is cheaper.
-    """
-    sizes, seconds = _sizes(rows)
-    print(f"slope of log seconds over log trials: {_slope(sizes, seconds):.2f}")
-    later = sizes > workers
-    if workers in sizes and later.sum() > 1:
-        first = float(seconds[sizes == workers][0])
-        slope = _slope(sizes[later] - workers, seconds[later] - first)
-        print(f"after the first {workers} trials: {slope:.2f}")
-
-
 def _sizes(rows: list[rows_of.Row]) -> tuple[Any, Any]:
     table = np.array([[row["trials"], row["cpu"]] for row in rows], dtype=float)
     return table[:, 0], table[:, 1]
@@ -125,13 +96,13 @@ def _slope(sizes: Any, seconds: Any) -> float:
 
 
 def main() -> int:
-    """Measure every size, then print the slope."""
+    """Measure every size."""
     parser = benchmark_parser(__doc__, "1,000 and 10,000 trials")
     parser.add_argument("--trials", type=int, nargs="+", default=[1000, 10_000, 30_000, 100_000])
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--suggester", default="random")
     parser.add_argument("--stopper", default="none")
-    parser.add_argument("--store", choices=["memory", "sqlite", "postgresql"], default="memory")
+    parser.add_argument("--store", choices=["memory", "sqlite"], default="memory")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
@@ -157,8 +128,6 @@ def _measure(given: argparse.Namespace) -> list[rows_of.Row]:
         if not given.quick:
             rows_of.append(ROWS, rows[-1])
         print(json.dumps(rows[-1]), flush=True)
-    if len(rows) > 1:
-        print_slopes(rows, given.workers)
     return rows
 
 

@@ -1,6 +1,6 @@
 """Whether the answer of a sweep holds, on twelve functions whose truth is known.
 
-    python benchmarks/noise/answers.py [--seeds 12] [--trials 20]    measure what is missing
+    python benchmarks/noise/answers.py [--seeds 40] [--trials 20]    measure what is missing
     python benchmarks/noise/answers.py --quick [--check]              two seeds, nothing is stored
     python benchmarks/noise/answers.py --table [--check]              the stored rows
 
@@ -172,7 +172,7 @@ def show(rows: Sequence[store.Row]) -> None:
 def main() -> int:
     """Measure, print the table, and judge the claims."""
     parser = benchmark_parser(__doc__, "two seeds")
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--trials", type=int, default=20)
     options = parser.parse_args()
     known = {} if options.quick else store.load(ROWS, *KEYS)

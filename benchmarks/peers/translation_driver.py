@@ -1,6 +1,6 @@
 """Our side of `benchmarks/training/sockeye.py`: one timed training or translation.
 
-python benchmarks/peers/translation_driver.py train|overhead|translate RESULT.json OPTIONS_AS_JSON
+python benchmarks/peers/translation_driver.py train|translate RESULT.json OPTIONS_AS_JSON
 """
 
 from __future__ import annotations
@@ -77,58 +77,6 @@ def _clear_biases(parameters: dict[str, Any]) -> None:
                 parameter.zero_()
 
 
-def overhead(options: dict[str, Any]) -> dict[str, Any]:
-    """CPU seconds of the trainer's loop, and of the bare computation, on the same batches.
-
-    The bare computation is forward, backward, clipping and step. They take turns to be the first:
-    the first on a batch is 8% slower, whichever it is, since the kernels of its shape are prepared.
-
-    Returns:
-        Pairs of seconds, loop and bare, by who came first.
-    """
-    import torch
-
-    from workers.data.batch import BatchShare
-    from workers.device.precision import Precision
-    from workers.training.optimizers import build_optimizer, step
-    from workers.training.trainer import Trainer
-    from workers.workloads.translation import Translation
-
-    workload = Translation({}, options["data"], options["fixed"], seed=0)
-    model = workload.build_model().train()
-    optimizer = build_optimizer(dict(model.named_parameters()), {"optimizer": "adam"})
-    precision = Precision(options["fixed"].get("precision", "fp32"), torch.device("cpu"))
-    pairs: dict[str, list[tuple[float, float]]] = {"loop": [], "bare": []}
-    update = Trainer._update
-    since = [0.0]
-
-    def bare(share: BatchShare) -> float:
-        begun = time.process_time()
-        optimizer.zero_grad()
-        with precision.autocast():
-            loss = workload.loss(model, share.parts[0]) / options["weight"]
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        step(optimizer)
-        return time.process_time() - begun
-
-    def watched(self: Trainer, place: Any, share: BatchShare) -> None:
-        fetched = time.process_time() - since[0]
-        first = "bare" if self.updates % 2 else "loop"
-        before = bare(share) if first == "bare" else 0.0
-        begun = time.process_time()
-        update(self, place, share)
-        loop = fetched + time.process_time() - begun
-        pairs[first].append((loop, before or bare(share)))
-        since[0] = time.process_time()
-
-    Trainer._update = watched  # type: ignore[method-assign]
-    for group in optimizer.param_groups:
-        group["lr"] = 1e-4
-    train(options)
-    return {first: found[2:] for first, found in pairs.items()}
-
-
 def translate(options: dict[str, Any]) -> dict[str, Any]:
     """Translate a file by an exported model; two rows, before and after."""
     import torch
@@ -154,7 +102,7 @@ def translate(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    commands = {"train": train, "overhead": overhead, "translate": translate}
+    commands = {"train": train, "translate": translate}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=list(commands))
     parser.add_argument("result", type=Path, metavar="RESULT.json")

@@ -1,24 +1,19 @@
-"""What earlier sweeps teach a search.
+"""What earlier sweeps teach a search, on the recorded tables.
 
-    python benchmarks/suggesters/warm_starts.py --part tables
-    python benchmarks/suggesters/warm_starts.py --part subset --contestants bayes,bayes+related
-    python benchmarks/suggesters/warm_starts.py --part subset --table
+    python benchmarks/suggesters/warm_starts.py                 measure the missing rows
+    python benchmarks/suggesters/warm_starts.py --quick         one table, one seed, 10 trials
+    python benchmarks/suggesters/warm_starts.py --table         the stored rows
 
-`bayes+related` learns from a sweep on each other data set of the same family, `bayes+unrelated`
-from random configurations with the losses of these sweeps. `tpe+related` and `optuna-gp+related`
-try the best configurations of these sweeps first, as with Optuna's `enqueue_trial`.
-`~RULE` at the end flips a rule of the policy.
-Fixed sizes: 20 problems of the subset or the recorded tables, 3 seeds. The scores are those of
-`held_out.py`.
+`bayes+related` learns from a sweep of TPE, 40 trials, on each other table of the same family,
+`bayes+unrelated` from random configurations with the losses of these sweeps. The scores are those
+of `held_out.py`.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,137 +22,106 @@ from benchmarks.suggesters import held_out  # first: it sets the number of threa
 import numpy as np  # isort: skip
 
 from automl.core.goals import parse_goals
-from automl.core.trial import Trial
-from automl.suggesters.base import EarlierSweep, SearchContext, Suggester
-from automl.suggesters.bayes.candidates import NUM_TRANSFERRED
+from automl.core.trial import Trial, TrialState
+from automl.suggesters.base import EarlierSweep, SearchContext
 from automl.suggesters.bayes.suggester import BayesSuggester
 from automl.suggesters.domain import Domain
-from automl.suggesters.user_prior import best_of
 from benchmarks.common import store
 from benchmarks.common.missing import missing
 from benchmarks.common.options import benchmark_parser
-from benchmarks.suggesters.contestants import make, policy_of
-from benchmarks.suggesters.earlier_sweeps import earlier_sweep
+from benchmarks.suggesters.contestants import make
 from benchmarks.suggesters.fingerprint import present_fingerprint
-from benchmarks.suggesters.held_out import KEYS, Judged
+from benchmarks.suggesters.held_out import KEYS, Judged, Task
 from benchmarks.suggesters.suggesters import one_thread
-from search_spaces import Space
-from workers.protocol import Params
 
 ROWS: Final = store.RESULTS / "warm_starts.jsonl"
 CONTESTANTS: Final = ("bayes", "bayes+related", "bayes+unrelated")
-SEEDS: Final = 3
+SEEDS, EARLIER_TRIALS, EARLIER_SEED = 3, 40, 11
 
 
-def family(problem: Judged) -> str:
-    """The name of the family of models that a problem tunes."""
-    return problem.name.partition("_")[0]
+def earlier_sweep(problem: Judged) -> EarlierSweep:
+    """A sweep of TPE on a problem, as a user's earlier one."""
+    suggester = make("tpe", Task(problem.space), EARLIER_SEED)  # type: ignore[arg-type]
+    rng = np.random.default_rng([EARLIER_SEED, zlib.crc32(problem.name.encode())])
+    trials: list[Trial] = []
+    for number in range(EARLIER_TRIALS):
+        params = suggester.suggest(trials, [])[0]
+        metrics = {"loss": problem.seen(params, rng)}
+        trials.append(Trial(number, params, TrialState.COMPLETED, metrics=metrics))
+    losses = [trial.metrics["loss"] for trial in trials]
+    return EarlierSweep(problem.name, [trial.params for trial in trials], {"loss": losses})
 
 
-def unrelated(sweep: EarlierSweep, space: Space) -> EarlierSweep:
-    """Random configurations with the losses of a sweep."""
-    rng = np.random.default_rng(zlib.crc32(sweep.name.encode()))
-    return EarlierSweep(sweep.name, space.sample(rng, len(sweep.params)), sweep.losses)
+def related(problem: Judged, listed: Sequence[Judged]) -> list[Judged]:
+    """The other problems of its family."""
+    family = problem.name.partition("_")[0]
+    return [p for p in listed if p.name.startswith(f"{family}_") and p.name != problem.name]
 
 
-class Enqueued(Suggester):
-    """A suggester that is given the first configurations."""
-
-    name = "enqueued"
-
-    def __init__(self, suggester: Suggester, first: Sequence[Params]) -> None:
-        super().__init__(suggester.space, suggester.goals, seed=suggester.seed)
-        self.suggester, self.first = suggester, first
-
-    def suggest(
-        self, history: Sequence[Trial], pending: Sequence[Trial], count: int = 1
-    ) -> list[Params]:
-        if len(history) < len(self.first):
-            return [self.first[len(history)]]
-        return self.suggester.suggest(history, pending, count)
-
-
-def made(name: str, problem: Judged, listed: Sequence[Judged], seed: int) -> Suggester:
-    """The contestant of one run.
-
-    Args:
-        listed: every problem, for earlier sweeps.
-    """
-    goals = parse_goals("minimize loss")
-    like = [p for p in listed if family(p) == family(problem) and p.name != problem.name]
-    own, _, kind = name.partition("~")[0].partition("+")
-    sweeps: list[EarlierSweep] = []
-    if kind in ("related", "unrelated"):
-        sweeps = [earlier_sweep(other) for other in like]
+def made(
+    name: str,
+    problem: Judged,
+    sweeps: Mapping[str, EarlierSweep],
+    listed: Sequence[Judged],
+    seed: int,
+) -> BayesSuggester:
+    """The contestant of one run."""
+    kind = name.partition("+")[2]
+    known = [sweeps[other.name] for other in related(problem, listed)] if kind else []
     if kind == "unrelated":
-        sweeps = [unrelated(sweep, problem.space) for sweep in sweeps]
-    if own != "bayes":
-        turns = zip_longest(*(best_of(sweep, "loss") for sweep in sweeps))
-        first = [params for turn in turns for params in turn if params][:NUM_TRANSFERRED]
-        peer = make(own, held_out.Task(problem.space), seed)  # type: ignore[arg-type]
-        return Enqueued(peer, first)
-    context = SearchContext(Domain(problem.space), earlier=sweeps)
-    policy = policy_of(name)
-    return BayesSuggester(problem.space, goals, seed=seed, context=context, policy=policy)
+        rng = np.random.default_rng(zlib.crc32(problem.name.encode()))
+        known = [
+            EarlierSweep(s.name, problem.space.sample(rng, len(s.params)), s.losses) for s in known
+        ]
+    context = SearchContext(Domain(problem.space), earlier=known)
+    return BayesSuggester(problem.space, parse_goals("minimize loss"), seed=seed, context=context)
 
 
-def measure(
-    options: argparse.Namespace, targets: Sequence[Judged], listed: Sequence[Judged]
-) -> None:
-    """Measure the missing runs."""
-    code = present_fingerprint()
-    for name, problem, seed in missing(
-        options, targets, KEYS, lambda name, problem, seed: (problem.name, name, seed, code)
-    ):
-        suggester = made(name, problem, listed, seed)
-        row = held_out.run(name, problem, seed, options.trials, suggester)
-        store.append(options.rows, {**row, "code": code})
-        print(f"{name:18s} {problem.name:28s} {seed} {row['score']}", flush=True)
-
-
-def table(rows: Sequence[Mapping[str, Any]], targets: Sequence[Judged], against: str) -> str:
-    """Regret of each contestant, and its paired difference from one of them."""
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Regret of each contestant, and its paired difference from `bayes` without."""
     known, code = held_out.scales(), present_fingerprint()
-    names = {problem.name for problem in targets} & known.keys()
-    runs: dict[str, held_out.Runs] = {}
+    runs: dict[str, held_out.Runs] = {name: {} for name in CONTESTANTS}
     for row in rows:
-        if row["problem"] in names and row["code"] == code:
+        if row["code"] == code:
             found = held_out.regrets(row, known[row["problem"]])
-            runs.setdefault(row["suggester"], {})[row["problem"], row["seed"]] = found
+            runs[row["suggester"]][row["problem"], row["seed"]] = found
     lines = []
-    for name, found in sorted(runs.items()):
-        count = min(len(found) and len(next(iter(found.values()))), len(held_out.AT))
+    for name, found in runs.items():
+        count = len(held_out.AT) if found else 0
         means = " ".join(f"{held_out.mean_regret(found, i):7.3f}" for i in range(count))
-        gaps = [held_out.difference(found, runs.get(against, {}), i) for i in range(count)]
-        told = "" if name == against else ", ".join(map(str, gaps))
-        lines.append(f"{name:18s} ({len(found)}) {means}   {told}")
+        gaps = [str(held_out.difference(found, runs["bayes"], i)) for i in range(count)]
+        lines.append(
+            f"{name:16s} ({len(found)}) {means}   {', '.join(gaps) if '+' in name else ''}"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
     """Measure and print the table."""
-    options = benchmark_parser(__doc__, "a table, one seed, 10 trials")
-    options.add_argument("--part", default="subset", choices=("subset", "tables"))
-    options.add_argument("--contestants", default=CONTESTANTS, type=lambda text: text.split(","))
+    options = benchmark_parser(__doc__, "one table, one seed, 10 trials")
     options.add_argument("--seeds", type=int, default=SEEDS)
-    options.add_argument("--trials", type=int, default=held_out.AT[-1])
     options.add_argument("--rows", type=Path, default=ROWS)
     options.add_argument("--minutes", type=float, default=math.inf, help="begin no run later")
-    options.add_argument("--against", default="bayes")
     given = options.parse_args()
+    given.contestants = CONTESTANTS
     one_thread()
-    part = "tables" if given.quick or given.part == "tables" else "develop"
-    listed = held_out.problems(part)
-    targets = listed[::3] if part == "develop" else listed
-    targets = [p for p in targets if sum(family(p) == family(other) for other in listed) > 1]
+    listed = held_out.problems("tables")
+    targets = [problem for problem in listed if related(problem, listed)]
     if given.quick:
-        for name in given.contestants:
-            suggester = made(name, targets[0], listed, 0)
-            print(name, held_out.run(name, targets[0], 0, 10, suggester)["seen"])
-        return
+        targets, given.seeds = targets[:1], 1
     if not given.table:
-        measure(given, targets, listed)
-    print(table(store.read(given.rows), targets, given.against))
+        sweeps = {problem.name: earlier_sweep(problem) for problem in listed}
+        code = present_fingerprint()
+        for name, problem, seed in missing(
+            given, targets, KEYS, lambda name, problem, seed: (problem.name, name, seed, code)
+        ):
+            trials = 10 if given.quick else held_out.AT[-1]
+            suggester = made(name, problem, sweeps, listed, seed)
+            row = {**held_out.run(name, problem, seed, trials, suggester), "code": code}
+            print(f"{name:16s} {problem.name:28s} {seed} {row['score']}", flush=True)
+            if not given.quick:
+                store.append(given.rows, row)
+    print(table(store.read(given.rows)))
 
 
 if __name__ == "__main__":

@@ -22,14 +22,11 @@ from workers.workloads import WORKLOADS
 from workers.workloads.feature_extraction import extractor as pictures
 from workers.workloads.feature_extraction.resnet import ResNet50, build
 from workers.workloads.graph_embedding import data as graph_data
-from workers.workloads.image_classification import data as image_data
-from workers.workloads.image_classification.model import scaled
 from workers.workloads.sentiment import data as review_data
 
 SLOWEST_DEFAULT = 1.05  # ratios to the seconds of the plain loop
 SLOWEST_BEST = 1 / 1.3
 SLOWEST_GRAPH = 1 / 2
-LESS_ACCURATE = 0.02  # than the plain loop, at most
 REAL = {
     "image_classification": ("cifar10", "cifar10"),
     "sentiment": ("imdb", "imdb"),
@@ -49,8 +46,6 @@ class Contest:
         constraints: what the sweep must keep.
         default_bound: limit on the ratio of the default to the loop.
         best_bound: limit on the ratio of the best configuration to the loop.
-        accuracy: test accuracy of the loop after some epochs.
-        epochs: the number of epochs after which accuracies are compared.
     """
 
     title: str
@@ -65,8 +60,6 @@ class Contest:
     train_seconds: float | None = None
     default_bound: float = SLOWEST_DEFAULT
     best_bound: float = SLOWEST_BEST
-    accuracy: Callable[[int], float] | None = None
-    epochs: int = 0
 
     def attempt(self, params: Params, fixed: Params, train_seconds: float | None = None) -> Outcome:
         """Run the workload on one thread."""
@@ -90,11 +83,6 @@ class Contest:
     def ours(self, params: Params) -> Timed:
         """A function that runs a configuration and returns its seconds."""
         return lambda: self.seconds(self.metrics(params, self.fixed, self.train_seconds))
-
-    def test_accuracy(self, params: Params) -> float:
-        """Test accuracy of a configuration that was trained on all of the training data."""
-        whole = {"validation": 0.0, "max_epochs": self.epochs, "evaluate_updates": 10**9}
-        return self.metrics(params, whole, None)["accuracy"]
 
     def space(self) -> Space:
         """The space of the knobs on this hardware."""
@@ -125,14 +113,6 @@ def _updates(count: int) -> dict[str, Any]:
 def vgg(updates: int, root: Path | None) -> Contest:
     section = section_of("image_classification", root) or {"train": 1500, "test": 500}
 
-    def accuracy(epochs: int) -> float:
-        found = image_data.load(section)
-        parts = [
-            (scaled(torch.from_numpy(p.pixels)), torch.from_numpy(p.labels))
-            for p in (found.train, found.test)
-        ]
-        return plain_loops.accuracy(plain_loops.PlainVgg, (parts[0], parts[1]), epochs)
-
     def plain() -> float:
         x = torch.rand(640, 3, 32, 32)
         y = torch.randint(10, (640,))
@@ -148,8 +128,6 @@ def vgg(updates: int, root: Path | None) -> Contest:
         lambda metrics: metrics["seconds_per_update"],
         section,
         _updates(updates),
-        accuracy=accuracy,
-        epochs=4,
     )
 
 
@@ -157,22 +135,11 @@ def gru(updates: int, root: Path | None) -> Contest:
     real = section_of("sentiment", root)
     section = real or {"train": 4000, "test": 1000}
 
-    def words() -> list[tuple[torch.Tensor, torch.Tensor]]:
-        corpus = review_data.load(section)
-        parts = []
-        for part in (corpus.train, corpus.test):
-            rows = torch.arange(len(part)).numpy()
-            parts.append(
-                (torch.from_numpy(part.padded(rows, 150, 30_000)), torch.from_numpy(part.labels))
-            )
-        return parts
-
     def plain() -> float:
-        return plain_loops.seconds_per_update(plain_loops.PlainGru, *words()[0], updates)
-
-    def accuracy(epochs: int) -> float:
-        train, test = words()
-        return plain_loops.accuracy(plain_loops.PlainGru, (train, test), epochs)
+        train = review_data.load(section).train
+        words = torch.from_numpy(train.padded(torch.arange(len(train)).numpy(), 150, 30_000))
+        labels = torch.from_numpy(train.labels)
+        return plain_loops.seconds_per_update(plain_loops.PlainGru, words, labels, updates)
 
     knobs = ("precision", "matmul_precision", "layout")
     return Contest(
@@ -184,8 +151,6 @@ def gru(updates: int, root: Path | None) -> Contest:
         lambda metrics: metrics["seconds_per_update"],
         section,
         _updates(updates),
-        accuracy=accuracy,
-        epochs=2,
     )
 
 

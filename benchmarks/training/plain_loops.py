@@ -86,25 +86,6 @@ def seconds_per_update(
     return (time.process_time() - begun) / updates
 
 
-def accuracy(
-    kind: type[PlainVgg] | type[PlainGru],
-    parts: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]],
-    epochs: int,
-) -> float:
-    """Test accuracy after some epochs on (train, test), in batches of 64."""
-    torch.manual_seed(0)
-    model = kind()
-    optimizer = model.optimizer()
-    ((x, y), (x_test, y_test)) = parts
-    for _ in range(epochs):
-        for _ in train(model, optimizer, ((x[r], y[r]) for r in torch.randperm(len(x)).split(64))):
-            pass
-    model.eval()
-    with torch.no_grad():
-        found = torch.cat([model(part).argmax(1) for part in x_test.split(500)])
-    return float((found == y_test).float().mean())
-
-
 def features_seconds(model: nn.Module, images: Tensor, batch_size: int) -> float:
     """CPU seconds for 1,000 images through a model in eval mode, without gradients."""
     with torch.no_grad():

@@ -4,7 +4,7 @@
     python benchmarks/training/sockeye.py --quick [--check] --data DIR       short trainings
     python benchmarks/training/sockeye.py --table [--check]                  the stored rows
 
-The parts are speed, overhead, padding, quality and decoding; `--quick` measures the first three.
+The parts are speed, quality and decoding; `--quick` measures the first.
 DIR holds Multi30k, English to German; it is put into lower case and split into words and marks.
 Both systems train 2+2 layers of width 256, 4 heads and 1,024 hidden units on batches of 2,048
 target words, with a shared vocabulary of 8,000 words and the same schedule.
@@ -28,7 +28,7 @@ from benchmarks.training.sockeye_table import CLOCKS, PARTS, ROWS, Rows, claims,
 from benchmarks.training.sockeye_text import prepare
 
 DATA = ROOT.parent / "shared" / "data" / "multi30k"
-QUICK = ("speed", "overhead", "padding")
+QUICK = ("speed",)
 
 
 def measure(
@@ -43,8 +43,6 @@ def measure(
     prepare(data, short.work / "text")
     jobs = {
         "speed": lambda: short.speed(rounds),
-        "overhead": lambda: short.overhead(max(rounds, 5)),  # one varies by as much as the limit
-        "padding": lambda: short.padding(data),
         "quality": lambda: long.quality(seeds),
         "decoding": lambda: long.decoding(rounds),
     }

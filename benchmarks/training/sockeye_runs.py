@@ -12,12 +12,10 @@ import sys
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from statistics import geometric_mean, median
 from typing import Any
 
 from benchmarks.common.store import append, load
 from benchmarks.peers.client import ROOT, environment
-from benchmarks.training.sockeye_text import multi30k
 
 PEERS = ROOT / "benchmarks" / "peers"
 KEYS = ("what", "system", "seed", "round")
@@ -281,41 +279,3 @@ class SockeyeComparison:
             self.train_theirs("sockeye-shared", 1, 1)
             write(self.work / "ours-shared/ours-shared/export", self.work / "sockeye-shared")
             done.touch()
-
-    def overhead(self, rounds: int) -> None:
-        """The trainer's loop beside bare forward, backward and step on the same batches."""
-        for i in range(rounds):
-            if self.missing("overhead", "fp32", 0, i):
-                fixed = {
-                    **FIXED,
-                    **OURS["fp32"],
-                    "max_updates": self.updates,
-                    "max_epochs": None,
-                    "eval_sentences": 8,
-                }
-                options = {
-                    "data": self.data,
-                    "fixed": fixed,
-                    "folder": str(self.work / "trials/0"),
-                    "seed": 0,
-                }
-                found = self.ours("overhead", weight=2000.0, **options)
-                orders = [found["loop"], found["bare"]]
-                loop, bare = (median(pair[k] for pairs in orders for pair in pairs) for k in (0, 1))
-                share = geometric_mean(median(a / b for a, b in pairs) for pairs in orders) - 1
-                self.keep("overhead", "fp32", 0, i, loop=loop, bare=bare, share=share)
-
-    def padding(self, folder: Path) -> None:
-        """Share of padding in an epoch: of words as here, and of subwords as in a sweep."""
-        from workers.workloads.translation import Translation
-        from workers.workloads.translation.batches import padding
-
-        pieces = {"vocabulary_size": 8000, "max_length": 128}
-        for label, data, fixed in (
-            ("words", self.data, FIXED),
-            ("pieces", multi30k(folder), pieces),
-        ):
-            for size in (2048, 8192):
-                workload = Translation({}, data, {**fixed, "batch_tokens": size})
-                share = padding(list(workload.train_batches(0)))
-                self.keep("padding", f"{label}, {size} a batch", 0, 0, share=share)

@@ -10,19 +10,13 @@ from benchmarks.common.bounds import Claim, at_least, at_most
 from benchmarks.common.store import RESULTS
 
 ROWS = RESULTS / "sockeye.jsonl"
-PARTS = ("speed", "overhead", "padding", "quality", "decoding")
+PARTS = ("speed", "quality", "decoding")
 DECODING_SPEEDUP = 2.0
 CLOCKS = ("cpu_seconds", "wall_seconds")
 SPEEDUPS = {"fp32": 1.6, "bf16": 2.4}
-PADDED = [f"{units}, {size} a batch" for units in ("words", "pieces") for size in (2048, 8192)]
 BLEU_LOSS = 0.2
 LABELS = ("what", "system", "seed", "round", "threads", "machine")
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
-RECORDED = {  # Sockeye 3.1.34 before this benchmark existed, on two quiet cores with two threads
-    "speed": "103 sentences a CPU second, start 6.2 CPU s, peak 1,505 MB",
-    "quality": "600 updates: perplexity 19.9, BLEU 28.7 valid, 29.0 test, one seed",
-    "decoding": "beam 5 15.1 and beam 1 6.2 CPU ms a sentence, 504 MB",
-}
 
 
 def table(rows: Rows) -> str:
@@ -34,7 +28,6 @@ def table(rows: Rows) -> str:
             names = [name for name in found[0] if name not in LABELS]
             values = "  ".join(f"{n} {_text(n, median(r[n] for r in found))}" for n in names)
             lines.append(f"{what:12} {system:22} {len(found):4d}  {values}")
-    lines += [f"Sockeye as recorded earlier, {what}: {text}" for what, text in RECORDED.items()]
     return "\n".join(lines)
 
 
@@ -54,13 +47,6 @@ def claims(rows: Rows, parts: Collection[str], clocks: Sequence[str] = CLOCKS) -
             found += _quality(rows, system)
     if "decoding" in parts:
         found += _decoding(rows, "beam 5", clocks) + _decoding(rows, "beam 1", clocks)
-    if "padding" in parts:
-        for label in PADDED:
-            share = _median(rows, "padding", label, "share")
-            found.append(at_most(f"padding, {label}", share, 0.08))
-    if "overhead" in parts:
-        share = _median(rows, "overhead", "fp32", "share")
-        found.append(at_most("overhead of the loop", share, 0.05))
     return found
 
 
@@ -121,11 +107,6 @@ def _share(rows: Rows, what: str, system: str, key: str) -> float | None:
     """The inverse of `_ratio`."""
     ratio = _ratio(rows, what, system, key)
     return 1 / ratio if ratio else None
-
-
-def _median(rows: Rows, what: str, system: str, key: str) -> float | None:
-    found = [row[key] for row in _of(rows, what, system)]
-    return median(found) if found else None
 
 
 def _text(name: str, value: float) -> str:

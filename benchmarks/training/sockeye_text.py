@@ -9,10 +9,6 @@ from pathlib import Path
 SPLITS = {"train": "train", "val": "valid", "test_2016_flickr": "test"}
 
 
-def multi30k(folder: Path) -> dict[str, str]:
-    return {"name": "multi30k", "dir": str(folder.resolve())}
-
-
 def prepare(folder: Path, text: Path) -> None:
     """Write the text in lower case, with blanks between words and marks."""
     text.mkdir(parents=True, exist_ok=True)

@@ -15,19 +15,24 @@ from automl.sweeps import Objective
 optuna = pytest.importorskip("optuna")
 FOLDER = Path(__file__).parent / "optuna_files"
 GOALS: dict[str, str | list[str]] = {
+    "closure": "minimize value",
     "dependent_ranges": "minimize value",
+    "lightgbm_params": "minimize value",
     "loops": "maximize value",
     "raises_pruned": "minimize value",
     "sgd_pruning": "minimize value",
     "sklearn_branches": "maximize value",
+    "torch_layers": "maximize value",
     "two_directions": ["minimize error", "minimize size"],
+    "user_attrs": "maximize value",
     "with_study": "minimize value",
+    "xgboost_boosters": "minimize value",
 }
 
 
 def objective_of(name: str) -> Objective:
     """The objective of a file, for its packages."""
-    for package in ("sklearn",):
+    for package in ("sklearn", "torch", "xgboost", "lightgbm"):
         if package in (FOLDER / f"{name}.py").read_text():
             pytest.importorskip(package)
     found = load_objective(f"{FOLDER / name}.py:objective")

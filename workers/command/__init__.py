@@ -1,5 +1,1 @@
 """Runs a program as a trial: its arguments, its processes, its output and its reports."""
-
-from .command import CommandObjective
-
-__all__ = ["CommandObjective"]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,26 +32,20 @@ def check(arguments: Sequence[str], names: Collection[str]) -> None:
     Raises:
         UsageError: braces hold a word that is neither a parameter nor a fact of an attempt.
     """
+    known = [*names, *FACTS, ALL]
     for argument in arguments:
-        for found in _PART.finditer(argument):
-            if found[0] not in ("{{", "}}"):
-                _check_part(argument, found, names)
-
-
-def _check_part(argument: str, found: re.Match[str], names: Collection[str]) -> None:
-    name = found[1]
-    if name is None:
-        raise UsageError(
-            f"a brace in the argument {argument!r} has no partner: "
-            f"write {found[0] * 2} for a brace of your own"
-        )
-    if name in (*names, *FACTS, ALL):
-        return
-    hint = nearest(name, [*names, *FACTS, ALL])
-    raise UsageError(
-        f"the argument {argument!r} names no parameter: {hint} "
-        f"(write {{{{{name}}}}} for braces of your own)"
-    )
+        for part in _PART.finditer(argument):
+            name = part[1]
+            if name is None and part[0] not in ("{{", "}}"):
+                raise UsageError(
+                    f"a brace in the argument {argument!r} has no partner: "
+                    f"write {part[0] * 2} for a brace of your own"
+                )
+            if name is not None and name not in known:
+                raise UsageError(
+                    f"the argument {argument!r} names no parameter: {nearest(name, known)} "
+                    f"(write {{{{{name}}}}} for braces of your own)"
+                )
 
 
 def flags_of(parameters: Mapping[str, Parameter]) -> frozenset[str]:
@@ -90,38 +85,35 @@ class Braces:
         before = ""  # the argument before, as it was given
         for argument in arguments:
             if argument == f"{{{ALL}}}" and ALL not in self.params:
-                filled += self._pairs()
-            elif (text := self.replaced(argument)) is None or (argument and not text):
-                if _is_flag(before) and not self._is_own_flag(argument):
-                    filled.pop()
-            else:
-                filled.append(text)
+                filled += self._pairs
+            elif (text := self.replaced(argument)) or not argument:
+                filled.append(text or "")
+            elif _is_flag(before) and not (argument[0] == "-" or self.flags & {*_named(argument)}):
+                filled.pop()  # the argument would have been no flag itself
             before = argument
         return filled
 
     def replaced(self, text: str) -> str | None:
         """A text with its braces replaced; None if it holds a parameter without a value."""
-        values = [self._value(m[1]) for m in _PART.finditer(text) if m[1] is not None]
-        if None in values:
+        if any(self._texts.get(name) is None for name in _named(text)):
             return None
-        found = iter(values)
-        return _PART.sub(lambda m: m[0][0] if m[1] is None else str(next(found)), text)
+        return _PART.sub(lambda m: m[0][0] if m[1] is None else str(self._texts[m[1]]), text)
 
+    @cached_property
     def _pairs(self) -> list[str]:
         values = self.params.items()
         return [f"--{name}={text_of(value)}" for name, value in values if value is not None]
 
-    def _value(self, name: str) -> str | None:
-        if name in self.params:
-            return None if self.params[name] is None else text_of(self.params[name])
-        if name in self.facts:
-            return self.facts[name]
-        return " ".join(self._pairs()) if name == ALL else None
+    @cached_property
+    def _texts(self) -> dict[str, str | None]:
+        """By name what stands for it; None for a parameter that is None."""
+        values = self.params.items()
+        own = {name: None if value is None else text_of(value) for name, value in values}
+        return {ALL: " ".join(self._pairs), **self.facts, **own}
 
-    def _is_own_flag(self, argument: str) -> bool:
-        """Whether an argument that is left out would have been a flag itself."""
-        names = [m[1] for m in _PART.finditer(argument) if m[1] is not None]
-        return argument.startswith("-") or any(name in self.flags for name in names)
+
+def _named(text: str) -> list[str]:
+    return [part[1] for part in _PART.finditer(text) if part[1] is not None]
 
 
 def unnamed(command: str, names: Collection[str]) -> list[str]:
@@ -148,9 +140,7 @@ def text_of(value: Any) -> str:
 
     A number below zero has no exponent: argparse takes -1e-05 for an option.
     """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple | list):
+    if isinstance(value, bool | tuple | list):
         return json.dumps(value)
     if isinstance(value, float) and value < 0:
         return f"{Decimal(repr(value)):f}"

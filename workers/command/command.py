@@ -1,25 +1,48 @@
-"""A command as the objective of a sweep."""
+"""A command as the objective of a sweep: runs it, listens, stops it, and says why it failed."""
 
 from __future__ import annotations
 
+import ctypes
+import json
+import os
+import selectors
 import shutil
-from collections.abc import Collection, Mapping
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from search_spaces.errors import UsageError
+from search_spaces.errors import StoreError, TrialFailure, UsageError
+from workers.failures import DISK_WORDS, MAX_LINE, MEMORY_WORDS, NO_ROOM
+from workers.protocol import CHECKPOINTS, LOGS, Cause, StopRequest, log_name
+from workers.runtime.gang import oom_kills, signal_name
 
-from .arguments import check
-from .attempt import CommandAttempt
-from .csv_file import CSV_FILE
-from .patterns import compile_pattern
+from .arguments import Braces, check, with_absolute_path
+from .reports import CSV_FILE, Collector, Reports, compile_pattern
 
 if TYPE_CHECKING:
     from workers.context import Context
 
 SIDE: Final = "side"  # the parameter that chooses one of two commands
-STOP_GRACE: float = 10.0  # seconds between AUTOML_STOP and SIGTERM
+FOLDER: Final = "command"  # in the trial's folder
+REPORTS: Final = "reports.jsonl"
+CONFIG: Final = "params.json"
+STOP: Final = "stop"
+LOOK: Final = 0.05  # seconds between two looks at files and at the request to stop
+EXIT: Final = 0.002  # seconds between two looks whether a program without output has ended
+KILL_GRACE: Final = 5.0  # seconds between SIGTERM and SIGKILL
+CHUNK_BYTES: Final = 1 << 20
+TAIL: Final = 8_000  # characters of an output, for messages
+SHOWN_LINES: Final = 3  # of an output, in a message
+_PARENT_DEATH_SIGNAL: Final = 1  # of prctl
+_PRCTL: Final[Any] = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+_SHELL: Final = 128  # and the number of a signal: a shell's exit status for it
+_MEMORY_ERRORS: Final = (*MEMORY_WORDS, "memoryerror")
 
 
 @dataclass(frozen=True)
@@ -43,7 +66,7 @@ class CommandObjective:
     reports: Mapping[str, str] = field(default_factory=dict)
     folder: str = field(default_factory=lambda: str(Path.cwd()))
     goal: str = ""
-    stop_grace: float = STOP_GRACE
+    stop_grace: float = 10.0
     in_trial: bool = False
     flags: frozenset[str] = frozenset()
 
@@ -56,8 +79,6 @@ class CommandObjective:
         Raises:
             UsageError: an argument names no parameter, or a pattern is wrong.
         """
-        if not self.arguments or not self.arguments[0]:
-            raise UsageError("a command begins with a program, got none")
         check(self.arguments, names)
         for metric, text in self.reports.items():
             if metric == CSV_FILE:
@@ -107,3 +128,279 @@ class EitherCommand:
             CommandFailed: the command has failed.
         """
         return self.commands[str(context.assignment.params[SIDE])](context)
+
+
+class CommandFailed(TrialFailure):
+    """A command has failed.
+
+    Args:
+        kind, message: see `TrialFailure`.
+        shown_traceback: the end of its standard error.
+        cause, exit_status: see `Outcome`.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        message: str,
+        shown_traceback: str = "",
+        cause: Cause | None = None,
+        exit_status: int | None = None,
+    ) -> None:
+        super().__init__(kind, message)
+        self.shown_traceback = shown_traceback
+        self.cause = cause
+        self.exit_status = exit_status
+
+
+class CommandAttempt:
+    """Runs a command as one rank of an attempt.
+
+    Args:
+        command: what is run.
+        context: this rank's view of the attempt.
+    """
+
+    def __init__(self, command: CommandObjective, context: Context) -> None:
+        self._command = command
+        self._context = context
+        self._assignment = a = context.assignment
+        self._begun = self._moved = time.monotonic()
+        self._resumed = context.resumed  # before this attempt writes anything
+        self._files = context.files / FOLDER / f"attempt-{a.attempt}-rank-{context.rank}"
+        self._facts = {
+            "trial": str(context.number),
+            "trial_dir": str(context.work_dir),
+            "checkpoint_dir": str(context.checkpoint_dir),
+            "seed": str(context.seed),
+            "config": str(self._files.path / CONFIG),
+        }
+        self._folder = self._facts["trial_dir"] if command.in_trial else command.folder
+        self._braces = Braces(a.params, self._facts, command.flags)
+        self._tails = {"stdout": "", "stderr": ""}  # the end of each output
+        self._request: StopRequest | None = None
+        self._asked_at = 0.0  # when the command was asked to stop
+        self._terminated = False
+
+    def run(self) -> dict[str, float]:
+        """Run the command to its end; returns its result.
+
+        Raises:
+            CommandFailed: it has failed.
+        """
+        logs = self._assignment.files / LOGS
+        for folder in (logs, self._files):
+            folder.make()
+        try:
+            name = log_name(self._assignment.attempt, self._context.rank)
+            with logs.open(name, "ab", buffering=0) as self._log:
+                return self._run()
+        finally:
+            with suppress(OSError, StoreError):
+                self._files.remove()
+
+    def _run(self) -> dict[str, float]:
+        collector = Collector(self._send, self._say)
+        patterns, goal = dict(self._command.reports), self._command.goal
+        text = patterns.pop(CSV_FILE, None)
+        table = Path(self._folder, self._braces.replaced(text) or "") if text else None
+        goals = self._assignment.goals or tuple(filter(None, [goal]))
+        self._reports = Reports(collector, self._files, REPORTS, patterns, goal, goals, table)
+        self._files.replace(CONFIG, json.dumps(dict(self._assignment.params)).encode())
+        arguments = self._braces.fill(self._command.arguments)
+        if self._command.in_trial:
+            arguments = [with_absolute_path(one, self._command.folder) for one in arguments]
+        self._say(f"runs {json.dumps(arguments)}")
+        kills = oom_kills()
+        try:
+            process = started(arguments, self._folder, self._environment())
+        except (OSError, ValueError) as error:  # a null byte is no OSError
+            raise CommandFailed("crashed", f"the command cannot be started: {error}") from error
+        with process:
+            self._listen(process)
+        self._reports.look(last=True)
+        self._conclude(process.returncode, oom_killed=oom_kills() > kills)
+        is_asked = self._request is not None or self._resumed or self._context.rank > 0
+        if not is_asked and goal and goal not in collector.metrics:
+            raise self._nothing_reported(collector)
+        return collector.result
+
+    def _environment(self) -> dict[str, str]:
+        found = {
+            "PYTHONUNBUFFERED": "1",  # else reports come too late: Python keeps them until 8 kB
+            **os.environ,
+            "AUTOML_PARAMS": self._facts["config"],
+            "AUTOML_REPORTS": str(self._files.path / REPORTS),
+            "AUTOML_STOP": str(self._files.path / STOP),
+        }
+        for name in ("trial", "trial_dir", "checkpoint_dir", "seed"):
+            found[f"AUTOML_{name.upper()}"] = self._facts[name]
+        found.pop("AUTOML_RESUME", None)
+        if self._resumed:
+            found["AUTOML_RESUME"] = "1"
+        if self._command.in_trial:  # `python -m` and imports find what is beside the program
+            places = [self._command.folder, found.get("PYTHONPATH", "")]
+            found["PYTHONPATH"] = os.pathsep.join(filter(None, places))
+        return found
+
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
+        """Take in output and reports, and pass requests on, until the command has ended."""
+        looked = 0.0
+        with selectors.DefaultSelector() as selector:
+            for name in self._tails:
+                selector.register(getattr(process, name), selectors.EVENT_READ, name)
+            try:
+                while process.poll() is None:
+                    for key, _ in selector.select(LOOK if selector.get_map() else EXIT):
+                        if not self._take(key.fd, key.data):
+                            selector.unregister(key.fileobj)
+                    if time.monotonic() - looked >= LOOK:
+                        self._reports.look()
+                        if process.poll() is None:  # a request that comes now has not stopped it
+                            self._supervise(process)
+                        looked = time.monotonic()
+            finally:
+                _signal(process, signal.SIGKILL)  # and what it has left of its group
+                process.wait()
+            for key in selector.get_map().values():
+                os.set_blocking(key.fd, False)  # who has left the group may hold it open
+                with suppress(BlockingIOError):
+                    while self._take(key.fd, key.data):
+                        pass
+
+    def _take(self, descriptor: int, name: str) -> bool:
+        """Take in what an output has now; False at its end."""
+        chunk = os.read(descriptor, CHUNK_BYTES)
+        self._write(chunk)
+        self._tails[name] = (self._tails[name] + chunk.decode(errors="replace"))[-TAIL:]
+        self._reports.feed(chunk, name)
+        return bool(chunk)
+
+    def _supervise(self, process: subprocess.Popen[bytes]) -> None:
+        """Pass a request to stop on; raises CommandFailed if a limit of the attempt is broken."""
+        now = time.monotonic()
+        if (request := self._context.stop_requested()) is not None:
+            if self._request is None:
+                self._asked_at = now
+                self._files.open(STOP, "w").close()
+            self._request = request
+            late = now - self._asked_at - self._command.stop_grace
+            if late > 0 and not self._terminated:
+                self._terminated = True
+                _signal(process, signal.SIGTERM)
+            if late > KILL_GRACE:
+                _signal(process, signal.SIGKILL)
+        limits, silent = self._assignment.limits, now - self._moved
+        if limits.timeout_seconds is not None and silent > limits.timeout_seconds:
+            raise CommandFailed("timeout", f"no report for {silent:.0f} s", self._tails["stderr"])
+        self._context.check_memory()
+
+    def _send(self, step: int, metrics: Mapping[str, float]) -> None:
+        self._moved = time.monotonic()
+        seconds = self._moved - self._begun
+        if not self._resumed:  # what an earlier attempt has trained is lost
+            seconds -= self._assignment.previous_seconds
+        if self._context.rank == 0:
+            self._context.emit(step, metrics, seconds)
+
+    def _conclude(self, status: int, *, oom_killed: bool) -> None:
+        """Set the ending of the attempt; raises CommandFailed if it has failed."""
+        context = self._context
+        is_stopped = self._request is not None and (self._terminated or status == 0)
+        self._request = self._request if is_stopped else None
+        context.accept_stop(self._request)
+        if self._request is StopRequest.PAUSE and not (context.files / CHECKPOINTS).names():
+            context.accept_stop(StopRequest.STOP)
+            context.message = (
+                "stopped instead of paused, because the command has left nothing in "
+                "AUTOML_CHECKPOINT_DIR: it could only begin anew"
+            )
+        if status != 0 and not is_stopped:
+            last = [*self._last_lines("stdout"), *self._last_lines("stderr")]
+            errors = self._tails["stderr"]
+            raise failure_of(status, errors, "".join(last[-1:]), oom_killed=oom_killed)
+
+    def _nothing_reported(self, collector: Collector) -> CommandFailed:
+        """The failure of a command that has ended well, but has not reported the goal's metric."""
+        goal, patterns = self._command.goal, self._command.reports
+        found = ", ".join(sorted(collector.metrics)) or "none"
+        how = f"print '{goal} 0.5', write to AUTOML_REPORTS, or say by `reports` how it is printed "
+        how += f"({goal}: REGEX) or which CSV file has it (file: metrics.csv)"
+        if goal in patterns:
+            how = f"no line of its output matches {patterns[goal]!r}"
+        words = [f"the command reported no metric {goal!r}; these were reported: {found}", how]
+        words += collector.complaints[:1]
+        if last := [*self._last_lines("stdout"), *self._last_lines("stderr")]:
+            words.append(f"the last lines that it printed: {' | '.join(last)}")
+        return CommandFailed("missing_metric", "; ".join(words))
+
+    def _last_lines(self, name: str) -> list[str]:
+        """The last lines of an output that are not empty, each cut."""
+        lines = map(str.strip, self._tails[name].splitlines())
+        return [line[:MAX_LINE] for line in lines if line][-SHOWN_LINES:]
+
+    def _say(self, words: str) -> None:
+        """Write a line of our own to the trial's log."""
+        self._write(f"automl: {words}\n".encode(errors="replace"))
+
+    def _write(self, chunk: bytes) -> None:
+        with suppress(OSError):  # a full disk: the trial is not to blame
+            self._log.write(chunk)
+
+
+def started(
+    arguments: Sequence[str], folder: str, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """A process with pipes for its output. The kernel kills it if the thread that starts it ends.
+
+    Raises:
+        OSError, ValueError: no process can be started, or an argument holds a null byte.
+    """
+    return subprocess.Popen(
+        arguments,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        process_group=0,  # in the session of the attempt, which ends as a whole
+        preexec_fn=_end_with_parent,
+        bufsize=0,
+    )
+
+
+def _end_with_parent() -> None:
+    if _PRCTL is not None:
+        _PRCTL(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to the process group of a command."""
+    with suppress(OSError):
+        os.killpg(process.pid, number)
+
+
+def failure_of(status: int, errors: str, last_line: str, *, oom_killed: bool) -> CommandFailed:
+    """The failure of a command that has ended with an error.
+
+    Args:
+        status: its exit status; below 0 the signal that ended it.
+        errors: the end of its standard error.
+        last_line: that it has printed.
+        oom_killed: whether the kernel has killed processes for memory meanwhile.
+    """
+    number = -status if status < 0 else status - _SHELL
+    signalled = f"was killed by signal {number} ({signal_name(number)})"
+    words = f"the command {signalled if status < 0 else f'ended with exit status {status}'}"
+    said = f"{words}: {last_line}" if last_line else words
+    kind, cause = "crashed", Cause.SIGNALLED if status < 0 else Cause.EXITED
+    if number == signal.SIGKILL and oom_killed:
+        kind, cause = "out_of_memory", Cause.KILLED
+        said = f"the machine ran out of memory and its kernel killed the command: {words}"
+    elif number in (signal.SIGKILL, signal.SIGTERM):
+        kind, cause, said = "preempted", Cause.KILLED, f"{words} from outside"
+    elif any(word in errors.lower() for word in DISK_WORDS):
+        kind, cause, said = "preempted", Cause.DISK, f"{NO_ROOM}: {said}"
+    elif any(word in errors.lower() for word in _MEMORY_ERRORS):
+        kind = "out_of_memory"
+    return CommandFailed(kind, said, errors, cause, status)

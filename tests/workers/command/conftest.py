@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from workers.command import CommandObjective
+from workers.command.command import CommandObjective
 from workers.context import Context
 from workers.protocol import Assignment, Limits, Outcome, Report, StopRequest
 from workers.run import run

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from workers.command import attempt
+from workers.command import command as running_command
 from workers.protocol import Limits, StopRequest
 
 APPEND = """
@@ -119,12 +119,12 @@ with open(os.environ["AUTOML_REPORTS"], "ab") as file:
     assert steps[1][1] == 3
     assert math.isnan(steps[2][1])
     for words in (
-        "line 3 is not a JSON object: [1]; it is left out",
+        "line 3 is no JSON object: b'[1]'; it is left out",
         "line 4: a step is a whole number, got 'x'",
-        "line 5 is not JSON",
-        "line 8 is not JSON",
-        "line 9: name is a number, got 'x'",
-        """line 10 is not JSON: b'{"step": 5, "loss": 0.5'""",
+        "line 5 is no JSON object",
+        "line 8 is no JSON object",
+        "line 9: metric 'name' must be a number, got str of 1: 'x'",
+        """line 10 is no JSON object: b'{"step": 5, "loss": 0.5'""",
     ):
         assert f"AUTOML_REPORTS, {words}" in command.log
 
@@ -164,9 +164,10 @@ def test_a_goal_that_no_line_matches(command: Any) -> None:
 
 def test_a_program_that_is_not_there(command: Any, tmp_path: Path) -> None:
     done = command("nowhere")
-    assert done.message == ("the command cannot be started: 'nowhere': No such file or directory")
+    assert done.message.startswith("the command cannot be started: ")
+    assert done.message.endswith("No such file or directory: 'nowhere'")
     done = command("true", folder=str(tmp_path / "gone"))
-    assert f"its folder '{tmp_path / 'gone'}': No such file or directory" in done.message
+    assert f"No such file or directory: '{tmp_path / 'gone'}'" in done.message
     done = command("echo", "a\0b")
     assert done.message == "the command cannot be started: embedded null byte"
 
@@ -231,7 +232,7 @@ def test_a_request_after_the_end_of_a_program_has_not_stopped_it(
             return ready
 
     late = SimpleNamespace(DefaultSelector=LateRequest, EVENT_READ=selectors.EVENT_READ)
-    monkeypatch.setattr(attempt, "selectors", late)
+    monkeypatch.setattr(running_command, "selectors", late)
     assert command.python(APPEND + "report(step=1, loss=0.5)", mark).ending == "completed"
     assert command.request is StopRequest.STOP
 
@@ -250,7 +251,7 @@ def test_a_command_that_has_left_no_checkpoint_cannot_pause(
 def test_a_command_that_ignores_everything_is_killed(
     command: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.command.attempt.KILL_GRACE", 0.3)
+    monkeypatch.setattr("workers.command.command.KILL_GRACE", 0.3)
     stop_after_first(command, StopRequest.STOP)
     code = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))\n"
     code += APPEND + "report(step=1, loss=1)\nwhile True: time.sleep(0.1)"
@@ -282,8 +283,8 @@ def test_no_child_is_left(command: Any) -> None:
 
 def test_a_command_ends_with_its_worker(tmp_path: Path) -> None:
     mark = f"9{os.getpid()}.03"
-    code = "import os, sys, time\nfrom workers.command.process import CommandProcess\n"
-    code += f"process = CommandProcess(['sleep', '{mark}'], '/', os.environ)\ntime.sleep(1000)"
+    code = "import os, sys, time\nfrom workers.command.command import started\n"
+    code += f"process = started(['sleep', '{mark}'], '/', os.environ)\ntime.sleep(1000)"
     worker = subprocess.Popen([sys.executable, "-c", code])
     wait_for(lambda: running(mark))
     worker.kill()
@@ -323,7 +324,7 @@ def test_the_limit_of_memory_is_for_all_processes(command: Any) -> None:
     limits = Limits(memory_bytes=100_000_000)
     done = command.python(TWO_PROCESSES, "nothing", limits=limits)
     assert (done.ending, done.failure) == ("failed", "out_of_memory")
-    assert "the limit is 100 MB" in done.message
+    assert "a rank may use 0.10 GB (resources.memory)" in done.message
 
 
 def test_a_command_that_reports_nothing_for_too_long(command: Any) -> None:
@@ -372,3 +373,21 @@ def test_usual_lines_are_read_unless_the_program_writes_reports(command: Any, fi
     assert done.ending == "completed", done.message
     sent = [(report.step, report.metrics["loss"]) for report in command.reports]
     assert sent == ([(7, 0.5)] if file else [(1, 0.25)])
+
+
+def test_rows_of_a_csv_file_are_reports(command: Any, tmp_path: Path) -> None:
+    """Those of an earlier run are not, and a cell that is empty or a text is no metric."""
+    (tmp_path / "old.csv").write_text("step,loss\n1,9\n")
+    code = "print('loss 7')\nwith open(sys.argv[1], 'w') as f:\n"
+    code += " f.write('epoch, loss,note\\n3,0.5,a\\n'); f.flush(); time.sleep(0.2)\n"
+    code += " f.write('4,,b\\n5,0.2'); f.flush(); time.sleep(0.2); f.write('5,c')"
+    reports = {"file": str(tmp_path / "{name}.csv")}
+    done = command.python(
+        code, str(tmp_path / "new.csv"), params={"name": "new"}, goal="loss", reports=reports
+    )
+    assert done.ending == "completed", done.message
+    sent = [(report.step, report.metrics) for report in command.reports]
+    assert sent == [(3, {"loss": 0.5}), (5, {"loss": 0.25})]
+    reports = {"file": str(tmp_path / "old.csv")}
+    done = command.python("print('loss 7')", goal="loss", reports=reports)
+    assert done.failure == "missing_metric"

@@ -20,7 +20,7 @@ from search_spaces import Choice, Float, Int, Space
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_suggestions_are_legal_and_new(case):
-    check(case)  # benchmarks/suggesters/robust.py checks 10,000
+    check(case)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e300, math.nan])
