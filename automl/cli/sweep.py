@@ -230,7 +230,8 @@ def _show(config: Config, checked: str) -> None:
     )
     show_space(config)
     goals = "; ".join(map(str, spec.goals))
-    say(f"\nsweep {spec.name} of {spec.trained}: {goals}")
+    trained = spec.workload or ("a command" if spec.command else "an objective")
+    say(f"\nsweep {spec.name} of {trained}: {goals}")
     say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"

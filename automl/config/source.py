@@ -24,7 +24,6 @@ from automl.errors import AutomlError, ConfigError, UsageError
 
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 12
-MAX_SHOWN: Final = 50  # errors of one file
 LARGEST: Final = 2**63
 Scalar = bool | int | float | str | None
 Place = tuple[str | int, ...]  # the path of a part
@@ -150,14 +149,14 @@ class WrittenConfig:
             label: name of the override that it is of; "" for this file.
         """
         try:
-            loader = _Loader(text)
+            loader: Any = _Loader(text)
             if not loader.check_node():
                 self.add((), "the configuration is empty", (self.name, 1))
                 return None
             data = self._value(loader.get_node(), at, label)
             if loader.check_node():
-                line = self._line(loader.peek_event(), label)
-                self.add((), "one document is needed, here is another", line)
+                place = self._line(loader.peek_event(), label)
+                self.add((), "one document is needed, here is another", place)
             return data
         except RecursionError:
             line, reason = 1, f"nested more than {MAX_DEPTH} levels deep"
@@ -197,7 +196,7 @@ class WrittenConfig:
         items: dict[str, Any] = {}
         for key, below in node.value:
             name, line = key.value, self._line(key, label)
-            is_plain = isinstance(key, yaml.ScalarNode) and name and not key.refused
+            is_plain = key.id == "scalar" and name and not key.refused
             if not is_plain or _CONTROL.search(name):
                 self.add(at, "a key must be a plain name", line)
                 continue
@@ -268,8 +267,6 @@ class WrittenConfig:
         found = sorted(self.errors, key=lambda one: (one[0] == 0, one[0]))
         lines = [text for _, text in found]
         intro = f"{len(lines)} errors in {self.name}:\n  " if len(lines) > 1 else ""
-        if len(lines) > MAX_SHOWN:
-            lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN} more"]
         raise ConfigError(intro + "\n  ".join(lines))
 
     def _existing(self, path: Place) -> Place:
@@ -286,14 +283,15 @@ def _dotted(path: Place) -> str:
 class _Loader(yaml.BaseLoader):
     """Notes at a node what YAML readers understand differently: an alias, an anchor or a tag."""
 
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event: Any = self.peek_event()
+    def compose_node(self: Any, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
             self.get_event()
-            node: Any = yaml.ScalarNode("", "", event.start_mark, event.end_mark)
+            marks: Any = event.start_mark, event.end_mark
+            node: Any = yaml.ScalarNode("", "", *marks)
             node.refused = f"aliases are not allowed, got *{event.anchor}: write the value out"
             return node
-        node = super().compose_node(parent, index)
+        node = yaml.BaseLoader.compose_node(self, parent, index)
         node.refused = ""
         if event.anchor is not None:
             node.refused = f"anchors are not allowed, got &{event.anchor}"

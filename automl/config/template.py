@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from automl.core import parse_goals
 from automl.core.arguments import NAME
@@ -82,21 +82,6 @@ def name_of(file: str) -> str:
     return stem if NAME.fullmatch(stem) else "sweep"
 
 
-class _Option(NamedTuple):
-    """An option of a command that has a value.
-
-    Args:
-        name: of its parameter.
-        value: a number, or anything else.
-        place: index of the argument; before: what stands before the value there.
-    """
-
-    name: str
-    value: Any
-    place: int
-    before: str
-
-
 def for_command(
     arguments: Sequence[str], file: str, metric: PrintedMetric | None = None
 ) -> tuple[str, str]:
@@ -111,26 +96,25 @@ def for_command(
         UsageError: no option of the command is a number that can be tuned.
     """
     options = _options(arguments)
-    numbers = [one for one in options if type(one.value) in (int, float)]
-    entries = {
-        n.name: entry for n in numbers if (entry := _range_around(n.name, n.value)) is not None
-    }
+    numbers = {n: one for n, one in options.items() if type(one[0]) in (int, float)}
+    ranges = {name: _range_around(name, value) for name, (value, *_) in numbers.items()}
+    entries = {name: entry for name, entry in ranges.items() if entry is not None}
     if not entries:
         raise UsageError(
             "no option of the command is a number that can be tuned: give some, "
             "such as -- python train.py --lr 0.001 --width 64"
         )
     words = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
-    for number in numbers:
-        if number.name in entries or number.name == "seed":  # each trial has one of its own
-            words[number.place] = f"{number.before}{{{number.name}}}"
-    lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
+    for name, (_, place, before) in numbers.items():
+        if name in entries or name == "seed":  # each trial has one of its own
+            words[place] = f"{before}{{{name}}}"
+    lengths = [value for name, (value, *_) in numbers.items() if _is_any(name, LENGTHS)]
     command = shell_line(words)
     space = [f"  {name}: {entry}" for name, entry in entries.items()]
     known = (*NOT_TUNED, *LENGTHS)
-    left = [one for one in options if one.name not in entries and not _is_any(one.name, known)]
-    if left:  # though nothing in the name says why
-        said = ", ".join(f"{one.name} {one.value!r:.40}" for one in left)
+    others = [name for name in options if name not in entries and not _is_any(name, known)]
+    if others:  # though nothing in the name says why
+        said = ", ".join(f"{name} {options[name][0]!r:.40}" for name in others)
         how = "write NAME: [VALUE, ...] here, and {NAME} in the command"
         space += [f"  # not tuned: {said}", f"  # to tune one, {how}"]
     text = FOR_COMMAND.format(
@@ -170,9 +154,13 @@ def file_of(arguments: Sequence[str]) -> str:
     return f"{name_of(arguments[_script(arguments)])}.yaml"
 
 
-def _options(arguments: Sequence[str]) -> list[_Option]:
-    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`."""
-    found: dict[str, _Option] = {}
+def _options(arguments: Sequence[str]) -> dict[str, tuple[Any, int, str]]:
+    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`.
+
+    Returns:
+        By name: the value, the index of its argument, and what stands before it there.
+    """
+    found: dict[str, tuple[Any, int, str]] = {}
     for place in range(_script(arguments) + 1, len(arguments)):
         key, text, before = arguments[place - 1], arguments[place], ""
         if joined := _JOINED.fullmatch(text):
@@ -187,8 +175,8 @@ def _options(arguments: Sequence[str]) -> list[_Option]:
             continue
         is_value = not isinstance(value, str) or not value.startswith("-")
         if is_value and all(part.isidentifier() for part in name.split(".")):
-            found[name] = _Option(name, value, place, before)
-    return list(found.values())
+            found[name] = value, place, before
+    return found
 
 
 def _range_around(name: str, value: int | float) -> str | None:

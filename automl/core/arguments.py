@@ -91,12 +91,11 @@ def location(name: str, value: Any, of: str = "database") -> str:
 def listed(name: str, value: Any, kinds: type | tuple[type, ...], words: str) -> list[Any]:
     """One item of these types or several, as a list."""
     items = [value] if isinstance(value, kinds) else value
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes):
         raise WrongValue(name, f"{words} or a list of them", value)
     items = list(items)
     for item in items:
-        if not isinstance(item, kinds):
-            raise WrongValue(name, f"{words} or a list of them", item, " in it")
+        of_type(f"an item of {name}", item, kinds, words)
     return items
 
 

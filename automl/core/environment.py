@@ -6,7 +6,7 @@ import platform
 import socket
 import subprocess
 import sys
-from importlib import metadata
+from importlib.metadata import distributions
 from typing import Any, Final
 
 from automl import __version__
@@ -30,17 +30,10 @@ def describe() -> dict[str, Any]:
         "host": socket.gethostname(),
         "packages": {
             "automl": __version__,
-            **{name: version for name in _PACKAGES if (version := _version(name))},
+            **{name: one.version for name in _PACKAGES for one in distributions(name=name)},
         },
         "hardware": _hardware(),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _git(*arguments: str) -> str | None:

@@ -98,10 +98,6 @@ class Goal:
         """The value, negated if larger is better, so that a smaller loss is always better."""
         return -value if self.maximize else value
 
-    def better(self, value: float, than: float) -> bool:
-        """Whether `value` is strictly better than `than`."""
-        return self.loss(value) < self.loss(than)
-
     def __str__(self) -> str:
         text = f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
         text += " at the end" if self.at_end else ""

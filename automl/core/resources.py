@@ -155,20 +155,16 @@ class Resources:
         """How many such slots this machine has room for, at least 1."""
         slots = count_cpus() // max(1, self.cpus)
         if self.gpus > 0:
-            slots = min(slots, slots_on(_num_gpus(), self.gpus))
+            slots = min(slots, slots_on(local_gpus(), self.gpus))
         return max(1, slots)
-
-
-def _num_gpus() -> int:
-    """How many GPUs torch can use and this process may use."""
-    found = len(detect().gpus)
-    named = named_gpus()  # it may have changed since `detect`
-    return found if named is None else min(found, len(named))
 
 
 def local_gpus() -> int:
     """How many GPUs trials of this machine can use; torch is loaded only if there may be any."""
-    return _num_gpus() if may_have_gpus() else 0
+    if not may_have_gpus():
+        return 0
+    found, named = len(detect().gpus), named_gpus()  # it may have changed since `detect`
+    return found if named is None else min(found, len(named))
 
 
 def given_resources(name: str, value: Any) -> dict[str, Any]:
@@ -189,18 +185,6 @@ def given_resources(name: str, value: Any) -> dict[str, Any]:
 RESOURCES: Final = Kind("mapping", given_resources, keys_of(Resources))
 
 
-def default_gpus(num_gpus: int, workers: int | None) -> float:
-    """GPUs of a slot if nothing is said: one, or a share if there are more workers than GPUs.
-
-    Args:
-        num_gpus: of the machine.
-        workers: number of slots; None for as many as there is room for.
-    """
-    if not num_gpus:
-        return 0.0
-    return 1.0 if workers is None or workers <= num_gpus else 1 / -(-workers // num_gpus)
-
-
 def slot_resources(
     given: Mapping[str, Any], num_gpus: int, workers: int | None
 ) -> tuple[Resources, str]:
@@ -216,7 +200,9 @@ def slot_resources(
     """
     if "gpus" in given:
         return Resources(**_with_cores(given, given["gpus"], num_gpus, workers)), ""
-    gpus = default_gpus(num_gpus, workers)
+    gpus = 1.0 if num_gpus else 0.0
+    if num_gpus and workers and workers > num_gpus:
+        gpus = 1 / -(-workers // num_gpus)
     have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
     note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
     if given.get("accelerator") and not gpus:

@@ -7,7 +7,6 @@ arguments and the reference page derive from it.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
@@ -64,11 +63,6 @@ def _prior(name: str, value: Any) -> Any:
 
 def _command(name: str, value: Any) -> tuple[str, ...]:
     """The words of a command; a number is the text that it is written as."""
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise WrongValue(name, f"a line with closed quotes ({error})", value) from error
     words = list(value) if isinstance(value, list | tuple) else []
     if words and all(isinstance(word, str | int | float) for word in words):
         return tuple(word if isinstance(word, str) else json.dumps(word) for word in words)
@@ -85,7 +79,7 @@ MAX_REPLICATES: Final = 1000
 DISPATCHERS: Final = ("auto", "ray", "local", "inline", "agents")
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
 REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
-COMMAND: Final = Kind("list of words, or a line that is split as a shell does", _command)
+COMMAND: Final = Kind("list of words", _command)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
     lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
@@ -330,11 +324,6 @@ class SweepSpec:
     def known_space(self) -> Space:
         """The space of every trial, also of those from before a change of the space."""
         return self.explored or self.space
-
-    @property
-    def trained(self) -> str:
-        """What the trials run, in words."""
-        return self.workload or ("a command" if self.command else "an objective")
 
     @property
     def learned_from(self) -> str:

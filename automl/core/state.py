@@ -50,8 +50,7 @@ class BudgetUse:
         self._num_ended = 0
         self._ended_seconds = 0.0
         self._reached: int | None = None  # the trial that has reached the target
-        self._shortest_whole = math.inf  # seconds of the shortest attempt that was completed
-        self._shortest_cut = math.inf  # and of the shortest that was stopped or paused
+        self._shortest = math.inf  # seconds of the shortest attempt that taught something
 
     def specify(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
         """Go on with another specification, whose target some of the trials may have reached."""
@@ -79,10 +78,8 @@ class BudgetUse:
         if seconds > 0:  # it was not refused, and not imported
             self._num_ended += 1
             self._ended_seconds += seconds
-            if trial.state is TrialState.COMPLETED:
-                self._shortest_whole = min(self._shortest_whole, seconds)
-            elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
-                self._shortest_cut = min(self._shortest_cut, seconds)
+            if trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED):
+                self._shortest = min(self._shortest, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
@@ -91,7 +88,8 @@ class BudgetUse:
         if target is None or self._reached is not None:
             return
         value = ranking.value(trial, spec.goals[0], spec.constraints)
-        if value is not None and not spec.goals[0].better(target, value):
+        goal = spec.goals[0]
+        if value is not None and goal.loss(value) <= goal.loss(target):
             self._reached = trial.number
 
     def reason_to_end(self, now: float) -> str:
@@ -105,31 +103,20 @@ class BudgetUse:
             return f"the worker time of {budget.worker_time:g} s is spent"
         return ""
 
-    def reason_to_begin_none(self, now: float, slots: int = 1) -> str:
+    def reason_to_begin_none(self, now: float) -> str:
         """Why a new trial could not end within the budget's time; "" if it could.
 
-        It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
-        also those that were stopped or paused. A goal with `within` needs only this many seconds.
-
-        Args:
-            slots: that the trial would take.
+        It takes at least as long as the shortest so far. A goal with `within` needs only this many
+        seconds.
         """
-        budget = self._spec.budget
-        has_end = budget.time is not None or budget.worker_time is not None
-        if not has_end or not math.isfinite(self._shortest):
-            return ""
+        end = self._spec.budget.time
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        if budget.time is not None and budget.time - now < needed:
-            return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
-        if budget.worker_time is not None:
-            # Running trials need some of what is left as well.
-            left = budget.worker_time - self.worker_time(now)
-            for at, busy in self._attempts.values():
-                left -= max(0.0, needed - (now - at)) * busy
-            if left < needed * slots:
-                return f"{max(left, 0.0):.3g} s of worker time are left, and {self._needs(needed)}"
-        return ""
+        if end is None or self._shortest == math.inf or end - now >= needed:
+            return ""
+        return (
+            f"{end - now:.3g} s are left, and the shortest trial so far took {self._shortest:.3g} s"
+        )
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
@@ -150,17 +137,6 @@ class BudgetUse:
     def trial_seconds(self) -> float:
         """Mean duration of an attempt; infinite before the first has ended."""
         return self._ended_seconds / self._num_ended if self._num_ended else math.inf
-
-    @property
-    def _shortest(self) -> float:
-        """Seconds of the shortest attempt that taught something."""
-        cut = math.inf if self._spec.stopper == "none" else self._shortest_cut
-        return min(self._shortest_whole, cut)
-
-    def _needs(self, needed: float) -> str:
-        if needed < self._shortest:
-            return f"the goal needs {needed:.3g} s of training"
-        return f"the shortest trial so far took {needed:.3g} s"
 
     def worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""

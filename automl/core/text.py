@@ -32,6 +32,7 @@ _KILL_HINT = (
     "Then resume the sweep."
 )
 _ROOM_HINT = "Free some room on the disk, then resume the sweep."
+_CERTAIN = ("WrongReturn", "UnknownAttribute")  # every trial would fail so; the message says why
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -161,7 +162,7 @@ def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that may come again; "" if its message says so."""
     if failed.ended_from_outside:
         return _ROOM_HINT if failed.cause == Cause.DISK else _KILL_HINT
-    if not failed.is_mistake or failed.is_certain:
+    if not failed.is_mistake or failed.exception in _CERTAIN:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
 
@@ -200,17 +201,15 @@ def baseline_name(snapshot: Snapshot) -> str:
 
 
 def failures(trials: Iterable[Trial]) -> Counter[str]:
-    """Number of failed trials by kind, the most frequent kind first."""
-    kinds = Counter(
-        trial.failure or "unknown" for trial in trials if trial.state is TrialState.FAILED
-    )
-    return Counter(dict(kinds.most_common()))
+    """Number of failed trials by kind."""
+    failed = (trial for trial in trials if trial.state is TrialState.FAILED)
+    return Counter(trial.failure or "unknown" for trial in failed)
 
 
 def failure_text(trials: Iterable[Trial]) -> str:
     """`3 failed (2 out of memory, 1 crashed)`; empty if none failed."""
     kinds = failures(trials)
-    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 

@@ -289,7 +289,6 @@ TRANSITIONS: Final[Mapping[TrialState, frozenset[TrialState]]] = {
 }
 ANEW: Final = "anew"  # key of an attempt's details: it used nothing of those before it
 _LEARNED: Final = ("out_of_memory", "timeout", "non_finite")  # the first trials may all have them
-_CERTAIN: Final = ("WrongReturn", "UnknownAttribute")
 AGENT: Final = "agent "  # begins the name of the worker if an agent runs the trial
 
 
@@ -392,23 +391,14 @@ class Trial:
         return outside and self.failure in ("crashed", "preempted")
 
     @property
-    def is_certain(self) -> bool:
-        """Whether every trial would fail so: a result of the wrong kind, an unknown attribute."""
-        return self.exception in _CERTAIN
-
-    @property
     def is_mistake(self) -> bool:
         """Whether it failed by what is probably a mistake in the objective."""
-        if self.state is not TrialState.FAILED or self.failure == "preempted" or self.teaches:
+        arithmetic = self.failure == "non_finite" and self.exception not in ("", "TrialFailure")
+        learned = self.failure in _LEARNED and not arithmetic  # the suggester goes elsewhere
+        if self.state is not TrialState.FAILED or self.failure == "preempted" or learned:
             return False
         known = self.exception not in ("", "TrialPruned") or self.failure == "missing_metric"
         return bool(known) or self.died_by_itself
-
-    @property
-    def teaches(self) -> bool:
-        """Whether the suggester learns from its failure where not to go."""
-        arithmetic = self.failure == "non_finite" and self.exception not in ("", "TrialFailure")
-        return self.failure in _LEARNED and not arithmetic
 
     @property
     def traceback(self) -> str:

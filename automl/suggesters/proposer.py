@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.keys import PluginChoice, choose
-from automl.core.ranking import best_mean, deterministic, differ, due, may_repeat, original
+from automl.core.ranking import best, deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from search_spaces.validation import show
 from workers.protocol import Params
@@ -227,7 +227,8 @@ class Proposer:
         """
         first = all(trial.replicate_of is None for trial in history)
         goal, constraints = suggester.goals[0], suggester.constraints
-        leader = best_mean(history, goal, constraints) if first else None
+        done = (trial for trial in history if trial.state is TrialState.COMPLETED)
+        leader = best(done, [goal], constraints) if first else None
         number = leader.number if leader is not None else prospect.repeat
         running = [trial.params for trial in pending]
         return [
