@@ -9,7 +9,7 @@ from typing import Any, Final
 from automl.control.plugins import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import NAME
-from automl.core.keys import PluginChoice, choose
+from automl.core.keys import choose
 from automl.core.resources import local_gpus, slot_resources
 from automl.core.spec import KEYS, follow_strategy, max_ranks
 from automl.core.text import shell_line
@@ -17,11 +17,11 @@ from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
-from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, split_prior
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
+from search_spaces.knobs.base import DroppedValue
 from search_spaces.plain import ambiguous
 from workers.command.arguments import unnamed
 from workers.command.reports import CSV_FILE, compile_pattern
@@ -29,7 +29,7 @@ from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .overrides import Override, apply
-from .resolution import Exclusion, Resolution, Tunable, split_constraints
+from .resolution import Resolution, Tunable, split_constraints
 from .source import WrittenConfig, shown
 
 STORE: Final = KEYS["store"].default
@@ -55,7 +55,7 @@ class Config:
 
     spec: SweepSpec
     store: str = STORE
-    dropped: tuple[Exclusion, ...] = ()
+    dropped: tuple[DroppedValue, ...] = ()
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
@@ -171,7 +171,21 @@ class _Checker:
         tunable = self.source.checked(("workload",), Tunable.of, workload, self.hardware)
         if tunable is None:
             return None
-        content, dropped = self._content(tunable, workload, suggester)
+        resolution = Resolution(self.source, tunable, document["fixed"])
+        space, constraints = self._space(resolution)
+        goals, data, fixed = self._goals(workload), document["data"], resolution.untuned()
+        if isinstance(folder := data.get("dir"), str) and folder:  # workers run in another folder
+            data = {**data, "dir": str(Path(folder).expanduser().absolute())}
+        try:
+            if workload:
+                workload.check(data, fixed)
+        except UsageError as error:
+            section = "data" if isinstance(error, DataError) else "fixed"
+            self.source.refuse((section,), str(error))
+        wanted, learns, sources = split_prior(document["prior"])
+        prior: Any = None
+        if space is not None and suggester is not None:
+            prior = self.source.checked(("prior",), check_prior, wanted, space, suggester)
         if self.source.errors:
             return None
         resources, note = self.resources
@@ -181,14 +195,20 @@ class _Checker:
             "resumable": bool(self.command),
             **given,
             **plugins.settings(),
-            **content,
-            "metrics": workload.metrics_on(content["data"]) if workload else (),
+            "space": space,
+            "constraints": constraints,
+            "goals": goals,
+            "workload": workload.name if workload else None,
+            "data": data,
+            "fixed": fixed,
+            "prior": prior,
+            "learns": learns,
+            "metrics": workload.metrics_on(data) if workload else (),
             "name": name,
             "resources": resources,
             "command": self.command,
             "asked": {} if self.asks else None,
         }
-        _, settings["learns"], sources = split_prior(document["prior"])
         spec = SweepSpec(**settings)
         if stopper.options:
             self.source.checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
@@ -201,47 +221,14 @@ class _Checker:
         if self.command:
             notes += _unnamed(spec)
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
-        where["prior"] = tuple(sources)
-        return Config(
-            spec, dropped=dropped, notes=tuple(notes), named=frozenset(self.source.data), **where
-        )
-
-    def _content(
-        self,
-        tunable: Tunable,
-        workload: type[Workload] | None,
-        suggester: PluginChoice[Suggester] | None,
-    ) -> tuple[dict[str, Any], tuple[Exclusion, ...]]:
-        """The fields of the spec that depend on what can be tuned, and what is left out."""
-        document = self.document
-        for name, value in document["fixed"].items():
-            if reason := tunable.refuse_fixed(name, value):
-                self.source.refuse(("fixed", name), reason)
-        resolution = Resolution(self.source, tunable, document["fixed"])
-        space, constraints = self._space(resolution)
-        content: dict[str, Any] = {
-            "space": space,
-            "constraints": constraints,
-            "goals": self._goals(workload),
-            "workload": workload.name if workload else None,
-            "data": _with_absolute_folder(document["data"]),
-            "fixed": resolution.untuned(),
-        }
-        if workload:
-            try:
-                workload.check(content["data"], content["fixed"])
-            except UsageError as error:
-                section = "data" if isinstance(error, DataError) else "fixed"
-                self.source.refuse((section,), str(error))
-        if space is not None and suggester is not None:
-            wanted = split_prior(document["prior"])[0]
-            content["prior"] = self.source.checked(
-                ("prior",), check_prior, wanted, space, suggester
-            )
-        return content, tuple(resolution.dropped)
+        where |= {"prior": tuple(sources), "dropped": tuple(resolution.dropped)}
+        return Config(spec, notes=tuple(notes), named=frozenset(self.source.data), **where)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
         """The space with its constraints, and the constraints on metrics."""
+        for name, value in resolution.fixed.items():
+            if reason := resolution.tunable.refuse_fixed(name, value):
+                self.source.refuse(("fixed", name), reason)
         entries, texts = self.document["space"], self.document["constraints"]
         names = entries if entries is not None else resolution.tunable.parameters
         metrics, expressions = split_constraints(texts, names)
@@ -298,16 +285,6 @@ class _Checker:
         for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
                 self.source.checked(("reports", name), partial(compile_pattern, name, pattern))
-
-
-def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
-    """The `data` section with an absolute `dir`, because workers run in another folder."""
-    folder = data.get("dir")
-    return (
-        {**data, "dir": str(Path(folder).expanduser().absolute())}
-        if isinstance(folder, str) and folder
-        else data
-    )
 
 
 def _unnamed(spec: SweepSpec) -> list[str]:

@@ -44,13 +44,6 @@ class Override:
     value: str
     label: str
 
-    @classmethod
-    def parse(cls, text: str) -> Override | None:
-        """Parse KEY=VALUE; None if the text has another form."""
-        key, equals, value = text.partition("=")
-        known = all(part and part.isprintable() and part == part.strip() for part in key.split("."))
-        return cls(key, value, f"override {shown(text)}") if equals and known else None
-
 
 def apply(source: WrittenConfig, overrides: Iterable[str | Override]) -> None:
     """Set each override in a configuration; later ones win."""
@@ -74,11 +67,17 @@ def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:
-    override = Override.parse(given) if isinstance(given, str) else given
-    if override is None:
-        rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-        source.add((), rule, (f"override {shown(given)}", 0))
-    return override
+    if isinstance(given, Override):
+        return given
+    key, equals, value = given.partition("=")
+    label = f"override {shown(given)}"
+    if equals and all(
+        part and part.isprintable() and part == part.strip() for part in key.split(".")
+    ):
+        return Override(key, value, label)
+    rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
+    source.add((), rule, (label, 0))
+    return None
 
 
 def _set(source: WrittenConfig, override: Override) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from automl.errors import UsageError
-from search_spaces import Choice, Int, Space
+from search_spaces import Choice, Float, Space
 from search_spaces.plugins import nearest
 from workers.artifacts.location import read_location
 from workers.protocol import Metric
@@ -463,34 +463,34 @@ def follow_strategy(spec: SweepSpec, slots: int) -> tuple[SweepSpec, str]:
     from search_spaces.knobs.parallelism import RANKS as RANKS_OPTION
     from workers.parallel import STRATEGIES
 
-    space = spec.space
-    strategy = space.parameters.get(PARALLELISM.name)
-    known = isinstance(strategy, Choice) and {*strategy.choices} <= {*STRATEGIES.names()}
-    if spec.workload is not None or spec.ranks != 1 or not known:
+    strategy = spec.space.parameters.get(PARALLELISM.name)
+    if not isinstance(strategy, Choice) or not {*strategy.choices} <= {*STRATEGIES.names()}:
         return spec, ""
-    assert isinstance(strategy, Choice)
     several = [name for name in strategy.choices if name != PARALLELISM.unset]
-    if RANKS_OPTION.name in space.parameters or not several:
-        return (replace(spec, ranks=RANKS_OPTION.name) if several else spec), ""
+    if spec.workload is not None or spec.ranks != 1 or not several:
+        return spec, ""
+    parameters, ranks, line = dict(spec.space.parameters), RANKS_OPTION.name, ""
+    if ranks in parameters:
+        return replace(spec, ranks=ranks), ""
     if slots > 1:
         counts = [2**power for power in range(1, slots.bit_length())]
-        ranks = Choice(
-            RANKS_OPTION.name,
+        parameters[ranks] = Choice(
+            ranks,
             counts,
             ordered=True,
             default=counts[0],
             affects=set(RANKS_OPTION.affects),
             when={PARALLELISM.name: several},
         )
-        wider = Space(*space.parameters.values(), ranks, constraints=space.constraints)
-        return replace(spec, space=wider, ranks=RANKS_OPTION.name), ""
-    if PARALLELISM.unset not in strategy.choices:
+    elif PARALLELISM.unset in strategy.choices:
+        alone = Choice(strategy.name, [PARALLELISM.unset], affects=set(strategy.affects))
+        parameters[strategy.name] = alone
+        names = ", ".join(map(str, several))
+        line = f"parallelism: {names} left out, they need 2 slots and there is 1"
+    else:
         raise UsageError(f"parallelism {several[0]} needs 2 slots, there is 1: ask for workers=2")
-    alone = Choice(strategy.name, [PARALLELISM.unset], affects=set(strategy.affects))
-    others = {**space.parameters, strategy.name: alone}
-    line = f"parallelism: {', '.join(map(str, several))} left out, they need 2 slots and there is 1"
-    narrower = Space(*others.values(), constraints=space.constraints)
-    return replace(spec, space=narrower), line
+    space = Space(*parameters.values(), constraints=spec.space.constraints)
+    return replace(spec, space=space, ranks=ranks if slots > 1 else 1), line
 
 
 def check_room(spec: SweepSpec, slots: int) -> None:
@@ -508,11 +508,7 @@ def _most_of(name: str, space: Space) -> int:
     if parameter is None:
         known = nearest(name, sorted(space.parameters))
         raise UsageError(f"ranks must be a number or a parameter, got {name!r}; {known}")
-    values: list[Any] = []
-    if isinstance(parameter, Int):
-        values = [parameter.low, parameter.high]
-    elif isinstance(parameter, Choice):
-        values = list(parameter.values())
+    values: list[Any] = [] if isinstance(parameter, Float) else list(parameter.values())
     wrong = [value for value in values if type(value) is not int or value < 1]
     if not values or wrong:
         got = shown(wrong[0]) if wrong else repr(parameter)
