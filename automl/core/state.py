@@ -109,14 +109,14 @@ class BudgetUse:
         It takes at least as long as the shortest so far. A goal with `within` needs only this many
         seconds.
         """
-        end = self._spec.budget.time
+        budget = self._spec.budget
+        ends = ((budget.time, now), (budget.worker_time, self.worker_time(now)))
+        left = min((end - spent for end, spent in ends if end is not None), default=math.inf)
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        if end is None or self._shortest == math.inf or end - now >= needed:
+        if self._shortest == math.inf or left >= needed:
             return ""
-        return (
-            f"{end - now:.3g} s are left, and the shortest trial so far took {self._shortest:.3g} s"
-        )
+        return f"{left:.3g} s are left, and the shortest trial so far took {self._shortest:.3g} s"
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
