@@ -97,7 +97,7 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         metrics: Iterable[Metric] = (),
         replicates: str | int = SweepSpec.replicates,
     ) -> None:
-        location = arguments.optional(arguments.location, "store", store)
+        location = None if store is None else arguments.location("store", store)
         expected, learns, sources = split_prior(prior)
         if sources:
             rule = "good values or 'like:SWEEP' (finished trials: `add`),"
@@ -227,7 +227,6 @@ class Optimizer(AbstractContextManager["Optimizer"]):
             UsageError: the kind of failure is unknown, or the trial is not running.
         """
         _check_failure(failure)
-        arguments.text("message", message)
         with self._held():
             return self._end(self._running(trial), Ending.FAILED, {}, failure, message)
 
@@ -346,9 +345,8 @@ class Optimizer(AbstractContextManager["Optimizer"]):
         return self._writer.trials[trial.number]
 
     def _named_metrics(self, metrics: Any) -> dict[str, float]:
-        if metrics is None or isinstance(metrics, Mapping):
-            return arguments.numbers({} if metrics is None else metrics)
-        return arguments.value_of_goal([goal.metric for goal in self._spec.goals], metrics)
+        goals = [goal.metric for goal in self._spec.goals]
+        return arguments.numbers({} if metrics is None else metrics, goals)
 
     def _running(self, trial: Trial | int) -> Trial:
         number = trial.number if isinstance(trial, Trial) else arguments.whole("trial", trial)

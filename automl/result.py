@@ -100,7 +100,7 @@ class Result:
         rows = [
             {k: v for k, v in trial.summary().items() if k not in ("params", "metrics")}
             | {
-                columns[goal.metric]: text.goal_value(trial, self.snapshot, index)
+                columns[goal.metric]: self.snapshot.value(trial, index)
                 for index, goal in enumerate(goals)
             }
             for trial in self.trials

@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from automl.core.reports import LearningCurve
-from automl.core.resources import without_unit
-from automl.core.text import present_folder, python_call, told_how_to_resume
+from automl.core.text import told_how_to_resume
+from automl.core.trial import LearningCurve
 from search_spaces import Space
 from search_spaces.change import changes
 from search_spaces.other_tools import hinted
@@ -41,9 +41,7 @@ from .core import (
     arguments,
     read_budget,
 )
-from .core.garbage import frozen_objects
-from .core.ranks import follow_strategy
-from .core.spec import explained
+from .core.spec import follow_strategy
 from .dispatch import DISPATCHERS
 from .dispatch._make import choose_dispatcher, local_slots, starting
 from .dispatch.base import Dispatcher
@@ -63,7 +61,6 @@ Objective = Callable[[Any], Any]
 
 
 @hinted
-@explained
 def sweep(
     objective: Objective,
     space: Space | Mapping[str, Any] | None = None,
@@ -141,8 +138,8 @@ def sweep(
         trackers: tools that the sweep is written to while it runs: "mlflow", "wandb",
             "tensorboard", or an object of your own that inherits `Tracker`.
 
-    Every other keyword is a key of a configuration too and means the same; `help` lists them, and
-    the reference of the configuration has an example of each.
+    Every other keyword is a key of a configuration too and means the same; the reference of the
+    configuration has an example of each.
 
     Returns:
         The result when the budget is reached.
@@ -153,10 +150,8 @@ def sweep(
         UsageError: an argument is wrong, or no budget is given.
         StoreError: the store cannot be used.
     """
-    arguments.function("objective", objective)
-    arguments.flag("resume", resume)
-    arguments.optional(arguments.flag, "progress", progress)
-    arguments.optional(arguments.text, "ray_address", ray_address)
+    arguments.of_type("objective", objective, Callable, "a function")
+    arguments.of_type("resume", resume, bool, "True or False")
     written = arguments.listed("trackers", trackers, (str, Tracker), "the name of a tracker")
     dispatcher, ray_address = choose_dispatcher(dispatcher, ray_address)
     stopper = usual_stopper(objective, goals) if stopper is None else stopper
@@ -186,12 +181,10 @@ def sweep(
     )
     spec, line = follow_strategy(spec, local_slots(spec))
     notes += [line] if line else []
-    notes += without_unit(budget)
     check_spec(spec, dispatcher, objective, plugins)
     store = ".automl" if store is None else arguments.location("store", store)
     with (
         SafeEnd(),
-        frozen_objects(),
         starting(dispatcher, spec, objective, ray_address) as start,
         _opened(store) as ledger,
     ):
@@ -200,7 +193,7 @@ def sweep(
         from .workflows.beginning import begin
 
         configurations = arguments.listed("enqueue", enqueue, Mapping, "a configuration")
-        spec = replace(spec, dispatcher=dispatcher, folder=present_folder())
+        spec = replace(spec, dispatcher=dispatcher, folder=str(Path.cwd()))
         wanted, sweeps = spec.name, ledger.sweeps()
         earlier = next((info for info in sweeps if info.name == wanted), None)
         spec = begin(
@@ -218,7 +211,7 @@ def sweep(
             shown.say_which(wanted, spec.name, earlier.num_trials if earlier else 0)
             if changed := changes(ledger.spec(spec.name).space, spec.space):
                 shown.say([f"the space was changed: {'; '.join(changed)}"])
-        again = python_call(spec.name)
+        again = f"run it again with name={spec.name!r} and resume=True"
         with (
             told_how_to_resume(again),
             shown.progress(progress) as show,
@@ -354,7 +347,6 @@ class Simulation(Result):
         self.decisions = list(decisions)
 
 
-@explained
 def simulate(
     replay: Replay,
     space: Space | Mapping[str, Any],
@@ -405,8 +397,7 @@ def simulate(
         >>> result = simulate(replay, space, "minimize loss", workers=8, seconds=36_000)
         >>> result.trajectory[-1]
     """
-    arguments.function("replay", replay)
-    arguments.flag("charge_suggestions", charge_suggestions)
+    arguments.of_type("replay", replay, Callable, "a function")
     workers = arguments.whole("workers", workers, least=1)
     if mean_lifetime is not None and arguments.finite("mean_lifetime", mean_lifetime) <= 0:
         raise UsageError(f"mean_lifetime must be above 0, got {mean_lifetime!r}")
@@ -455,7 +446,6 @@ def simulate(
     location = IN_MEMORY if store is None else arguments.location("store", store)
     with _opened(location) as ledger:
         spec = create(ledger, spec, rename=True, described=False)
-        with frozen_objects():
-            snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
+        snapshot = conduct(spec, ledger, SimulatedDispatcher, start, plugins=plugins)
         decisions = [event for event in ledger.events(spec.name) if isinstance(event, Noted)]
     return Simulation(snapshot, trajectory, decisions)

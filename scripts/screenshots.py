@@ -31,7 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from browser import browser, install  # noqa: E402
 from rich.console import Console  # noqa: E402
 
-from automl.core.snapshot import Snapshot  # noqa: E402
+from automl.core.state import Snapshot  # noqa: E402
 from automl.ledger import Ledger  # noqa: E402
 from automl.report.page import save  # noqa: E402
 from automl.report.record import Record  # noqa: E402

@@ -16,7 +16,7 @@ from automl.config import load
 from automl.config.source import WrittenConfig
 from automl.config.template import file_of, for_command, read_wandb
 from automl.core import parse_duration
-from automl.core.arguments import yaml_scalar
+from automl.core.arguments import compact_json
 from automl.core.text import memory, number
 from automl.errors import UsageError
 from automl.launch import slurm as job
@@ -266,7 +266,7 @@ def _show(found: list[Measured]) -> None:
         draw_table([*names, *COLUMNS], rows, COLUMNS)
     if found and not found[0].failure:
         draw("\nthe recommended, for a configuration:")
-        lines = [f"  {name}: [{yaml_scalar(value)}]" for name, value in found[0].params.items()]
+        lines = [f"  {name}: [{compact_json(value)}]" for name, value in found[0].params.items()]
         say("\n".join(["space:", *lines]))
 
 

@@ -10,11 +10,9 @@ from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, ranking
 from automl.core.arguments import duration
-from automl.core.garbage import no_collection
 from automl.core.text import (
     again,
-    configurations,
-    goal_value,
+    configuration,
     memory,
     number,
     printable,
@@ -58,7 +56,6 @@ BEST_SECONDS: Final = 0.3  # of a list, for the best values
 @newest_argument
 @reads_store
 @json_option
-@no_collection()  # it would scan every trial again and again
 def status(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """Show the progress of a sweep, also while it runs.
 
@@ -117,7 +114,6 @@ def watch(ledger: Ledger, sweep: str) -> None:
 @newest_argument
 @reads_store
 @json_option
-@no_collection()
 def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     """List the trials of a sweep with their configurations and metrics.
 
@@ -132,9 +128,9 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
     goals = [goal.metric for goal in snapshot.goals]
     best = snapshot.best.number if snapshot.best else None
     rows = []
-    lines = configurations([trial.params for trial in snapshot.trials])
+    lines = [configuration(trial.params) for trial in snapshot.trials]
     for trial, line in zip(snapshot.trials, lines, strict=True):
-        values = [goal_value(trial, snapshot, index) for index in range(len(goals))]
+        values = [snapshot.value(trial, index) for index in range(len(goals))]
         name = f"{trial.number}{'*' if trial.number == best else ' '}"
         cells = ["-" if value is None else number(value) for value in values]
         measured = [duration(trial.seconds), memory(trial.peak_memory_bytes)]
@@ -150,7 +146,6 @@ def trials(ledger: Ledger, sweep: str, as_json: bool) -> None:
 @newest_argument
 @reads_store
 @json_option
-@no_collection()
 def best(ledger: Ledger, sweep: str, as_json: bool) -> int | None:
     """Show the best configuration beside the default one.
 
@@ -216,9 +211,7 @@ def _trial_object(snapshot: Snapshot, trial: Trial) -> dict[str, Any]:
 
 def _goal_values(snapshot: Snapshot, trial: Trial) -> dict[str, float | None]:
     """Value of a trial for each goal, as trials are ranked (`metrics` are the last report)."""
-    return {
-        goal.metric: goal_value(trial, snapshot, index) for index, goal in enumerate(snapshot.goals)
-    }
+    return {goal.metric: snapshot.value(trial, index) for index, goal in enumerate(snapshot.goals)}
 
 
 @click.command("list")
@@ -259,7 +252,7 @@ def list_sweeps(ledger: Ledger, as_json: bool) -> None:
 
 
 def _best_value(snapshot: Snapshot) -> str:
-    value = goal_value(snapshot.best, snapshot) if snapshot.best else None
+    value = snapshot.value(snapshot.best) if snapshot.best else None
     return "-" if value is None else f"{snapshot.goals[0].metric} {number(value)}"
 
 

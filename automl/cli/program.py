@@ -146,7 +146,6 @@ def load_trained(
         program.arguments,
         spec.reports,
         goal=spec.goals[0].metric,
-        stop_grace=spec.stop_grace,
         in_trial=spec.cwd == "trial",
         flags=flags_of(parameters),
     )

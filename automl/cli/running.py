@@ -18,7 +18,7 @@ from automl.config.overrides import plain_changes, read_changes
 from automl.control.shutdown import SafeEnd
 from automl.core import Goal, Snapshot, SweepSpec, TrialState
 from automl.core.resources import checked_budget
-from automl.core.text import Typed, number, present_folder, told_how_to_resume, why_early
+from automl.core.text import Typed, number, told_how_to_resume, why_early
 from automl.errors import AutomlError, UsageError
 from automl.ledger import Ledger
 from automl.ledger.hold import STALE_SECONDS
@@ -153,8 +153,8 @@ def _exit_status(snapshot: Snapshot) -> int:
 _FIXED: Final = ("workload", "data", "fixed")  # earlier trials have it
 _TAKEN: Final = (  # of a configuration that is read again
     *("goals", "constraints", "budget", "suggester", "suggester_options", "stopper"),
-    *("stopper_options", "workers", "min_workers", "resources", "seed", "max_retries", "max_steps"),
-    *("resumable", "ranks", "timeout", "prior", "trackers", "reports", "cwd", "stop_grace"),
+    *("stopper_options", "workers", "resources", "seed", "max_retries", "max_steps"),
+    *("resumable", "ranks", "timeout", "prior", "trackers", "reports", "cwd"),
     *("learns", "replicates", "space"),
 )
 
@@ -248,7 +248,7 @@ def continue_sweep(
         if wanted is None or config is not None:
             budget_now = replace(spec.budget, **changed.budget)
             spec = replace(spec, budget=checked_budget(budget_now))
-        spec = spec if changed.workers is None else spec.with_workers(changed.workers)
+        spec = replace(spec, workers=changed.workers or spec.workers)
         if wanted is None:
             spec = spec.with_location("")
         spec = spec.with_location(read_location(artifacts)) if artifacts else spec
@@ -268,7 +268,7 @@ def continue_sweep(
                 if runs and cwd is None and not moved:
                     _check_folder(spec, typed)
             function = load_trained(spec, objective, program)
-            spec = replace(spec, folder=present_folder(), dispatcher=options["dispatcher"])
+            spec = replace(spec, folder=str(Path.cwd()), dispatcher=options["dispatcher"])
             spec = signed(spec, objective, typed=is_typed)
             if changed.space:
                 steering.change(ledger, sweep, {f"space.{n}": v for n, v in changed.space.items()})

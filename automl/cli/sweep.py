@@ -16,8 +16,7 @@ from automl.control.beginning import (
     usual_stopper,
 )
 from automl.core.arguments import duration
-from automl.core.resources import without_unit
-from automl.core.text import Typed, number, present_folder, shell_line
+from automl.core.text import Typed, number, shell_line
 from automl.dispatch._make import choose_dispatcher
 from automl.errors import UsageError
 from automl.ledger import Ledger
@@ -104,8 +103,7 @@ def sweep(
     if program is None and "resumable" not in loaded.named:
         spec = replace(spec, resumable=goes_on(objective))
     loaded = replace(loaded, spec=spec)
-    unclear = without_unit(options["budget"])
-    for note in [*loaded.notes, *unclear]:
+    for note in loaded.notes:
         say(note, err=True)
     name = loaded.spec.name
     if options["resume"] and not options["dry_run"] and name in existing_sweeps(loaded.store):
@@ -181,7 +179,7 @@ def _load(
     if options["dispatcher"] and not options["ray_address"]:  # it is not the file's then
         loaded = replace(loaded, ray_address=None)
     kind, _ = choose_dispatcher(loaded.dispatcher, loaded.ray_address)
-    begun = replace(loaded.spec, dispatcher=kind, folder=present_folder())
+    begun = replace(loaded.spec, dispatcher=kind, folder=str(Path.cwd()))
     return replace(loaded, spec=begun)
 
 
@@ -198,7 +196,8 @@ def _show(config: Config) -> None:
         f"{key} {duration(v) if key.endswith('time') else f'{v:g}'}" for key, v in limits.items()
     )
     show_space(config)
-    say(f"\nsweep {spec.name} of {spec.trained}: {'; '.join(map(str, spec.goals))}")
+    trained = spec.workload or ("a command" if spec.command else "an objective")
+    say(f"\nsweep {spec.name} of {trained}: {'; '.join(map(str, spec.goals))}")
     say(
         f"budget: {budget or 'none, it runs until Ctrl-C'}; "
         f"suggester {spec.suggester}; store {config.store}"

@@ -2,6 +2,5 @@
 
 from .loading import Config, load
 from .overrides import Override
-from .resolution import Exclusion
 
-__all__ = ["Config", "Exclusion", "Override", "load"]
+__all__ = ["Config", "Override", "load"]

@@ -8,6 +8,7 @@ from automl.core.arguments import WrongValue
 from automl.core.keys import FLAG, Key, Kind, listed, mapped, one_of
 from automl.errors import SpaceError, UsageError
 from search_spaces import Choice, Float, Int
+from search_spaces.knobs.base import nearest_legal
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 
 from .source import shown
@@ -127,9 +128,9 @@ def build(
     made = parameter_from_dict(data)
     if "default" in data or base is None or not base.has_default:
         return made
-    if isinstance(made, Choice):
-        return parameter_from_dict({**data, "default": _nearest_choice(default, made.choices)})
-    nearest = made.nearest(default) if _is_number(default) else None  # type: ignore[attr-defined]
+    nearest = nearest_legal(default, data) if isinstance(made, Choice) else None
+    if isinstance(made, Float | Int) and _is_number(default):
+        nearest = made.nearest(default)
     return parameter_from_dict({**data, "default": nearest})
 
 
@@ -169,11 +170,3 @@ def _check_kind(name: str, value: Value, base: Parameter, known: Sequence[Value]
     if not fits:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise SpaceError(f"each choice of {name} must be {rule}, got {shown(value)}{hint}")
-
-
-def _nearest_choice(default: Value, choices: Sequence[Value]) -> Value:
-    """The default if it is a choice, else the number nearest to it, else the first choice."""
-    numbers = [value for value in choices if isinstance(value, int | float)]
-    if default in choices or not numbers or not _is_number(default):
-        return default if default in choices else choices[0]
-    return min(numbers, key=lambda value: abs(value - default))  # type: ignore[operator]

@@ -9,30 +9,28 @@ from typing import Any, Final
 from automl.control.beginning import Plugins
 from automl.core import Constraint, Goal, Resources, SweepSpec, parse_constraints, parse_goals
 from automl.core.arguments import NAME
-from automl.core.keys import PluginChoice, choose
-from automl.core.ranks import follow_strategy, max_ranks
+from automl.core.keys import choose
 from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS
+from automl.core.spec import KEYS, follow_strategy, max_ranks
 from automl.core.text import shell_line
 from automl.dispatch._make import choose_dispatcher, local_slots
 from automl.errors import DataError, UsageError
 from automl.stopping import STOPPERS
 from automl.suggesters import SUGGESTERS
-from automl.suggesters.base import Suggester
 from automl.suggesters.user_prior import check_prior, split_prior
 from automl.trackers.base import check_trackers
 from search_spaces import Space
 from search_spaces.hardware import Hardware, detect
+from search_spaces.knobs.base import DroppedValue
 from search_spaces.plain import ambiguous
-from search_spaces.plugins import nearest
 from workers.command.arguments import unnamed
 from workers.command.reports import CSV_FILE, compile_pattern
 from workers.workload import Workload
 from workers.workloads import WORKLOADS
 
 from .overrides import Override, apply
-from .resolution import Exclusion, Resolution, Tunable, split_constraints
-from .source import GivenKeys, WrittenConfig, shown
+from .resolution import Resolution, Tunable, split_constraints
+from .source import WrittenConfig, shown
 
 STORE: Final = KEYS["store"].default
 _OF_COMMANDS: Final = {
@@ -57,7 +55,7 @@ class Config:
 
     spec: SweepSpec
     store: str = STORE
-    dropped: tuple[Exclusion, ...] = ()
+    dropped: tuple[DroppedValue, ...] = ()
     notes: tuple[str, ...] = ()
     prior: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
@@ -93,8 +91,6 @@ def load(
     if isinstance(source.data, dict):
         apply(source, overrides)
     document = source.settings()
-    if not isinstance(source.data, dict):
-        source.raise_any()
     if command or objective:  # what is typed goes first
         document |= {"command": (), "objective": ""}
     elif words := document["command"]:
@@ -111,152 +107,149 @@ def load(
     return config
 
 
+@dataclass
 class _Checker:
     """Checks that need more than the keys: names of plugins, the space, goals and data."""
 
-    def __init__(
-        self,
-        source: WrittenConfig,
-        document: GivenKeys,
-        hardware: Hardware | None,
-        command: str,
-        nodes: Callable[[str], Hardware] | None,
-    ) -> None:
-        self.source, self.document = source, document
-        self._checked, self._refuse = source.checked, source.refuse
-        self._given, self._nodes, self._command = hardware, nodes, command
-        self._slot = document.get("resources") or {}
-        self._asks = False  # the objective says the space as it runs
+    source: WrittenConfig
+    document: dict[str, Any]
+    given: Hardware | None
+    command: str
+    nodes: Callable[[str], Hardware] | None
+    asks: bool = False  # the objective says the space as it runs
+
+    @property
+    def slot(self) -> dict[str, Any]:
+        """The resources of a slot that the configuration names."""
+        given = self.document["resources"]
+        return given if isinstance(given, dict) else {}
+
+    @property
+    def max_workers(self) -> int | None:
+        """The most slots; None for as many as there is room for."""
+        workers = self.document["workers"]
+        return workers.max if workers else None
 
     def hardware(self) -> Hardware:
         """The hardware as a trial in one slot sees it; the first call imports torch."""
         slot, _ = self.resources
         found = self._hardware or detect()
-        return found.in_slots(slot.cpus, slot.gpus, self.document.max_workers)
+        return found.in_slots(slot.cpus, slot.gpus, self.max_workers)
 
     @cached_property
     def _hardware(self) -> Hardware | None:
         """What is given, or what the nodes of a cluster have; None for this machine."""
-        if self._given is None and self._nodes and self.document["workload"] is not None:
+        if self.given is None and self.nodes and self.document["workload"] is not None:
             where = self.document["dispatcher"], self.document["ray_address"]
-            kind, address = self._checked(("dispatcher",), choose_dispatcher, *where) or ("", None)
+            kind, address = self.source.checked(("dispatcher",), choose_dispatcher, *where) or (
+                "",
+                None,
+            )
             if kind == "ray" and address:
-                return self._nodes(address)
-        return self._given
+                return self.nodes(address)
+        return self.given
 
     @cached_property
     def resources(self) -> tuple[Resources, str]:
         """The resources of a slot, which has a GPU by default, and a line about that."""
         found = len(self._hardware.gpus) if self._hardware else None
-        num_gpus = local_gpus() if found is None and "gpus" not in self._slot else found or 0
-        return slot_resources(self._slot, num_gpus, self.document.max_workers)
+        num_gpus = local_gpus() if found is None and "gpus" not in self.slot else found or 0
+        return slot_resources(self.slot, num_gpus, self.max_workers)
 
     def config(self, path: Path, objective: bool | None) -> Config | None:
         """The configuration; None if there are problems."""
         document = self.document
-        suggester = self._checked(("suggester",), choose, SUGGESTERS, document["suggester"])
-        if suggester and suggester.name != KEYS["suggester"].default:
-            self._checked(("suggester",), suggester.kind, SUGGESTERS)  # it may need a package
-        stopper = self._checked(("stopper",), choose, STOPPERS, document["stopper"])
-        self._checked(("trackers",), check_trackers, document["trackers"])
+        suggester = self.source.checked(("suggester",), choose, SUGGESTERS, document["suggester"])
+        stopper = self.source.checked(("stopper",), choose, STOPPERS, document["stopper"])
+        self.source.checked(("trackers",), check_trackers, document["trackers"])
         workload, name = self._workload(objective), self._name(path)
-        no_space = bool(objective) and not self._command and document["space"] is None
-        self._asks = no_space and workload is None
-        self._check_reports(bool(self._command) or (workload is None and objective is None))
+        no_space = bool(objective) and not self.command and document["space"] is None
+        self.asks = no_space and workload is None
+        self._check_reports(bool(self.command) or (workload is None and objective is None))
         if workload is None and (objective is False or document["workload"] is not None):
             return None  # without a workload, nothing else can be checked
-        tunable = self._checked(("workload",), Tunable.of, workload, self.hardware)
+        tunable = self.source.checked(("workload",), Tunable.of, workload, self.hardware)
         if tunable is None:
             return None
-        content, dropped = self._content(tunable, workload, suggester)
+        resolution = Resolution(self.source, tunable, document["fixed"])
+        space, constraints = self._space(resolution)
+        goals, data, fixed = self._goals(workload), document["data"], resolution.untuned()
+        if isinstance(folder := data.get("dir"), str) and folder:  # workers run in another folder
+            data = {**data, "dir": str(Path(folder).expanduser().absolute())}
+        try:
+            if workload:
+                workload.check(data, fixed)
+        except UsageError as error:
+            section = "data" if isinstance(error, DataError) else "fixed"
+            self.source.refuse((section,), str(error))
+        wanted, learns, sources = split_prior(document["prior"])
+        prior: Any = None
+        if space is not None and suggester is not None:
+            prior = self.source.checked(("prior",), check_prior, wanted, space, suggester)
         if self.source.errors:
             return None
         resources, note = self.resources
         plugins = Plugins(suggester, stopper)
-        given = {key: value for key, value in document.items() if key not in _ELSEWHERE}
+        given = {key: document[key] for key in self.source.data if key not in _ELSEWHERE}
         settings: dict[str, Any] = {
-            "resumable": bool(self._command),
+            "resumable": bool(self.command),
             **given,
             **plugins.settings(),
-            **content,
-            "metrics": workload.metrics_on(content["data"]) if workload else (),
+            "space": space,
+            "constraints": constraints,
+            "goals": goals,
+            "workload": workload.name if workload else None,
+            "data": data,
+            "fixed": fixed,
+            "prior": prior,
+            "learns": learns,
+            "metrics": workload.metrics_on(data) if workload else (),
             "name": name,
-            "workers": None,
             "resources": resources,
-            "command": self._command,
-            "asked": {} if self._asks else None,
+            "command": self.command,
+            "asked": {} if self.asks else None,
         }
-        _, settings["learns"], sources = split_prior(document["prior"])
-        spec = SweepSpec(**settings).with_workers(document["workers"])
+        spec = SweepSpec(**settings)
         if stopper.options:
-            self._checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
-        followed = self._checked(("space",), follow_strategy, spec, local_slots(spec))
+            self.source.checked(("stopper",), partial(plugins.make_stopper, can_pause=True), spec)
+        followed = self.source.checked(("space",), follow_strategy, spec, local_slots(spec))
         spec, line = followed or (spec, "")
-        self._checked(("ranks",), max_ranks, spec)
+        self.source.checked(("ranks",), max_ranks, spec)
         notes = [text for text in (note, line) if text]
         if workload is None:
             notes += ambiguous(document["space"], "{{low: {!r}, high: {!r}}}")
-        if self._command:
-            notes += [*_unnamed(spec), *_unreported(spec)]
+        if self.command:
+            notes += _unnamed(spec)
         where = {key: document[key] for key in ("store", "dispatcher", "ray_address")}
-        where["prior"] = tuple(sources)
-        return Config(spec, dropped=dropped, notes=tuple(notes), named=frozenset(document), **where)
-
-    def _content(
-        self,
-        tunable: Tunable,
-        workload: type[Workload] | None,
-        suggester: PluginChoice[Suggester] | None,
-    ) -> tuple[dict[str, Any], tuple[Exclusion, ...]]:
-        """The fields of the spec that depend on what can be tuned, and what is left out."""
-        document = self.document
-        for name, value in document["fixed"].items():
-            if reason := tunable.refuse_fixed(name, value):
-                self._refuse(("fixed", name), reason)
-        resolution = Resolution(self.source, tunable, document["fixed"])
-        space, constraints = self._space(resolution)
-        content: dict[str, Any] = {
-            "space": space,
-            "constraints": constraints,
-            "goals": self._goals(workload),
-            "workload": workload.name if workload else None,
-            "data": _with_absolute_folder(document["data"]),
-            "fixed": resolution.untuned(),
-        }
-        if workload:
-            try:
-                workload.check(content["data"], content["fixed"])
-            except UsageError as error:
-                section = "data" if isinstance(error, DataError) else "fixed"
-                self._refuse((section,), str(error))
-        if space is not None and suggester is not None:
-            wanted = split_prior(document["prior"])[0]
-            content["prior"] = self._checked(("prior",), check_prior, wanted, space, suggester)
-        return content, tuple(resolution.dropped)
+        where |= {"prior": tuple(sources), "dropped": tuple(resolution.dropped)}
+        return Config(spec, notes=tuple(notes), named=frozenset(self.source.data), **where)
 
     def _space(self, resolution: Resolution) -> tuple[Space | None, tuple[Constraint, ...]]:
         """The space with its constraints, and the constraints on metrics."""
+        for name, value in resolution.fixed.items():
+            if reason := resolution.tunable.refuse_fixed(name, value):
+                self.source.refuse(("fixed", name), reason)
         entries, texts = self.document["space"], self.document["constraints"]
         names = entries if entries is not None else resolution.tunable.parameters
         metrics, expressions = split_constraints(texts, names)
         found: tuple[Constraint, ...] = ()
         for index, text in enumerate(texts):
             if text in metrics:
-                found += self._checked(("constraints", index), parse_constraints, text) or ()
-        return Space() if self._asks else resolution.space(entries, expressions), found
+                found += self.source.checked(("constraints", index), parse_constraints, text) or ()
+        return Space() if self.asks else resolution.space(entries, expressions), found
 
     def _workload(self, objective: bool | None) -> type[Workload] | None:
         name = self.document["workload"]
         if name is not None and not objective:
-            found = self._checked(("workload",), WORKLOADS.require, name)
+            found = self.source.checked(("workload",), WORKLOADS.require, name)
             return WORKLOADS.get(found) if found else None
         if name is not None:
             own = "objective:" if self.document["objective"] else "--objective"
-            given = "a command" if self._command else own
+            given = "a command" if self.command else own
             rule = f"with {given} a configuration has no workload; leave one of them out"
-            self._refuse(("workload",), rule)
+            self.source.refuse(("workload",), rule)
         elif objective is False and "workload" not in self.source.data:
-            self._refuse(
+            self.source.refuse(
                 ("workload",),
                 f"a workload ({', '.join(WORKLOADS.names())}) is needed, "
                 "or a function of your own named with --objective FILE:NAME, "
@@ -267,7 +260,9 @@ class _Checker:
     def _name(self, path: Path) -> str:
         name: str = self.document["name"] or path.stem
         if not NAME.fullmatch(name) and "name" not in self.source.data:
-            self._refuse(("name",), f"a name is needed, the file's own is none: {shown(name)}")
+            self.source.refuse(
+                ("name",), f"a name is needed, the file's own is none: {shown(name)}"
+            )
         return name
 
     def _goals(self, workload: type[Workload] | None) -> tuple[Goal, ...]:
@@ -275,8 +270,8 @@ class _Checker:
         if goals is None:
             goals = workload.goals if workload else ()
         if not goals and not self.source.is_broken(("goals",)):
-            self._refuse(("goals",), "at least one goal is needed, such as 'minimize loss'")
-        parsed = self._checked(("goals",), parse_goals, goals) or () if goals else ()
+            self.source.refuse(("goals",), "at least one goal is needed, such as 'minimize loss'")
+        parsed = self.source.checked(("goals",), parse_goals, goals) or () if goals else ()
         last_report_counts = workload is not None and workload.last_report_counts
         return tuple(replace(goal, at_end=goal.at_end or last_report_counts) for goal in parsed)
 
@@ -285,34 +280,11 @@ class _Checker:
         if not command:
             for name, rule in _OF_COMMANDS.items():
                 if self.document[name] != KEYS[name].default and self.document[name]:
-                    self._refuse((name,), rule)
+                    self.source.refuse((name,), rule)
             return
         for name, pattern in self.document["reports"].items():
             if name != CSV_FILE:
-                self._checked(("reports", name), partial(compile_pattern, name, pattern))
-
-
-def _unreported(spec: SweepSpec) -> list[str]:
-    """A line for each goal that no pattern of a command finds; none if there are no patterns."""
-    found = [name for name in spec.reports if name != "step"]
-    if not found or "file" in found:
-        return []
-    return [
-        f"`reports` does not find the goal {goal.metric!r}, so trials fail unless the program "
-        f"writes it to AUTOML_REPORTS; {nearest(goal.metric, found)}"
-        for goal in spec.goals
-        if goal.declared is None and goal.metric not in found
-    ]
-
-
-def _with_absolute_folder(data: dict[str, Any]) -> dict[str, Any]:
-    """The `data` section with an absolute `dir`, because workers run in another folder."""
-    folder = data.get("dir")
-    return (
-        {**data, "dir": str(Path(folder).expanduser().absolute())}
-        if isinstance(folder, str) and folder
-        else data
-    )
+                self.source.checked(("reports", name), partial(compile_pattern, name, pattern))
 
 
 def _unnamed(spec: SweepSpec) -> list[str]:

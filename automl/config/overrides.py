@@ -19,7 +19,7 @@ from search_spaces.plugins import nearest
 from search_spaces.validation import plain, show
 
 from . import entries
-from .source import MAX_BYTES, MAX_DEPTH, Place, WrittenConfig, plain_scalar, shown
+from .source import Place, WrittenConfig, plain_scalar, shown
 
 # The sections whose keys are parameters, with the fields that an entry can have.
 FIELDS: Final[Mapping[str, Collection[str]]] = {
@@ -44,13 +44,6 @@ class Override:
     value: str
     label: str
 
-    @classmethod
-    def parse(cls, text: str) -> Override | None:
-        """Parse KEY=VALUE; None if the text has another form."""
-        key, equals, value = text.partition("=")
-        known = all(part and part.isprintable() and part == part.strip() for part in key.split("."))
-        return cls(key, value, f"override {shown(text)}") if equals and known else None
-
 
 def apply(source: WrittenConfig, overrides: Iterable[str | Override]) -> None:
     """Set each override in a configuration; later ones win."""
@@ -74,23 +67,27 @@ def plain_changes(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _parsed(source: WrittenConfig, given: str | Override) -> Override | None:
-    override = Override.parse(given) if isinstance(given, str) else given
-    if override is None:
-        rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
-        source.add((), rule, (f"override {shown(given)}", 0))
-    return override
+    if isinstance(given, Override):
+        return given
+    key, equals, value = given.partition("=")
+    label = f"override {shown(given)}"
+    if equals and all(
+        part and part.isprintable() and part == part.strip() for part in key.split(".")
+    ):
+        return Override(key, value, label)
+    rule = "an override is KEY=VALUE with a dotted key, such as budget.trials=10"
+    source.add((), rule, (label, 0))
+    return None
 
 
 def _set(source: WrittenConfig, override: Override) -> None:
     path = _path(source.data, override.key)
-    if len(path) > MAX_DEPTH:
-        source.add((), f"a key has at most {MAX_DEPTH} parts", (override.label, 0))
-        return
     inner = source.data
     for depth, part in enumerate(path[:-1]):
         if inner.get(part) in (None, "auto"):
             # `precision: auto` and `precision.default=bf16` may be combined.
-            source.put(path[: depth + 1], {}, override.label)
+            inner[part] = {}
+            source.lines[path[: depth + 1]] = override.label, 0
         inner = inner[part]
         if not isinstance(inner, dict):
             words = f"{'.'.join(path[: depth + 1])} has no parts to set"
@@ -101,7 +98,8 @@ def _set(source: WrittenConfig, override: Override) -> None:
     errors = len(source.errors)
     value = _value(source, override, path)
     if len(source.errors) == errors:
-        source.put(path, value, override.label)
+        inner[path[-1]] = value
+        source.lines[path] = override.label, 0
 
 
 def _path(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
@@ -127,9 +125,6 @@ def _path(data: Mapping[str, Any], key: str) -> tuple[str, ...]:
 def _value(source: WrittenConfig, override: Override, path: Place) -> Any:
     """The plain value; None, with an error, if it is malformed."""
     text, line = override.value.strip(" "), (override.label, 0)
-    if len(text) > MAX_BYTES:
-        source.add(path, f"at most {MAX_BYTES} characters", line)
-        return None
     if text[:1] in ("[", "{", '"', "'"):
         return source.parsed(text, path, override.label)
     try:

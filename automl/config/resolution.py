@@ -17,7 +17,7 @@ from search_spaces import Choice, Space
 from search_spaces.expressions import Expression, quoted
 from search_spaces.hardware import Hardware
 from search_spaces.knobs import KNOBS
-from search_spaces.knobs.base import ON_REQUEST
+from search_spaces.knobs.base import ON_REQUEST, DroppedValue
 from search_spaces.parameters import Parameter, Value, parameter_from_dict
 from search_spaces.plugins import nearest
 from workers.own_loop.knobs import resolved
@@ -158,15 +158,6 @@ class Tunable:
         return None
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """A parameter, or one value of it, that is not tried, and the reason."""
-
-    parameter: str
-    value: Value | None
-    reason: str
-
-
 @dataclass
 class Resolution:
     """Resolves one space.
@@ -186,7 +177,7 @@ class Resolution:
     fixed: Mapping[str, Any]
     tuned: dict[str, Parameter] = field(default_factory=dict)
     explicit: set[str] = field(default_factory=set)
-    dropped: list[Exclusion] = field(default_factory=list)
+    dropped: list[DroppedValue] = field(default_factory=list)
 
     def space(
         self, entries: Mapping[str, Any] | None, constraints: Iterable[str] = ()
@@ -255,7 +246,7 @@ class Resolution:
     def _auto(self, name: str) -> None:
         group, gone = self.tunable.group(name), self.tunable.gone(name)
         if gone:
-            self.dropped.append(Exclusion(name, None, gone))
+            self.dropped.append(DroppedValue(name, None, gone))
         elif not group:
             self._refuse(name, f"unknown knob; {nearest(name, self.tunable.names())}")
         self._take(group)
@@ -281,7 +272,9 @@ class Resolution:
         self.explicit.add(name)
         wanted = read.get("choices") or (base.choices if isinstance(base, Choice) else ())
         self.dropped += [
-            Exclusion(name, value, unavailable[value]) for value in wanted if value in unavailable
+            DroppedValue(name, value, unavailable[value])
+            for value in wanted
+            if value in unavailable
         ]
 
     def _take(self, parameters: Mapping[str, Parameter]) -> None:
@@ -291,7 +284,7 @@ class Resolution:
                 continue
             self.tuned[name] = parameter
             self.dropped += [
-                Exclusion(name, *item) for item in self.tunable.unavailable(name).items()
+                DroppedValue(name, *item) for item in self.tunable.unavailable(name).items()
             ]
 
     def _check_conditions(self, parameter: Parameter) -> None:
@@ -368,7 +361,7 @@ class Resolution:
                 if name in self.explicit and not _among(self._fixed_value(parent), values):
                     self._refuse(name, f"{reason}; tune {parent} too, or fix it otherwise")
                     return
-        self.dropped.append(Exclusion(name, None, reason))
+        self.dropped.append(DroppedValue(name, None, reason))
 
     def _narrow(self) -> None:
         """Drop choices that a declared constraint excludes, given the untuned parameters."""
@@ -386,7 +379,7 @@ class Resolution:
                 others = [one for one in constraint.names if one not in self.tuned]
                 given = " and ".join(f"{one} {shown(self._fixed_value(one))}" for one in others)
                 reason = f"{given}, and {constraint}"
-                self.dropped += [Exclusion(name, v, reason) for v in choices if v not in kept]
+                self.dropped += [DroppedValue(name, v, reason) for v in choices if v not in kept]
 
     def _constraints(self) -> list[Expression]:
         named = {name for name in self.tunable.on_request if name in (*self.tuned, *self.fixed)}

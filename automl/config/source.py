@@ -1,6 +1,6 @@
 """A configuration as plain data that knows its lines: strict YAML, and all errors at once.
 
-PyYAML only scans, because its `safe_load` reads scalars by YAML 1.1. By 1.2 `1e-3` is a number, and
+PyYAML only parses: its `safe_load` reads scalars by YAML 1.1. By 1.2 `1e-3` is a number, and
 `no` and `1:30` are words. What YAML readers understand differently (`010`, `.nan`) is refused. A
 file is one document of at most 64 KiB and 12 levels; aliases, anchors, tags and duplicate keys are
 refused.
@@ -19,13 +19,11 @@ import yaml
 
 from automl.core.arguments import WrongValue
 from automl.core.keys import UnknownKey, WrongParts, errors_of, read_keys
-from automl.core.resources import WorkerRange
 from automl.core.spec import KEYS
 from automl.errors import AutomlError, ConfigError, UsageError
 
 MAX_BYTES: Final = 64 * 1024
 MAX_DEPTH: Final = 12
-MAX_SHOWN: Final = 50  # errors of one file
 LARGEST: Final = 2**63
 Scalar = bool | int | float | str | None
 Place = tuple[str | int, ...]  # the path of a part
@@ -88,22 +86,6 @@ def shown(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-class GivenKeys(dict[str, Any]):
-    """The values of the keys that are given; another key has its default."""
-
-    def __missing__(self, name: str) -> Any:
-        default = KEYS[name].default
-        if default is MISSING:
-            return None
-        return default() if callable(default) else default
-
-    @property
-    def max_workers(self) -> int | None:
-        """The most slots; None for as many as there is room for."""
-        workers: WorkerRange | None = self["workers"]
-        return workers.max if workers else None
-
-
 @dataclass
 class WrittenConfig:
     """A configuration as it was written, and everything that is wrong with it.
@@ -146,15 +128,15 @@ class WrittenConfig:
     def of_bytes(cls, raw: bytes, name: str) -> WrittenConfig:
         """Read the content of a file; raises ConfigError if it is not YAML."""
         source = cls(name, None)
-        if len(raw) > MAX_BYTES:
-            source.add((), f"a configuration has at most {MAX_BYTES} bytes", (name, 1))
         try:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             place = name, raw.count(b"\n", 0, error.start) + 1
             source.add((), f"not UTF-8: byte 0x{raw[error.start]:02x}", place)
-        if not source.errors:
+        else:
             source.data = source.parsed(text)
+        if len(raw) > MAX_BYTES:
+            source.add((), f"a configuration has at most {MAX_BYTES} bytes", (name, 1))
         if source.data is None:
             source.raise_any()
         return source
@@ -166,33 +148,65 @@ class WrittenConfig:
             at: where it goes.
             label: name of the override that it is of; "" for this file.
         """
-        origin = label or self.name
-
-        def refuse(reason: str, line: int) -> None:
-            self.add(at, f"not YAML: {reason}", (origin, 0 if label else line))
-
         try:
-            return _Reader(text, self, origin, numbered=not label).document(at)
-        except _TooDeepError:
-            pass
+            loader: Any = _Loader(text)
+            if not loader.check_node():
+                self.add((), "the configuration is empty", (self.name, 1))
+                return None
+            data = self._value(loader.get_node(), at, label)
+            if loader.check_node():
+                place = self._line(loader.peek_event(), label)
+                self.add((), "one document is needed, here is another", place)
+            return data
+        except RecursionError:
+            line, reason = 1, f"nested more than {MAX_DEPTH} levels deep"
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            words = ", ".join(part for part in (error.context, error.problem) if part)
-            refuse(words, mark.line + 1 if mark else 1)
+            line = mark.line + 1 if mark else 1
+            reason = ", ".join(part for part in (error.context, error.problem) if part)
         except yaml.reader.ReaderError as error:
             line = text.count("\n", 0, error.position) + 1
-            refuse(f"character {error.character!r} is not allowed", line)
+            reason = f"character {error.character!r} is not allowed"
         except (ValueError, OverflowError) as error:  # from a bad escape such as "\UFFFFFFFF"
-            refuse(str(error), 1)
+            line, reason = 1, str(error)
+        self.add(at, f"not YAML: {reason}", (label, 0) if label else (self.name, line))
         return None
 
-    def put(self, path: Place, value: Any, label: str) -> None:
-        """Set a part below mappings that exist, to what an override says."""
-        inner = self.data
-        for part in path[:-1]:
-            inner = inner[part]
-        inner[path[-1]] = value
-        self.lines[path] = label, 0
+    def _line(self, part: Any, label: str) -> tuple[str, int]:
+        return (label, 0) if label else (self.name, part.start_mark.line + 1)
+
+    def _value(self, node: Any, at: Place, label: str) -> Any:
+        self.lines.setdefault(at, self._line(node, label))
+        if node.refused:
+            self.add(at, node.refused)
+        if len(at) > MAX_DEPTH:
+            self.refuse(at[:3], f"nested more than {MAX_DEPTH} levels deep")
+            return None
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(item, (*at, i), label) for i, item in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, at, label)
+        try:
+            return (plain_scalar if node.style is None else check_text)(node.value)
+        except ValueError as error:
+            self.add(at, str(error))
+            return None
+
+    def _mapping(self, node: Any, at: Place, label: str) -> dict[str, Any]:
+        items: dict[str, Any] = {}
+        for key, below in node.value:
+            name, line = key.value, self._line(key, label)
+            is_plain = key.id == "scalar" and name and not key.refused
+            if not is_plain or _CONTROL.search(name):
+                self.add(at, "a key must be a plain name", line)
+                continue
+            place = (*at, name)
+            if name in items:
+                first = self.lines[place][1]
+                self.add(place, f"this key is here twice, first on line {first}", line)
+            self.lines[place] = line
+            items.setdefault(name, self._value(below, place, label))
+        return items
 
     def add(self, path: Place, text: str, line: tuple[str, int] | None = None) -> None:
         """Add an error; without a line, that of the nearest part that exists."""
@@ -231,17 +245,20 @@ class WrittenConfig:
         """Whether an error was told there or below."""
         return any(one[: len(path)] == path for one in self.broken)
 
-    def settings(self) -> GivenKeys:
-        """The checked keys. A wrong one gets an error, and has its default."""
+    def settings(self) -> dict[str, Any]:
+        """The value of each key: its default if it is not given, or wrong, which is an error."""
         if not isinstance(self.data, dict):
             given = shown(self.data)
             self.refuse((), f"a configuration is a mapping of keys to values, got {given}")
-            return GivenKeys()
+            self.raise_any()
         try:
-            return GivenKeys(read_keys(KEYS, self.data))
+            found = read_keys(KEYS, self.data)
         except WrongParts as error:
             self.refuse_all((), error)
-            return GivenKeys(error.right)
+            found = error.right
+        defaults = {name: one.default for name, one in KEYS.items() if name not in found}
+        made = {name: one() if callable(one) else one for name, one in defaults.items()}
+        return found | {name: None if one is MISSING else one for name, one in made.items()}
 
     def raise_any(self) -> None:
         """Raise one ConfigError with all errors, in the order of the file."""
@@ -250,8 +267,6 @@ class WrittenConfig:
         found = sorted(self.errors, key=lambda one: (one[0] == 0, one[0]))
         lines = [text for _, text in found]
         intro = f"{len(lines)} errors in {self.name}:\n  " if len(lines) > 1 else ""
-        if len(lines) > MAX_SHOWN:
-            lines[MAX_SHOWN:] = [f"and {len(lines) - MAX_SHOWN} more"]
         raise ConfigError(intro + "\n  ".join(lines))
 
     def _existing(self, path: Place) -> Place:
@@ -265,85 +280,21 @@ def _dotted(path: Place) -> str:
     return text.removeprefix(".")
 
 
-class _TooDeepError(Exception):
-    """Raised if a value is nested too deep. Reading ends there."""
+class _Loader(yaml.BaseLoader):
+    """Notes at a node what YAML readers understand differently: an alias, an anchor or a tag."""
 
-
-class _Reader:
-    """Reads the events of PyYAML into plain data; lines and errors go to a source."""
-
-    def __init__(self, text: str, source: WrittenConfig, origin: str, *, numbered: bool) -> None:
-        self._events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
-        self._source, self._origin, self._numbered = source, origin, numbered
-
-    def document(self, at: Place) -> Any:
-        next(self._events)  # start of the stream
-        start = next(self._events)
-        if isinstance(start, yaml.StreamEndEvent):
-            self._source.add((), "the configuration is empty", (self._origin, 1))
-            return None
-        root = self._value(next(self._events), at)
-        next(self._events)  # end of the document
-        after = next(self._events)
-        if not isinstance(after, yaml.StreamEndEvent):
-            self._source.add((), "one document is needed, here is another", self._line(after))
-        return root
-
-    def _line(self, event: Any) -> tuple[str, int]:
-        return self._origin, event.start_mark.line + 1 if self._numbered else 0
-
-    def _value(self, event: Any, at: Place) -> Any:
-        line = self._source.lines.setdefault(at, self._line(event))
-        refuse = self._source.add
-        if len(at) > MAX_DEPTH:
-            refuse(at[:3], f"nested more than {MAX_DEPTH} levels deep", line)
-            raise _TooDeepError
+    def compose_node(self: Any, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
         if isinstance(event, yaml.AliasEvent):
-            refuse(at, f"aliases are not allowed, got *{event.anchor}: write the value out")
-            return None
+            self.get_event()
+            marks: Any = event.start_mark, event.end_mark
+            node: Any = yaml.ScalarNode("", "", *marks)
+            node.refused = f"aliases are not allowed, got *{event.anchor}: write the value out"
+            return node
+        node = yaml.BaseLoader.compose_node(self, parent, index)
+        node.refused = ""
         if event.anchor is not None:
-            refuse(at, f"anchors are not allowed, got &{event.anchor}")
-        if event.tag is not None:
-            refuse(at, f"tags are not allowed, got {shown(event.tag)}")
-        if isinstance(event, yaml.ScalarEvent):
-            try:
-                read = plain_scalar if event.style is None else check_text
-                return read(event.value)
-            except ValueError as error:
-                refuse(at, str(error))
-                return None
-        return self._list(at) if isinstance(event, yaml.SequenceStartEvent) else self._mapping(at)
-
-    def _list(self, at: Place) -> list[Any]:
-        items: list[Any] = []
-        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
-            items.append(self._value(event, (*at, len(items))))
-        return items
-
-    def _mapping(self, at: Place) -> dict[str, Any]:
-        items: dict[str, Any] = {}
-        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
-            key, line = self._key(event, at), self._line(event)
-            place = (*at, key or "?")
-            if key in items:
-                first = self._source.lines[place][1]
-                self._source.add(place, f"this key is here twice, first on line {first}", line)
-            is_new = key is not None and key not in items
-            self._source.lines[place] = line
-            value = self._value(next(self._events), place)
-            if is_new:
-                items[str(key)] = value
-        return items
-
-    def _key(self, event: Any, at: Place) -> str | None:
-        """The key as written; None, with an error, if it is not a plain name."""
-        if isinstance(event, yaml.CollectionStartEvent):
-            self._value(event, (*at, "?"))
-        elif event.value and event.anchor is event.tag is None:
-            try:
-                return check_text(event.value)
-            except ValueError as error:
-                self._source.add(at, str(error), self._line(event))
-                return None
-        self._source.add(at, "a key must be a plain name", self._line(event))
-        return None
+            node.refused = f"anchors are not allowed, got &{event.anchor}"
+        elif event.tag is not None:
+            node.refused = f"tags are not allowed, got {shown(event.tag)}"
+        return node

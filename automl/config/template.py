@@ -1,4 +1,4 @@
-"""Writes a first configuration: for a workload, a function, a command, or a sweep of W&B.
+"""Writes a first configuration: for a command, or of a sweep of W&B.
 
 What is read is read as data: nothing in it is run.
 """
@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from automl.core import Budget, parse_goals
+from automl.core import parse_goals
 from automl.core.arguments import NAME
 from automl.core.text import printable, shell_line
 from automl.errors import UsageError
@@ -82,21 +82,6 @@ def name_of(file: str) -> str:
     return stem if NAME.fullmatch(stem) else "sweep"
 
 
-class _Option(NamedTuple):
-    """An option of a command that has a value.
-
-    Args:
-        name: of its parameter.
-        value: a number, or anything else.
-        place: index of the argument; before: what stands before the value there.
-    """
-
-    name: str
-    value: Any
-    place: int
-    before: str
-
-
 def for_command(
     arguments: Sequence[str], file: str, metric: PrintedMetric | None = None
 ) -> tuple[str, str]:
@@ -111,26 +96,25 @@ def for_command(
         UsageError: no option of the command is a number that can be tuned.
     """
     options = _options(arguments)
-    numbers = [one for one in options if type(one.value) in (int, float)]
-    entries = {
-        n.name: entry for n in numbers if (entry := _range_around(n.name, n.value)) is not None
-    }
+    numbers = {n: one for n, one in options.items() if type(one[0]) in (int, float)}
+    ranges = {name: _range_around(name, value) for name, (value, *_) in numbers.items()}
+    entries = {name: entry for name, entry in ranges.items() if entry is not None}
     if not entries:
         raise UsageError(
             "no option of the command is a number that can be tuned: give some, "
             "such as -- python train.py --lr 0.001 --width 64"
         )
     words = [argument.replace("{", "{{").replace("}", "}}") for argument in arguments]
-    for number in numbers:
-        if number.name in entries or number.name == "seed":  # each trial has one of its own
-            words[number.place] = f"{number.before}{{{number.name}}}"
-    lengths = [n.value for n in numbers if _is_any(n.name, LENGTHS)]
+    for name, (_, place, before) in numbers.items():
+        if name in entries or name == "seed":  # each trial has one of its own
+            words[place] = f"{before}{{{name}}}"
+    lengths = [value for name, (value, *_) in numbers.items() if _is_any(name, LENGTHS)]
     command = shell_line(words)
     space = [f"  {name}: {entry}" for name, entry in entries.items()]
     known = (*NOT_TUNED, *LENGTHS)
-    left = [one for one in options if one.name not in entries and not _is_any(one.name, known)]
-    if left:  # though nothing in the name says why
-        said = ", ".join(f"{one.name} {one.value!r:.40}" for one in left)
+    others = [name for name in options if name not in entries and not _is_any(name, known)]
+    if others:  # though nothing in the name says why
+        said = ", ".join(f"{name} {options[name][0]!r:.40}" for name in others)
         how = "write NAME: [VALUE, ...] here, and {NAME} in the command"
         space += [f"  # not tuned: {said}", f"  # to tune one, {how}"]
     text = FOR_COMMAND.format(
@@ -170,9 +154,13 @@ def file_of(arguments: Sequence[str]) -> str:
     return f"{name_of(arguments[_script(arguments)])}.yaml"
 
 
-def _options(arguments: Sequence[str]) -> list[_Option]:
-    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`."""
-    found: dict[str, _Option] = {}
+def _options(arguments: Sequence[str]) -> dict[str, tuple[Any, int, str]]:
+    """The options with a value behind a script: `--key value`, `--key=value` and `key=value`.
+
+    Returns:
+        By name: the value, the index of its argument, and what stands before it there.
+    """
+    found: dict[str, tuple[Any, int, str]] = {}
     for place in range(_script(arguments) + 1, len(arguments)):
         key, text, before = arguments[place - 1], arguments[place], ""
         if joined := _JOINED.fullmatch(text):
@@ -187,8 +175,8 @@ def _options(arguments: Sequence[str]) -> list[_Option]:
             continue
         is_value = not isinstance(value, str) or not value.startswith("-")
         if is_value and all(part.isidentifier() for part in name.split(".")):
-            found[name] = _Option(name, value, place, before)
-    return list(found.values())
+            found[name] = value, place, before
+    return found
 
 
 def _range_around(name: str, value: int | float) -> str | None:
@@ -212,9 +200,8 @@ def _is_any(name: str, words: Sequence[str]) -> bool:
     return any(word in name.lower() for word in words)
 
 
-_DEVIATIONS: Final = 3  # a normal distribution becomes the range of so many on either side
 _READ: Final = {
-    *("program", "method", "metric", "parameters", "early_terminate", "run_cap", "command"),
+    *("program", "method", "metric", "parameters", "run_cap", "command"),
     *("name", "project", "entity", "description"),
 }
 
@@ -272,7 +259,6 @@ def read_wandb(path: Path) -> WandbSweep:
         _read_parameters(found, data["parameters"], "")
         _read_settings(found, data)
         parse_goals(found.settings["goals"])
-        Budget(**found.settings["budget"])
     except UsageError as error:
         raise UsageError(f"--from: {path}: {error}") from error
     if not found.space:
@@ -319,16 +305,11 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
     high: Any = entry.get("max")
     are_whole = isinstance(low, int) and isinstance(high, int)
     kind = str(entry.get("distribution") or ("int_uniform" if are_whole else "uniform"))
-    base, log = kind.removeprefix("q_").removeprefix("inv_"), "log" in kind
-    if "normal" in kind:
-        found.notes.append(f"{name}: {_DEVIATIONS} deviations around the mean of a normal one")
-        mean, wide = entry.get("mu", 0), _DEVIATIONS * entry.get("sigma", 1)
-        low, high = mean - wide, mean + wide
-    if base in ("log_normal", "log_uniform"):  # the bounds are exponents of e
-        ends = (-high, -low) if kind.startswith("inv_") else (low, high)
-        low, high = (float(f"{math.exp(end):.6g}") for end in ends)
-    elif base not in ("normal", "uniform", "int_uniform", "log_uniform_values"):
-        raise ValueError(f"unknown distribution {show(kind)}")
+    base, log = kind.removeprefix("q_"), "log" in kind
+    if base == "log_uniform":  # the bounds are exponents of e
+        low, high = (float(f"{math.exp(end):.6g}") for end in (low, high))
+    elif base not in ("uniform", "int_uniform", "log_uniform_values"):
+        raise ValueError(f"no range has the distribution {show(kind)}")
     step = entry.get("q", 1) if kind.startswith("q_") else 0
     is_whole = base == "int_uniform" or (step >= 1 and step == int(step))
     if step > 0 and not log:
@@ -340,7 +321,7 @@ def _entry(found: WandbSweep, name: str, entry: Any) -> Any:
 
 
 def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
-    """The goal, the budget, the suggester and the stopper."""
+    """The goal, the budget and the suggester."""
     metric = data.get("metric")
     metric = metric if isinstance(metric, Mapping) else {}
     if not metric.get("name"):
@@ -356,14 +337,6 @@ def _read_settings(found: WandbSweep, data: Mapping[str, Any]) -> None:
         settings["budget"]["target"] = metric["target"]
     if data.get("method") not in ("bayes", "random", None):
         found.notes.append(f"method: {data['method']} has no counterpart: bayes is used")
-    early = data.get("early_terminate")
-    if isinstance(early, Mapping) and early.get("type") == "hyperband":
-        numbers = {"grace": early.get("min_iter"), "factor": early.get("eta")}
-        given = {key: value for key, value in numbers.items() if value is not None}
-        settings["stopper"] = {"name": "hyperband", **given}
-        settings |= {"max_steps": early["max_iter"]} if early.get("max_iter") else {}
-    elif early is not None:
-        found.notes.append(f"early_terminate is not carried over: {show(early)}")
 
 
 def _words(data: Mapping[str, Any]) -> list[Any]:

@@ -31,9 +31,8 @@ from automl.core.arguments import NAME, check_name
 from automl.core.environment import describe
 from automl.core.keys import PluginChoice, choose, read_keys
 from automl.core.ranking import value
-from automl.core.ranks import check_room, max_ranks
 from automl.core.resources import local_gpus, slot_resources
-from automl.core.spec import KEYS
+from automl.core.spec import KEYS, check_room, max_ranks
 from automl.core.text import shell_line
 from automl.dispatch import DISPATCHERS
 from automl.dispatch._make import local_slots
@@ -247,14 +246,15 @@ def read_spec(
         constraints=parse_constraints(constraints),
         learns=learns,
         prior=check_prior({} if prior is None else prior, space, plugins.suggester),
-        metrics=arguments.metrics(metrics),
+        metrics=tuple(arguments.listed("metrics", metrics, Metric, "an automl.Metric")),
         resources=resources,
+        workers=workers,
         asked=asked,
         **plugins.settings(),
         **given,
     )
     check_sweep(spec)
-    return spec.with_workers(workers), plugins, [note, *notes] if note else notes
+    return spec, plugins, [note, *notes] if note else notes
 
 
 def check_sweep(spec: SweepSpec) -> None:
@@ -417,8 +417,8 @@ def check_spec(
     plugins = plugins or Plugins.of(spec)
     if plugins.stopper.options:
         plugins.make_stopper(spec, can_pause=True)  # it checks the ranges of its options
-    for name in ("workers", "min_workers", "max_steps", "max_retries"):
-        KEYS["workers" if name == "min_workers" else name].read(name, getattr(spec, name))
+    for name in ("max_steps", "max_retries"):
+        KEYS[name].read(name, getattr(spec, name))
     if plugins.suggester.name != KEYS["suggester"].default:
         plugins.suggester.kind(SUGGESTERS)  # its package may not be installed
     if spec.asked is not None and plugins.stopper.kind(STOPPERS).proposes:
@@ -483,7 +483,7 @@ def _check_ranks(spec: SweepSpec, dispatcher: str) -> None:
             f"got ranks={spec.ranks!r}: choose 'local' or 'ray'"
         )
     if dispatcher == "ray" and spec.workers is not None:
-        check_room(spec, spec.workers)
+        check_room(spec, spec.workers.max)
     elif dispatcher == "local" or spec.workers is not None:  # else Ray says how many slots it has
         check_room(spec, local_slots(spec))
 

@@ -130,7 +130,7 @@ class Controller:
     def _is_over(self) -> bool:
         if self._shutdown.request is StopRequest.INTERRUPT:  # agents go on without a controller
             return all(trial.lease is not None for trial in self._journal.state.index.running)
-        if self._journal.state.index.num_running:
+        if self._journal.state.index.running:
             return False
         if self._shutdown.request is not None or not self._scheduler.is_done:
             return self._shutdown.request is not None

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import (
@@ -29,7 +30,6 @@ from automl.core import (
     TrialState,
 )
 from automl.core.arguments import json_data
-from automl.core.trial import AgentLease
 from automl.dispatch.base import Dispatcher
 from workers.protocol import Ending, Outcome, Params
 
@@ -173,9 +173,9 @@ class Journal:
         seconds = self.seconds_running(trial) if running else 0.0
         return self._changed(Moved(trial.number, state, reason, self.now, seconds))
 
-    def lease(self, trial: Trial, lease: AgentLease) -> None:
+    def lease(self, lease: Leased) -> None:
         """An agent holds the running attempt of a trial."""
-        self.apply(Leased(trial.number, trial.attempts, **vars(lease), at=self.now))
+        self.apply(replace(lease, at=self.now))
 
     def answer(self, number: int, content: Mapping[str, Any], trial: int | None = None) -> None:
         """Answer a request, the number of whose record this is."""

@@ -214,7 +214,7 @@ def lock_gpus(
     gpus, each = shared_gpus(), spec.resources.gpus
     if not gpus:
         return []
-    workers = spec.workers if spec.min_workers is None else local_slots(spec)
+    workers = None if spec.workers is None else local_slots(spec)
     most = gpus_of_slots(workers, each) if workers else len(gpus)
     least = gpus_of_slots(1, each) if serial or not workers else most
     if least > len(gpus):

@@ -102,7 +102,7 @@ class Shutdown:
         """
         journal = self._journal
         if trial.lease is not None:  # its agent learns it with its next report
-            journal.lease(trial, replace(trial.lease, asked=how, reason=reason, held=held))
+            journal.lease(replace(trial.lease, asked=how, reason=reason, held=held))
             return
         self._asked[trial.number] = (reason, held)
         journal.then(lambda: journal.dispatcher.stop(trial.number, trial.attempts, how))

@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from automl.core import Command, Trial, TrialState, arguments
-from automl.core.ranks import check_room
+from automl.core.events import Leased
 from automl.core.resources import checked_budget, read_workers
-from automl.core.trial import AGENT, AgentLease
+from automl.core.spec import check_room
+from automl.core.trial import AGENT
 from automl.errors import AutomlError, UsageError
 from workers.failures import bounded
 from workers.protocol import Ending, Outcome, Report, Started, StopRequest
@@ -116,13 +117,14 @@ class Requests:
                 return None
         if trial is None:
             reason = self._shutdown.reason or self._scheduler.reason_for_none
-            running = journal.state.index.num_running
+            running = len(journal.state.index.running)
             words = "1 trial still runs" if running == 1 else f"{running} trials still run"
             return {"trial": None, "reason": f"{reason}; {words}" if running else reason}
         begun = journal.begin(trial)
         seconds = command.content["seconds"] or journal.spec.timeout or LEASE_SECONDS
         journal.apply(Started(begun.number, begun.attempts, f"{AGENT}{command.by}"))
-        journal.lease(begun, AgentLease(command.by, seconds, journal.clock() + seconds))
+        until = journal.clock() + seconds
+        journal.lease(Leased(begun.number, begun.attempts, command.by, seconds, until))
         assignment = self._assigner.assignment(begun)
         return {
             "trial": begun.number,
@@ -143,7 +145,7 @@ class Requests:
         if last is not None and step < last.step:
             raise UsageError(f"step {step} of trial {number} cannot follow step {last.step}")
         lease = _lease(trial)
-        journal.lease(trial, replace(lease, until=journal.clock() + lease.seconds))
+        journal.lease(replace(lease, until=journal.clock() + lease.seconds))
         if last is None or (last.step, last.metrics) != (step, metrics):
             sequence = last.sequence + 1 if last else 0
             seconds = metrics.get("seconds", math.nan)
@@ -291,7 +293,7 @@ class Requests:
         assert workers is not None, "a mapping is a range"
         check_room(self._journal.spec, workers.max)
         self._journal.dispatcher.scale(workers)
-        self._journal.specify(self._journal.spec.with_workers(workers))
+        self._journal.specify(replace(self._journal.spec, workers=workers))
         return f"the sweep has {workers} workers from now on"
 
     def _check_open(self) -> None:
@@ -302,7 +304,7 @@ class Requests:
             )
 
 
-def _is_foreign(command: Command, lease: AgentLease) -> bool:
+def _is_foreign(command: Command, lease: Leased) -> bool:
     """Whether an agent speaks for another's trial.
 
     Who gives the attempt has been told it. But a name that an agent chose itself must be right;
@@ -312,12 +314,12 @@ def _is_foreign(command: Command, lease: AgentLease) -> bool:
     return command.by != lease.agent and (chosen or command.content["attempt"] is None)
 
 
-def _lease(trial: Trial) -> AgentLease:
+def _lease(trial: Trial) -> Leased:
     assert trial.lease is not None
     return trial.lease
 
 
-def _ending(lease: AgentLease) -> Ending:
+def _ending(lease: Leased) -> Ending:
     """The ending of an attempt whose agent did what it was asked to do."""
     return lease.asked.ending if lease.asked else Ending.COMPLETED
 

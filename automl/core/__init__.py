@@ -17,12 +17,10 @@ from .events import (
     TrialEvent,
 )
 from .goals import Constraint, Goal, parse_constraints, parse_goals
-from .reports import ReportLog, ReportPoint
 from .resources import Budget, Resources, read_budget
-from .snapshot import Snapshot
 from .spec import SweepSpec
-from .state import SweepState
-from .trial import Trial, TrialIndex, TrialState
+from .state import Snapshot, SweepState
+from .trial import ReportLog, ReportPoint, Trial, TrialIndex, TrialState
 
 __all__ = [
     "Answered",

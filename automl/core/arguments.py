@@ -1,23 +1,22 @@
-"""Plain values: checks of arguments, durations, names of sweeps, JSON and YAML."""
+"""Plain values: checks of arguments, durations, names of sweeps, JSON."""
 
 from __future__ import annotations
 
 import json
 import math
-import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any, Final, TypeVar, cast
 
 from automl.errors import TrialFailure, UsageError
 from search_spaces.validation import show
 from workers.functions.numbers import numbers_of
-from workers.protocol import Metric
 
 MAX: Final = 2**63 - 1
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class WrongValue(UsageError):
@@ -40,52 +39,33 @@ def shown(value: Any) -> str:
     return f"{show(value)} ({type(value).__name__})"
 
 
-def whole(name: str, value: Any, *, least: int | None = None, most: int | None = None) -> int:
-    """A whole number within these bounds that fits 64 bits; NumPy's become Python's, 3.0 is 3.
+def whole(name: str, value: Any, *, least: int | None = None, most: int = MAX) -> int:
+    """A whole number within these bounds; NumPy's become Python's, 3.0 is 3.
 
     Raises:
         WrongValue: it is none, such as all of the functions here raise.
     """
-    try:
-        exact = isinstance(value, float) and value.is_integer()
-        number = None if isinstance(value, bool) else int(value) if exact else operator.index(value)
-    except TypeError:
-        number = None
-    if number is not None and abs(number) > MAX:
-        raise UsageError(f"{name} must fit 64 bits, got {shown(value)}")
-    if number is None or (least is not None and number < least):
+    exact = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    number = int(value) if exact and not isinstance(value, bool) else None
+    if number is None or number < (-MAX if least is None else least):
         bound = "" if least is None else f" of at least {least}"
         raise WrongValue(name, f"a whole number{bound}", value)
-    if most is not None and number > most:
+    if number > most:
         raise WrongValue(name, f"at most {most}", value)
     return number
 
 
 def finite(name: str, value: Any) -> float:
     """A finite number, as a float."""
-    try:
-        number = math.nan if isinstance(value, bool | str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        words = "number" if isinstance(value, str | bool) else "finite number"
-        raise WrongValue(name, f"a {words}", value)
-    return number
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or False."""
-    return bool(of_type(name, value, bool, "True or False"))
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not abs(value) <= sys.float_info.max:
+        raise WrongValue(name, "a finite number", value)
+    return float(value)
 
 
 def text(name: str, value: Any) -> str:
     """A text."""
     return cast(str, of_type(name, value, str, "a text"))
-
-
-def function(name: str, value: F) -> F:
-    """Something that can be called."""
-    return of_type(name, value, Callable, "a function")
 
 
 def mapping(name: str, value: Any) -> Mapping[str, Any]:
@@ -108,43 +88,34 @@ def location(name: str, value: Any, of: str = "database") -> str:
     return text(name, found)
 
 
-def optional(check: Callable[..., T], name: str, value: Any, **rules: Any) -> T | None:
-    """None, or what the check of a value gives."""
-    return None if value is None else check(name, value, **rules)
-
-
 def listed(name: str, value: Any, kinds: type | tuple[type, ...], words: str) -> list[Any]:
     """One item of these types or several, as a list."""
     items = [value] if isinstance(value, kinds) else value
-    if isinstance(items, str | bytes) or not isinstance(items, Iterable):
+    if not isinstance(items, Iterable) or isinstance(items, str | bytes):
         raise WrongValue(name, f"{words} or a list of them", value)
     items = list(items)
     for item in items:
-        if not isinstance(item, kinds):
-            raise WrongValue(name, f"{words} or a list of them", item, " in it")
+        of_type(f"an item of {name}", item, kinds, words)
     return items
 
 
-def numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Values of metrics by name, as `workers.functions.numbers` bounds them."""
+def numbers(metrics: Any, goals: Sequence[str] = ()) -> dict[str, float]:
+    """Values of metrics by name, as `workers.functions.numbers` bounds them.
+
+    Args:
+        goals: if there is a single one, a number is its value.
+    """
+    if not isinstance(metrics, Mapping):
+        if len(goals) != 1 or isinstance(metrics, str | bytes | bool):
+            example = ", ".join(f"{name!r}: 0.5" for name in goals)
+            raise UsageError(
+                f"metrics map names to numbers, such as {{{example}}}; got {shown(metrics)}"
+            )
+        metrics = {goals[0]: metrics}
     try:
         return numbers_of({text("a metric's name", name): one for name, one in metrics.items()})
     except TrialFailure as error:
         raise UsageError(error.message) from error
-
-
-def value_of_goal(goals: Sequence[str], value: Any) -> dict[str, float]:
-    """A number as the value of the only goal."""
-    if len(goals) > 1 or isinstance(value, str | bytes | bool):
-        example = ", ".join(f"{name!r}: 0.5" for name in goals)
-        raise UsageError(f"metrics map names to numbers, such as {{{example}}}; got {shown(value)}")
-    return numbers({goals[0]: value})
-
-
-def metrics(value: Any) -> tuple[Metric, ...]:
-    """Declared metrics."""
-    words = "an automl.Metric, such as Metric('latency', 'minimize', 'speed'),"
-    return tuple(listed("metrics", value, Metric, words))
 
 
 _DURATION = re.compile(
@@ -154,26 +125,17 @@ _DURATION = re.compile(
 _UNIT_SECONDS = (86400, 3600, 60, 1, 1e-3)
 
 
-def parse_duration(text: str | float, *, zero: bool = False) -> float:
+def parse_duration(text: str | float) -> float:
     """Seconds of `90`, `90s`, `1.5h`, `1h30m`, `2d` or `500ms`.
-
-    Args:
-        zero: whether it may be zero.
 
     Raises:
         UsageError: the text has another form, or the duration is not positive and finite.
     """
-    if isinstance(text, int | float) and not isinstance(text, bool):
-        seconds = float(text) if abs(text) <= MAX else math.inf
-    else:
-        try:
-            seconds = float(text)
-        except (TypeError, ValueError, OverflowError):
-            match = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-            parts = match.groups() if match else ()
-            known = [float(p) * unit for p, unit in zip(parts, _UNIT_SECONDS, strict=False) if p]
-            seconds = sum(known) if known else math.nan
-    if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
+    words = text.strip() if isinstance(text, str) else repr(finite("a duration", text))
+    match = _DURATION.fullmatch(words if words[-1:].isalpha() else f"{words}s")
+    parts = match.groups(0) if match else ()
+    seconds = sum(float(part) * unit for part, unit in zip(parts, _UNIT_SECONDS, strict=False))
+    if not 0 < seconds < math.inf:
         raise UsageError(f"a duration is like 90s, 10m or 1h30m, got {show(text)}")
     return seconds
 
@@ -216,10 +178,6 @@ def companion(sweep: str, kind: str) -> str:
     return f"{sweep[: MAX_NAME - 1 - len(kind)]}.{kind}"
 
 
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-_NO_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "nan", "inf"})
-
-
 def json_data(value: Any) -> Any:
     """Plain JSON data; numbers that are not finite become the texts "nan", "inf" and "-inf"."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -239,16 +197,3 @@ def compact_json(value: Any) -> str:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))
     except (ValueError, TypeError):
         return json.dumps(json_data(value), allow_nan=False, separators=(",", ":"))
-
-
-def yaml_scalar(value: Any) -> str:
-    """A value as YAML that every reader takes alike; a nested one is JSON, which is YAML too."""
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else str(value).lower()
-    if isinstance(value, str):
-        is_plain = _WORD.fullmatch(value) and value.lower() not in _NO_TEXT
-        return value if is_plain else json.dumps(value)
-    if isinstance(value, float):
-        text = repr(value)
-        return text if "e" not in text or "." in text else text.replace("e", ".0e")
-    return str(value) if isinstance(value, int) else json.dumps(value)

@@ -6,7 +6,7 @@ import platform
 import socket
 import subprocess
 import sys
-from importlib import metadata
+from importlib.metadata import distributions
 from typing import Any, Final
 
 from automl import __version__
@@ -30,31 +30,19 @@ def describe() -> dict[str, Any]:
         "host": socket.gethostname(),
         "packages": {
             "automl": __version__,
-            **{name: version for name in _PACKAGES if (version := _version(name))},
+            **{name: one.version for name in _PACKAGES for one in distributions(name=name)},
         },
         "hardware": _hardware(),
     }
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _git(*arguments: str) -> str | None:
-    """What git prints; None if it cannot be run, takes too long, or ends with another status."""
+    """What git prints; None if it cannot be run or fails."""
     try:
         done = subprocess.run(
-            ["git", *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=5,
-            check=False,
+            ["git", *arguments], capture_output=True, text=True, errors="replace", timeout=5
         )
-    except (OSError, ValueError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
 

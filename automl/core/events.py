@@ -24,8 +24,7 @@ from workers.protocol import (
     StopRequest,
 )
 
-from .reports import ReportLog, ReportPoint
-from .trial import ANEW, AgentLease, Trial, TrialState, check_transition
+from .trial import ANEW, ReportLog, ReportPoint, Trial, TrialState, check_transition
 
 GRACE_SECONDS: Final = 30.0  # for running trials, once a note "end" says that the sweep ends
 
@@ -256,10 +255,7 @@ def fold(trial: Trial | None, event: SweepEvent) -> Trial | None:
     if isinstance(event, Ended):
         return _end(trial, event)
     if isinstance(event, Leased):
-        lease = AgentLease(
-            event.agent, event.seconds, event.until, event.asked, event.reason, event.held
-        )
-        return _changed(trial, lease=lease)
+        return _changed(trial, lease=event)
     if event.worker in ("", trial.worker):
         return trial
     return _changed(trial, worker=event.worker)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -77,14 +76,10 @@ class Goal:
         """
         match = _GOAL.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            first = text.split()[0] if isinstance(text, str) and text.strip() else ""
-            known = ("minimize", "maximize")
-            close = difflib.get_close_matches(first.lower(), known, 1, 0.5)
-            hint = f"; did you mean {close[0]!r}?" if close and first not in known else ""
             raise UsageError(
                 "a goal is 'minimize METRIC' or 'maximize METRIC', "
                 f"then 'at the end', 'within 10m' or nothing; {METRIC_RULE}; "
-                f"got {show(text)}{hint}"
+                f"got {show(text)}"
             )
         return cls(
             metric=match[2],
@@ -102,10 +97,6 @@ class Goal:
     def loss(self, value: float) -> float:
         """The value, negated if larger is better, so that a smaller loss is always better."""
         return -value if self.maximize else value
-
-    def better(self, value: float, than: float) -> bool:
-        """Whether `value` is strictly better than `than`."""
-        return self.loss(value) < self.loss(than)
 
     def __str__(self) -> str:
         text = f"{'maximize' if self.maximize else 'minimize'} {self.metric}"

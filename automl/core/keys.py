@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
 from automl.errors import UsageError
-from search_spaces.other_tools import WORDS
 from search_spaces.plugins import Registry, nearest
 from search_spaces.validation import show
 
@@ -92,9 +91,7 @@ class UnknownKey(WrongValue):
     """A key that there is not."""
 
     def __init__(self, name: str, known: Iterable[str], of: str) -> None:
-        said = WORDS.get(str(name), "")
-        said = re.sub('`(\\w+)="(.*?)"`', r"`\1: \2`", said)  # as a mapping has it
-        hint = said or nearest(name, sorted(known))
+        hint = nearest(name, sorted(known))
         UsageError.__init__(self, f"unknown key {show(name)} of {of}; {hint}")
         self.text = f"unknown key; {hint}"
 
@@ -161,20 +158,6 @@ def _mapped(item: Kind, name: str, value: Any) -> dict[str, Any]:
     return _read_parts(lambda part, one: item.read(f"{part} of {name}", one), given)
 
 
-def _bounded(least: float, open_end: bool, name: str, value: Any) -> float:
-    number = arguments.finite(name, value)
-    if number < least or (open_end and number == least):
-        words = "more than" if open_end else "a number of at least"
-        raise WrongValue(name, f"{words} {least:g}", value)
-    return number
-
-
-def _duration(zero: bool, name: str, value: Any) -> float:
-    if isinstance(value, bool):
-        raise WrongValue(name, "a duration such as 90s, 10m or 1h30m", value)
-    return parse_duration(value, zero=zero)
-
-
 def _size(name: str, value: Any) -> int:
     return parse_memory(value) if isinstance(value, str) else arguments.whole(name, value, least=1)
 
@@ -188,17 +171,23 @@ def _one_of(names: Sequence[str], name: str, value: Any) -> str:
     return value
 
 
-def whole(least: int | None = None, most: int | None = None) -> Kind:
+def whole(least: int, most: int = arguments.MAX) -> Kind:
     """A whole number."""
-    bounds = [f"at least {least:,}"] if least is not None else []
-    bounds += [f"at most {most:,}"] if most is not None else []
-    words = "whole number" + (f" of {' and '.join(bounds)}" if bounds else "")
+    words = f"whole number of at least {least:,}"
+    words += f" and at most {most:,}" if most < arguments.MAX else ""
     return Kind(words, partial(arguments.whole, least=least, most=most))
 
 
 def at_least(least: float) -> Kind:
     """A number that is not below a bound."""
-    return Kind(f"number of at least {least:g}", partial(_bounded, least, False))
+
+    def read(name: str, value: Any) -> float:
+        number = arguments.finite(name, value)
+        if number < least:
+            raise WrongValue(name, f"a number of at least {least:g}", value)
+        return number
+
+    return Kind(f"number of at least {least:g}", read)
 
 
 def one_of(*names: str) -> Kind:
@@ -220,20 +209,19 @@ NUMBER: Final = Kind("number", arguments.finite)
 FLAG: Final = Kind("true or false", partial(arguments.of_type, kind=bool, rule="true or false"))
 TEXT: Final = Kind("text", arguments.text)
 MAPPING: Final = Kind("mapping", lambda name, value: dict(arguments.mapping(name, value)))
-DURATION: Final = Kind("duration", partial(_duration, False))
-DURATION_OR_ZERO: Final = Kind("duration, or `0s`", partial(_duration, True))
+DURATION: Final = Kind("duration", lambda _, value: parse_duration(value))
 SIZE: Final = Kind("size", _size)
 
 
 T = TypeVar("T")
 
-# What a value of an annotated option must be, and the words for it.
-_KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "bool": ((bool,), "true or false"),
-    "int": ((int,), "a whole number"),
+# The plain annotations of options: the types of a value, and the words for it.
+_KINDS: Final[Mapping[str, tuple[Any, str]]] = {
+    "bool": (bool, "true or false"),
+    "int": (int, "a whole number"),
     "float": ((int, float), "a number"),
-    "str": ((str,), "a text"),
-    "None": ((type(None),), "none"),
+    "str": (str, "a text"),
+    "None": (type(None), "none"),
 }
 
 
@@ -276,28 +264,23 @@ def choose(registry: Registry[T], given: Any, base: type[T] | None = None) -> Pl
     Raises:
         UsageError: there is no such plugin, or it has no such option, or the value is wrong.
     """
-    noun = registry.noun
     if isinstance(given, PluginChoice):
         return given
     if isinstance(given, str):
         return PluginChoice(registry.require(given))
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and "name" in given:
         options = dict(given)
-        name = options.pop("name", None)
-        if not isinstance(name, str):
-            raise UsageError(f"a {noun} with options needs a name, got {show(dict(given))}")
-        choice = PluginChoice[T](registry.require(name), options)
+        choice = PluginChoice[T](registry.require(options.pop("name")), options)
         if options:
             check_options(registry, choice)
         return choice
     kind = given if inspect.isclass(given) else type(given)
     if base is not None and issubclass(kind, base) and kind is not base:
-        name = getattr(kind, "name", kind.__name__)
-        return PluginChoice(name, given=given)
+        return PluginChoice(getattr(kind, "name", kind.__name__), given=given)
     forms = "a name, a mapping with a name and options"
     if base is not None:
         forms += f", a class that inherits {base.__module__}.{base.__name__}, or an object of one"
-    raise UsageError(f"a {noun} is {forms}; got {show(given)} of type {kind.__name__!r}")
+    raise UsageError(f"a {registry.noun} is {forms}; got {show(given)} of type {kind.__name__!r}")
 
 
 def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:
@@ -308,35 +291,28 @@ def check_options(registry: Registry[T], choice: PluginChoice[T]) -> None:
         if name not in known:
             hint = nearest(str(name), sorted(known)) if known else "it has no options"
             raise UsageError(f"{what} has no option {name!r}; {hint}")
-        kinds = [_KINDS[part] for part in known[name]]
-        right = any(isinstance(value, types) for types, _ in kinds)
-        if known[name] and (not right or (isinstance(value, bool) and "bool" not in known[name])):
-            needed = " or ".join(words for _, words in kinds)
+        kinds = ["bool"] if isinstance(value, bool) else known[name]
+        if not any(kind in known[name] and isinstance(value, _KINDS[kind][0]) for kind in kinds):
+            needed = " or ".join(_KINDS[kind][1] for kind in known[name])
             raise UsageError(f"{name} of {what} must be {needed}, got {show(value)}")
 
 
-def options_of(kind: type) -> dict[str, tuple[str, ...]]:
+def options_of(kind: type) -> dict[str, list[str]]:
     """The options of a plugin's class: keyword-only arguments of its constructors, plain values.
 
     The arguments that every plugin of its interface takes, such as `seed`, are none.
 
     Returns:
-        By name the alternatives of its annotation (keys of `_KINDS`); none if it has none.
+        By name the alternatives of its annotation (keys of `_KINDS`).
     """
-    found: dict[str, tuple[str, ...]] = {}
-    common: set[str] = set()
-    for level in kind.__mro__:
+    found: dict[str, list[str]] = {}
+    for level in kind.__mro__:  # the interface comes last
         if "__init__" not in vars(level):
             continue
-        if inspect.isabstract(level):
-            common |= set(inspect.signature(level.__init__).parameters)  # type: ignore[misc]
-            continue
         for name, parameter in inspect.signature(level.__init__).parameters.items():  # type: ignore[misc]
-            if parameter.kind is not parameter.KEYWORD_ONLY or name in found:
-                continue
-            bare = parameter.annotation is parameter.empty
-            text = "" if bare else inspect.formatannotation(parameter.annotation)
-            parts = tuple(re.split(r"\s*\|\s*", text)) if text else ()
-            if set(parts) <= set(_KINDS):
-                found[name] = parts
-    return {name: parts for name, parts in found.items() if name not in common}
+            parts = re.split(r"\s*\|\s*", inspect.formatannotation(parameter.annotation))
+            if inspect.isabstract(level):
+                found.pop(name, None)
+            elif parameter.kind is parameter.KEYWORD_ONLY and set(parts) <= set(_KINDS):
+                found.setdefault(name, parts)
+    return found

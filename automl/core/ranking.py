@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from .goals import SECONDS, Constraint, Goal, declared
@@ -33,20 +32,17 @@ def observed(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -
     """What a suggester learns of a goal: like `value`, also of a trial that pruned itself."""
     if trial.state is TrialState.FAILED:
         return None
-    at_end = goal.at_end or _is_total(trial, goal)
-    if at_end and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
+    # The controller knows the time of a trial at its end, unless the trial reports it.
+    is_total = goal.metric == SECONDS.name and trial.reports.first(goal.metric) is None
+    if (goal.at_end or is_total) and trial.state not in (TrialState.COMPLETED, TrialState.STOPPED):
         return None
     found = [trial.metrics] if all(c.holds(trial.metrics) for c in constraints) else []
-    if not goal.at_end and not _has_returned(trial, goal) and trial.reports:
+    returned = goal.returned and goal.metric in trial.returned
+    if not goal.at_end and not returned and trial.reports:
         leader = _leader(trial, goal, constraints)
         found += [] if leader is None else [trial.reports[leader].metrics]
     values = [point.get(goal.metric, math.nan) for point in found]
     return (max if goal.maximize else min)(filter(math.isfinite, values), default=None)
-
-
-def _is_total(trial: Trial, goal: Goal) -> bool:
-    """Whether a goal is the time of a trial, which the controller knows at its end."""
-    return goal.metric == SECONDS.name and trial.reports.first(goal.metric) is None
 
 
 def origin(trial: Trial, goal: Goal, constraints: Sequence[Constraint] = ()) -> str:
@@ -129,11 +125,6 @@ def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _has_returned(trial: Trial, goal: Goal) -> bool:
-    """Whether the value that the trial has returned counts."""
-    return goal.returned and goal.metric in trial.returned
-
-
 def _leader(trial: Trial, goal: Goal, constraints: Sequence[Constraint]) -> int | None:
     """The place of a trial's best report that satisfies the constraints."""
     curve = trial.reports.curve(goal, constraints)
@@ -146,14 +137,6 @@ MAX_SHARE: Final = 0.2  # of repeated trials; they come in the last part of the 
 def original(trial: Trial) -> int:
     """The number of the first trial of its configuration."""
     return trial.number if trial.replicate_of is None else trial.replicate_of
-
-
-def runs(trials: Iterable[Trial]) -> dict[int, list[Trial]]:
-    """The trials by the number of the first one of their configuration."""
-    found: dict[int, list[Trial]] = {}
-    for trial in trials:
-        found.setdefault(original(trial), []).append(trial)
-    return found
 
 
 def due(history: Sequence[Trial], pending: Sequence[Trial], wanted: int) -> list[Trial]:
@@ -177,17 +160,6 @@ def may_repeat(trials: Sequence[Trial]) -> bool:
     """Whether at most `MAX_SHARE` of the trials are repeated if one more is."""
     repeated = sum(trial.replicate_of is not None for trial in trials)
     return repeated + 1 <= MAX_SHARE * (len(trials) + 1)
-
-
-def best_mean(
-    trials: Iterable[Trial], goal: Goal, constraints: Sequence[Constraint] = ()
-) -> Trial | None:
-    """The first trial of the configuration with the best mean of its completed runs."""
-    means = [
-        (fmean(goal.loss(worth) for worth in worths), found[0])
-        for found, worths in _completed(trials, goal, constraints)
-    ]
-    return min(means, key=lambda one: one[0])[1] if means else None
 
 
 def differ(trials: Iterable[Trial], goal: Goal) -> bool | None:

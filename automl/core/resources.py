@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -89,13 +88,6 @@ def checked_budget(budget: Any, name: str = "budget") -> Budget:
 BUDGET: Final = Kind("mapping", lambda name, value: checked_budget(value, name), LIMITS)
 
 
-def without_unit(budget: Any) -> list[str]:
-    """A line about a time without a unit, which may have meant trials; none for other budgets."""
-    if isinstance(budget, bool) or not re.fullmatch(r"[0-9.]+", str(budget)):
-        return []
-    return [f"a budget without a unit is of seconds: {budget}s. A number of trials is `trials`"]
-
-
 def read_budget(
     budget: Budget | Mapping[str, Any] | str | float | None, **limits: float | None
 ) -> Budget:
@@ -155,20 +147,16 @@ class Resources:
         """How many such slots this machine has room for, at least 1."""
         slots = count_cpus() // max(1, self.cpus)
         if self.gpus > 0:
-            slots = min(slots, slots_on(_num_gpus(), self.gpus))
+            slots = min(slots, slots_on(local_gpus(), self.gpus))
         return max(1, slots)
-
-
-def _num_gpus() -> int:
-    """How many GPUs torch can use and this process may use."""
-    found = len(detect().gpus)
-    named = named_gpus()  # it may have changed since `detect`
-    return found if named is None else min(found, len(named))
 
 
 def local_gpus() -> int:
     """How many GPUs trials of this machine can use; torch is loaded only if there may be any."""
-    return _num_gpus() if may_have_gpus() else 0
+    if not may_have_gpus():
+        return 0
+    found, named = len(detect().gpus), named_gpus()  # it may have changed since `detect`
+    return found if named is None else min(found, len(named))
 
 
 def given_resources(name: str, value: Any) -> dict[str, Any]:
@@ -182,18 +170,6 @@ def given_resources(name: str, value: Any) -> dict[str, Any]:
 
 
 RESOURCES: Final = Kind("mapping", given_resources, keys_of(Resources))
-
-
-def default_gpus(num_gpus: int, workers: int | None) -> float:
-    """GPUs of a slot if nothing is said: one, or a share if there are more workers than GPUs.
-
-    Args:
-        num_gpus: of the machine.
-        workers: number of slots; None for as many as there is room for.
-    """
-    if not num_gpus:
-        return 0.0
-    return 1.0 if workers is None or workers <= num_gpus else 1 / -(-workers // num_gpus)
 
 
 def slot_resources(
@@ -211,7 +187,9 @@ def slot_resources(
     """
     if "gpus" in given:
         return Resources(**_with_cores(given, given["gpus"], num_gpus, workers)), ""
-    gpus = default_gpus(num_gpus, workers)
+    gpus = 1.0 if num_gpus else 0.0
+    if num_gpus and workers and workers > num_gpus:
+        gpus = 1 / -(-workers // num_gpus)
     have = "a GPU" if gpus == 1 else f"{gpus:.2g} of a GPU"
     note = f"each worker has {have}; set the resources to `gpus: 0` for trials on the CPU"
     given = _with_cores(given, gpus, num_gpus, workers)

@@ -7,22 +7,21 @@ arguments and the reference page derive from it.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from inspect import signature
 from typing import Any, Final
 
-from search_spaces import Space
+from automl.errors import UsageError
+from search_spaces import Choice, Float, Space
+from search_spaces.plugins import nearest
 from workers.artifacts.copies import read_location
 from workers.protocol import Metric
 
 from . import arguments
-from .arguments import F, WrongValue, check_name
+from .arguments import WrongValue, check_name, shown
 from .goals import Constraint, Goal, declared
 from .keys import (
     DURATION,
-    DURATION_OR_ZERO,
     FLAG,
     MAPPING,
     TEXT,
@@ -35,7 +34,7 @@ from .keys import (
     one_of,
     whole,
 )
-from .resources import BUDGET, RESOURCES, WORKERS, Budget, Resources, WorkerRange
+from .resources import BUDGET, RESOURCES, WORKERS, Budget, Resources, WorkerRange, read_workers
 
 
 def _plugin(name: str, value: Any) -> Any:
@@ -64,11 +63,6 @@ def _prior(name: str, value: Any) -> Any:
 
 def _command(name: str, value: Any) -> tuple[str, ...]:
     """The words of a command; a number is the text that it is written as."""
-    if isinstance(value, str):
-        try:
-            value = shlex.split(value)
-        except ValueError as error:
-            raise WrongValue(name, f"a line with closed quotes ({error})", value) from error
     words = list(value) if isinstance(value, list | tuple) else []
     if words and all(isinstance(word, str | int | float) for word in words):
         return tuple(word if isinstance(word, str) else json.dumps(word) for word in words)
@@ -78,17 +72,14 @@ def _command(name: str, value: Any) -> tuple[str, ...]:
 def _replicates(name: str, value: Any) -> str | int:
     if value in ("auto", "none"):
         return str(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_REPLICATES:
-        rule = f"'auto', 'none', or a whole number from 1 to {MAX_REPLICATES}"
-        raise WrongValue(name, rule, value)
-    return value
+    return arguments.whole(name, value, least=1, most=MAX_REPLICATES)
 
 
 MAX_REPLICATES: Final = 1000
 DISPATCHERS: Final = ("auto", "ray", "local", "inline", "agents")
 PLUGIN: Final = Kind("name, or a mapping of name and options", _plugin)
 REPLICATES: Final = Kind("`auto`, `none`, or a whole number", _replicates)
-COMMAND: Final = Kind("list of words, or a line that is split as a shell does", _command)
+COMMAND: Final = Kind("list of words", _command)
 RANKS: Final = Kind(
     "whole number, or the name of a parameter",
     lambda name, value: value if isinstance(value, str) else whole(1).read(name, value),
@@ -101,7 +92,6 @@ class SweepSpec:
 
     Args:
         suggester_options, stopper_options: for their constructors.
-        min_workers: the least slots, if they come and go (`worker_range`); None if not.
         metrics: declared by the workload, or by the user for their objective.
         command: what the trials run, as it was typed, to be shown; "" if they run no command.
         objective: FILE:NAME of the function that the configuration names; "" if it names none.
@@ -195,7 +185,7 @@ class SweepSpec:
         "none",
     )
     stopper_options: Mapping[str, Any] = field(default_factory=dict)
-    workers: int | None = key(
+    workers: WorkerRange | None = key(
         WORKERS,
         "Number of slots: how many trials of one rank run at once. On a Ray cluster also a "
         "[range](../guides/ray.md#workers-that-come-and-go).",
@@ -204,7 +194,6 @@ class SweepSpec:
         "as many as there is room for",
         "--workers N",
     )
-    min_workers: int | None = None
     resources: Resources = key(
         RESOURCES,
         "What a slot has. See [GPUs and memory](../guides/gpus.md).",
@@ -275,13 +264,6 @@ class SweepSpec:
         "cwd: trial",
         "here",
     )
-    stop_grace: float = key(
-        DURATION_OR_ZERO,
-        "Time between the request to a command to stop and SIGTERM.",
-        "stop_grace: 1m",
-        10.0,
-        "`10s`",
-    )
     replicates: str | int = key(
         REPLICATES,
         "Whether configurations run again, each time with another seed. `auto`: in the last fifth "
@@ -311,6 +293,7 @@ class SweepSpec:
     received: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "workers", read_workers(self.workers))
         for name in ("goals", "constraints"):
             known = (
                 replace(one, declared=declared(one.metric, self.metrics))
@@ -320,21 +303,6 @@ class SweepSpec:
         returned = self.workload is None
         goals = (replace(one, returned=returned and one.within is None) for one in self.goals)
         object.__setattr__(self, "goals", tuple(goals))
-
-    @property
-    def worker_range(self) -> WorkerRange | None:
-        """The least and the most slots; None for as many as there is room for."""
-        if self.workers is None:
-            return None
-        least = self.workers if self.min_workers is None else self.min_workers
-        return WorkerRange(least, self.workers)
-
-    def with_workers(self, workers: WorkerRange | None) -> SweepSpec:
-        """The spec with another number of slots; None for as many as there is room for."""
-        if workers is None:
-            return replace(self, workers=None, min_workers=None)
-        least = workers.min if workers.elastic else None
-        return replace(self, workers=workers.max, min_workers=least)
 
     def with_location(self, artifacts: str) -> SweepSpec:
         """The spec with the location of artifacts that the caller names; "" for the store."""
@@ -358,11 +326,6 @@ class SweepSpec:
         return self.explored or self.space
 
     @property
-    def trained(self) -> str:
-        """What the trials run, in words."""
-        return self.workload or ("a command" if self.command else "an objective")
-
-    @property
     def learned_from(self) -> str:
         """The earlier sweeps that teach this one, in words; "" for none."""
         return ", ".join(f"{len(e['params'])} trials of {name}" for name, e in self.earlier.items())
@@ -371,11 +334,7 @@ class SweepSpec:
         """The spec as plain JSON data; the ledger stores these keys."""
         stored = {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
         del stored["received"]
-        optional = ("explored", "min_workers", "dispatcher", "folder", "learns", "earlier")
-        more = ("paired", "objective", "signed")
-        absent = [name for name in (*optional, *more) if not stored[name]]
-        absent += ["asked"] if self.asked is None else []
-        return {name: value for name, value in stored.items() if name not in absent}
+        return stored
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SweepSpec:
@@ -396,22 +355,13 @@ class SweepSpec:
         return cls(**{**data, **parsed, "received": True})
 
 
-def explained(function: F) -> F:
-    """Adds the meaning of each keyword that is a setting, and has none yet, to the docstring."""
-    words = function.__doc__ or ""
-    names = [name for name in signature(function).parameters if name in KEYS]
-    lines = [f"        {name}: {KEYS[name].help}" for name in names if f" {name}: " not in words]
-    function.__doc__ = "\n".join([words.rstrip(), "", "    Settings:", *lines])
-    return function
-
-
 def _plain(value: Any) -> Any:
     """A field of the spec as JSON data."""
     if isinstance(value, Space):
         return value.to_dict()
     if isinstance(value, Goal | Constraint):
         return str(value)
-    if isinstance(value, Budget | Resources | Metric):
+    if isinstance(value, Budget | Resources | WorkerRange | Metric):
         return vars(value)
     if isinstance(value, tuple):
         return list(map(_plain, value))
@@ -471,3 +421,99 @@ KEYS: Final = {
         (),
     ),
 }
+
+
+def ranks_of(ranks: int | str, params: Mapping[str, Any]) -> int:
+    """The ranks of a configuration; 1 if the parameter that says how many is not active."""
+    return int(params.get(ranks, 1)) if isinstance(ranks, str) else ranks
+
+
+def max_ranks(spec: SweepSpec) -> int:
+    """The most ranks that a trial may have.
+
+    Raises:
+        UsageError: `ranks` names no parameter whose values are whole numbers of at least 1, or the
+            sweep runs a workload, whose ranks are options of its own.
+    """
+    ranks = RANKS.read("ranks", spec.ranks)
+    if spec.workload is not None and ranks != 1:
+        raise UsageError(
+            f"ranks of a sweep are for your own objective, and this one runs the workload "
+            f"{spec.workload!r}: put `ranks` in its space or under `fixed`"
+        )
+    return _most_of(ranks, spec.known_space) if isinstance(ranks, str) else ranks
+
+
+def follow_strategy(spec: SweepSpec, slots: int) -> tuple[SweepSpec, str]:
+    """The spec with as many ranks as the strategies of its space can use.
+
+    If a function's or a command's space has the knob `parallelism` and the user says no ranks, the
+    parameter `ranks` is added: powers of two within the slots.
+
+    Args:
+        slots: of the sweep.
+
+    Returns:
+        The spec, and a line for a person about strategies that have no room; "" for none.
+
+    Raises:
+        UsageError: no strategy has room.
+    """
+    from search_spaces.knobs.parallelism import PARALLELISM
+    from search_spaces.knobs.parallelism import RANKS as RANKS_OPTION
+    from workers.parallel import STRATEGIES
+
+    strategy = spec.space.parameters.get(PARALLELISM.name)
+    if not isinstance(strategy, Choice) or not {*strategy.choices} <= {*STRATEGIES.names()}:
+        return spec, ""
+    several = [name for name in strategy.choices if name != PARALLELISM.unset]
+    if spec.workload is not None or spec.ranks != 1 or not several:
+        return spec, ""
+    parameters, ranks, line = dict(spec.space.parameters), RANKS_OPTION.name, ""
+    if ranks in parameters:
+        return replace(spec, ranks=ranks), ""
+    if slots > 1:
+        counts = [2**power for power in range(1, slots.bit_length())]
+        parameters[ranks] = Choice(
+            ranks,
+            counts,
+            ordered=True,
+            default=counts[0],
+            affects=set(RANKS_OPTION.affects),
+            when={PARALLELISM.name: several},
+        )
+    elif PARALLELISM.unset in strategy.choices:
+        alone = Choice(strategy.name, [PARALLELISM.unset], affects=set(strategy.affects))
+        parameters[strategy.name] = alone
+        names = ", ".join(map(str, several))
+        line = f"parallelism: {names} left out, they need 2 slots and there is 1"
+    else:
+        raise UsageError(f"parallelism {several[0]} needs 2 slots, there is 1: ask for workers=2")
+    space = Space(*parameters.values(), constraints=spec.space.constraints)
+    return replace(spec, space=space, ranks=ranks if slots > 1 else 1), line
+
+
+def check_room(spec: SweepSpec, slots: int) -> None:
+    """Raise UsageError if a trial may have more ranks than there are slots."""
+    if (most := max_ranks(spec)) > slots and spec.workload is None:
+        what = f"parameter {spec.ranks!r} can be" if isinstance(spec.ranks, str) else "ranks is"
+        raise UsageError(
+            f"each rank of a trial takes a slot: {what} {most}, and there are {slots} slots. "
+            f"Ask for fewer ranks, or for workers={most}"
+        )
+
+
+def _most_of(name: str, space: Space) -> int:
+    parameter = space.parameters.get(name)
+    if parameter is None:
+        known = nearest(name, sorted(space.parameters))
+        raise UsageError(f"ranks must be a number or a parameter, got {name!r}; {known}")
+    values: list[Any] = [] if isinstance(parameter, Float) else list(parameter.values())
+    wrong = [value for value in values if type(value) is not int or value < 1]
+    if not values or wrong:
+        got = shown(wrong[0]) if wrong else repr(parameter)
+        raise UsageError(
+            f"parameter {name!r} is the number of ranks: its values must be whole numbers of at "
+            f"least 1, got {got}"
+        )
+    return int(max(values))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from automl.errors import StoreError
@@ -25,8 +28,10 @@ from .events import (
     TrialEvent,
     fold,
 )
+from .goals import Constraint, Goal
+from .resources import Budget
 from .spec import SweepSpec
-from .trial import Trial, TrialIndex, TrialState, without_held
+from .trial import AGENT, Trial, TrialIndex, TrialState, without_held
 
 
 class BudgetUse:
@@ -45,8 +50,7 @@ class BudgetUse:
         self._num_ended = 0
         self._ended_seconds = 0.0
         self._reached: int | None = None  # the trial that has reached the target
-        self._shortest_whole = math.inf  # seconds of the shortest attempt that was completed
-        self._shortest_cut = math.inf  # and of the shortest that was stopped or paused
+        self._shortest = math.inf  # seconds of the shortest attempt that taught something
 
     def specify(self, spec: SweepSpec, trials: Iterable[Trial] = ()) -> None:
         """Go on with another specification, whose target some of the trials may have reached."""
@@ -74,10 +78,8 @@ class BudgetUse:
         if seconds > 0:  # it was not refused, and not imported
             self._num_ended += 1
             self._ended_seconds += seconds
-            if trial.state is TrialState.COMPLETED:
-                self._shortest_whole = min(self._shortest_whole, seconds)
-            elif trial.state in (TrialState.STOPPED, TrialState.PAUSED):
-                self._shortest_cut = min(self._shortest_cut, seconds)
+            if trial.state in (TrialState.COMPLETED, TrialState.STOPPED, TrialState.PAUSED):
+                self._shortest = min(self._shortest, seconds)
         self.check_target(trial)
 
     def check_target(self, trial: Trial) -> None:
@@ -86,7 +88,8 @@ class BudgetUse:
         if target is None or self._reached is not None:
             return
         value = ranking.value(trial, spec.goals[0], spec.constraints)
-        if value is not None and not spec.goals[0].better(target, value):
+        goal = spec.goals[0]
+        if value is not None and goal.loss(value) <= goal.loss(target):
             self._reached = trial.number
 
     def reason_to_end(self, now: float) -> str:
@@ -100,31 +103,20 @@ class BudgetUse:
             return f"the worker time of {budget.worker_time:g} s is spent"
         return ""
 
-    def reason_to_begin_none(self, now: float, slots: int = 1) -> str:
+    def reason_to_begin_none(self, now: float) -> str:
         """Why a new trial could not end within the budget's time; "" if it could.
 
-        It takes at least as long as the shortest so far: completed ones, and if a stopper is set,
-        also those that were stopped or paused. A goal with `within` needs only this many seconds.
-
-        Args:
-            slots: that the trial would take.
+        It takes at least as long as the shortest so far. A goal with `within` needs only this many
+        seconds.
         """
         budget = self._spec.budget
-        has_end = budget.time is not None or budget.worker_time is not None
-        if not has_end or not math.isfinite(self._shortest):
-            return ""
+        ends = ((budget.time, now), (budget.worker_time, self.worker_time(now)))
+        left = min((end - spent for end, spent in ends if end is not None), default=math.inf)
         within = [goal.within for goal in self._spec.goals if goal.within is not None]
         needed = min([self._shortest, *within])
-        if budget.time is not None and budget.time - now < needed:
-            return f"{budget.time - now:.3g} s are left, and {self._needs(needed)}"
-        if budget.worker_time is not None:
-            # Running trials need some of what is left as well.
-            left = budget.worker_time - self.worker_time(now)
-            for at, busy in self._attempts.values():
-                left -= max(0.0, needed - (now - at)) * busy
-            if left < needed * slots:
-                return f"{max(left, 0.0):.3g} s of worker time are left, and {self._needs(needed)}"
-        return ""
+        if self._shortest == math.inf or left >= needed:
+            return ""
+        return f"{left:.3g} s are left, and the shortest trial so far took {self._shortest:.3g} s"
 
     def seconds_left(self, now: float) -> float:
         """Seconds until a time budget can run out at the earliest; infinite without one."""
@@ -145,17 +137,6 @@ class BudgetUse:
     def trial_seconds(self) -> float:
         """Mean duration of an attempt; infinite before the first has ended."""
         return self._ended_seconds / self._num_ended if self._num_ended else math.inf
-
-    @property
-    def _shortest(self) -> float:
-        """Seconds of the shortest attempt that taught something."""
-        cut = math.inf if self._spec.stopper == "none" else self._shortest_cut
-        return min(self._shortest_whole, cut)
-
-    def _needs(self, needed: float) -> str:
-        if needed < self._shortest:
-            return f"the goal needs {needed:.3g} s of training"
-        return f"the shortest trial so far took {needed:.3g} s"
 
     def worker_time(self, now: float) -> float:
         """Seconds summed over slots, including running attempts."""
@@ -319,3 +300,148 @@ class SweepState:
                     self.limits[name] = limit
         if command.kind not in _UNANSWERED:
             self.requests[number] = command
+
+
+INFEASIBLE: Final = "infeasible"  # the outcome of a trial that has ended and violates a constraint
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The present state of a sweep.
+
+    Args:
+        sweep: its name.
+        state: "running", "finished", "interrupted" or "failed".
+        seconds: wall-clock seconds of the sweep so far, including earlier runs.
+        num_slots, busy_slots: of the workers; 0 if no controller runs.
+        suggesting: activity of the suggester ("idle", "suggesting", "2 ready").
+        waits_for: for whom the sweep waits, such as "waits for 2 cores held by sweep 'nmt', process
+            4711"; "" if it does not.
+        gain: by which going on is expected to improve the recommendation at most, noise included;
+            None if it is not known.
+        error: standard error of the recommendation, likewise.
+        suggestion_seconds: how long each of the latest suggestions took.
+        brief: the sweep is held for a moment only, to answer agents or people (`control.attend`).
+        dashboard: address of the Ray dashboard, "" if there is none.
+        reason: why it does not run any more; "" while it runs, and if that is not known.
+        share: of the budget that is used, from 0 to 1; None without a limit.
+        events: that came since the snapshot before, for those who follow the sweep.
+        spec: of the sweep; None if it is not known.
+        values: of finished trials for the first goal, by number, if they are known.
+    """
+
+    sweep: str
+    state: str
+    trials: Sequence[Trial]
+    goals: tuple[Goal, ...]
+    constraints: tuple[Constraint, ...] = ()
+    budget: Budget = field(default_factory=Budget)
+    seconds: float = 0.0
+    num_slots: int = 0
+    busy_slots: int = 0
+    suggesting: str = "idle"
+    waits_for: str = ""
+    gain: float | None = None
+    error: float | None = None
+    suggestion_seconds: Sequence[float] = ()
+    brief: bool = False
+    dashboard: str = ""
+    share: float | None = None
+    events: Sequence[SweepEvent] = ()
+    spec: SweepSpec | None = None
+    reason: str = ""
+    values: Mapping[int, float | None] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, state: SweepState, shown: str, seconds: float, **status: Any) -> Snapshot:
+        """The sweep of a state.
+
+        Args:
+            shown: state that people see.
+            seconds: of the sweep so far; status: further fields.
+        """
+        spec = state.spec
+        is_limited = spec.budget.spent() is not None
+        share = state.use.spent(seconds, len(state.index.known)) if is_limited else None
+        return cls(
+            spec.name,
+            shown,
+            tuple(state.trials),
+            spec.goals,
+            spec.constraints,
+            spec.budget,
+            seconds,
+            reason=state.reason if shown == state.closed else "",  # else it is of an earlier end
+            share=share,
+            spec=spec,
+            values=state.values,
+            **status,
+        )
+
+    def value(self, trial: Trial, index: int = 0) -> float | None:
+        """The value of a trial for a goal; None if it has none."""
+        if index == 0 and trial.state.finished and trial.number in self.values:
+            return self.values[trial.number]
+        return ranking.value(trial, self.goals[index], self.constraints)
+
+    @property
+    def best(self) -> Trial | None:
+        """The best trial so far by the first goal; None if none has succeeded."""
+        scored = ((self.value(trial), trial) for trial in self.trials)
+        losses = [
+            (self.goals[0].loss(value), trial) for value, trial in scored if value is not None
+        ]
+        return min(losses, key=lambda item: item[0])[1] if losses else None
+
+    @property
+    def pareto(self) -> list[Trial]:
+        """The trials on the Pareto front of all goals, by number."""
+        return ranking.pareto(self.trials, self.goals, self.constraints)
+
+    @property
+    def for_agents(self) -> bool:
+        """Whether agents have run the newest trials, or alone know what a trial is."""
+        if self.trials:
+            return self.trials[-1].worker.startswith(AGENT)
+        spec = self.spec
+        own = spec is not None and spec.workload is None and not spec.command
+        return own and not self.reason  # a controller that has ended says why
+
+    def outcome(self, trial: Trial) -> str:
+        """The state of a trial, or `INFEASIBLE` if it has ended and violates a constraint."""
+        ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
+        kept = all(constraint.holds(trial.metrics) for constraint in self.constraints)
+        return INFEASIBLE if ended and not kept and self.value(trial) is None else str(trial.state)
+
+    def counts(self) -> Counter[str]:
+        """Number of trials of each outcome."""
+        return Counter(map(self.outcome, self.trials))
+
+    def trajectory(self) -> list[float]:
+        """The best value after each finished trial that has one, in order of their ends."""
+        ends = sorted(
+            (trial.ended or 0.0, trial.number, value)
+            for trial in self.trials
+            if trial.state.finished and (value := self.value(trial)) is not None
+        )
+        better = max if self.goals[0].maximize else min
+        return list(accumulate((value for *_, value in ends), better))
+
+    @property
+    def changed(self) -> list[Trial]:
+        """The trials that `events` have changed, as they are now, by number."""
+        numbers = {event.trial for event in self.events if isinstance(event, TrialEvent)}
+        return [self.trials[number] for number in sorted(numbers)]
+
+    @property
+    def transitions(self) -> list[tuple[Trial, TrialState]]:
+        """Each trial that `events` bring into another state, as it is now, and that state."""
+        return [
+            (self.trials[one.trial], TrialState.RUNNING if isinstance(one, Begun) else one.state)
+            for one in self.events
+            if isinstance(one, Begun | Ended | Moved)
+        ]
+
+    def in_state(self, *states: TrialState) -> list[Trial]:
+        """The trials that are in one of these states."""
+        return [trial for trial in self.trials if trial.state in states]

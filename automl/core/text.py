@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 import shlex
 from collections import Counter
@@ -16,8 +15,8 @@ from automl.errors import AutomlError, StoreFailure
 from workers.protocol import Cause
 
 from .events import Proposed
-from .snapshot import Snapshot
 from .spec import KEYS, SweepSpec
+from .state import Snapshot
 from .trial import Trial, TrialState
 
 _MISTAKE_HINT = (
@@ -33,6 +32,7 @@ _KILL_HINT = (
     "Then resume the sweep."
 )
 _ROOM_HINT = "Free some room on the disk, then resume the sweep."
+_CERTAIN = ("WrongReturn", "UnknownAttribute")  # every trial would fail so; the message says why
 T = TypeVar("T")
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Controls of a terminal, marks of line and paragraph, marks of direction, and lone surrogates.
@@ -55,14 +55,12 @@ def _escaped(control: str) -> str:
     return {"\n": r"\n", "\r": r"\r", "\t": r"\t"}.get(control, f"\\u{ord(control):04x}")
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """A value with 4 significant digits, or with more."""
+def number(value: Any) -> str:
+    """A value with 4 significant digits."""
     if isinstance(value, list | tuple):
-        return f"[{', '.join(number(item, digits) for item in value)}]"
+        return f"[{', '.join(number(item) for item in value)}]"
     if not isinstance(value, float):
         return printable(str(value))
-    if digits > 4:
-        return f"{value:.{digits}g}"
     if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e7):
         mantissa, _, exponent = f"{value:.3g}".partition("e")
         return f"{mantissa}e{int(exponent)}" if exponent else mantissa
@@ -102,33 +100,14 @@ def metric(name: str, value: float) -> str:
     return memory(value) if name.endswith("_bytes") else number(value)
 
 
-def configuration(params: Mapping[str, Any], digits: int = 4) -> str:
+def configuration(params: Mapping[str, Any]) -> str:
     """A configuration in one line."""
-    return "  ".join(f"{printable(name)}={number(value, digits)}" for name, value in params.items())
+    return "  ".join(f"{printable(name)}={number(value)}" for name, value in params.items())
 
 
 def again(trial: Trial) -> str:
     """Whose configuration runs again, to be put before it; "" for a new one."""
     return "" if trial.replicate_of is None else f"trial {trial.replicate_of} again: "
-
-
-def configurations(many: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Configurations in one line each, with more digits if different ones would look the same."""
-    found = [configuration(params) for params in many]
-    for digits in (6, 9, 17):
-        first: dict[str, Mapping[str, Any]] = {}
-        alike = {
-            line
-            for line, params in zip(found, many, strict=True)
-            if dict(first.setdefault(line, params)) != dict(params)
-        }
-        if not alike:
-            break
-        found = [
-            configuration(params, digits) if line in alike else line
-            for line, params in zip(found, many, strict=True)
-        ]
-    return found
 
 
 def state_of(trial: Trial, snapshot: Snapshot) -> str:
@@ -141,7 +120,7 @@ def state_of(trial: Trial, snapshot: Snapshot) -> str:
 def violation(trial: Trial, snapshot: Snapshot) -> str:
     """`infeasible: size 12 > 10`; "" unless a trial has ended without a feasible value."""
     ended = trial.state in (TrialState.COMPLETED, TrialState.STOPPED)
-    if not ended or goal_value(trial, snapshot) is not None:
+    if not ended or snapshot.value(trial) is not None:
         return ""
     for constraint in snapshot.constraints:
         if constraint.holds(trial.metrics):
@@ -154,11 +133,6 @@ def violation(trial: Trial, snapshot: Snapshot) -> str:
             f"infeasible: {name} {metric(name, trial.metrics[name])} {sign} {metric(name, bound)}"
         )
     return ""
-
-
-def goal_value(trial: Trial, snapshot: Snapshot, index: int = 0) -> float | None:
-    """Value of the trial for a goal of the sweep; None if it has none."""
-    return snapshot.value(trial, index)
 
 
 def why_no_best(snapshot: Snapshot) -> str:
@@ -188,7 +162,7 @@ def mistake_hint(failed: Trial) -> str:
     """What to do about a failure that may come again; "" if its message says so."""
     if failed.ended_from_outside:
         return _ROOM_HINT if failed.cause == Cause.DISK else _KILL_HINT
-    if not failed.is_mistake or failed.is_certain:
+    if not failed.is_mistake or failed.exception in _CERTAIN:
         return ""
     return _PROGRAM_HINT if failed.exception == "CommandFailed" else _MISTAKE_HINT
 
@@ -227,17 +201,15 @@ def baseline_name(snapshot: Snapshot) -> str:
 
 
 def failures(trials: Iterable[Trial]) -> Counter[str]:
-    """Number of failed trials by kind, the most frequent kind first."""
-    kinds = Counter(
-        trial.failure or "unknown" for trial in trials if trial.state is TrialState.FAILED
-    )
-    return Counter(dict(kinds.most_common()))
+    """Number of failed trials by kind."""
+    failed = (trial for trial in trials if trial.state is TrialState.FAILED)
+    return Counter(trial.failure or "unknown" for trial in failed)
 
 
 def failure_text(trials: Iterable[Trial]) -> str:
     """`3 failed (2 out of memory, 1 crashed)`; empty if none failed."""
     kinds = failures(trials)
-    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.items())
+    named = ", ".join(f"{count} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
     return f"{kinds.total()} failed ({named})" if kinds else ""
 
 
@@ -245,7 +217,7 @@ def outcomes(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     """`12 completed`, `3 infeasible`, `2 failed (2 out of memory)`.
 
     Args:
-        counts: of the sweep's `Standings`; empty to leave out all but the failures.
+        counts: of outcomes; empty to leave out all but the failures.
     """
     shown = ("running", "completed", "infeasible", "stopped", "paused")
     found = [f"{counts[word]} {word}" for word in shown if counts.get(word)]
@@ -289,14 +261,6 @@ def shell_line(words: Sequence[str]) -> str:
     return " ".join(word if _PLAIN.fullmatch(word) else shlex.quote(word) for word in words)
 
 
-def present_folder() -> str:
-    """The working folder; "" if it is gone."""
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:
-        return ""
-
-
 @dataclass(frozen=True)
 class Typed:
     """What was typed to run a sweep and its ledger does not keep, or must not choose.
@@ -331,12 +295,7 @@ class Typed:
             words += ["--ray-address", self.ray_address]
         if spec.artifacts and not spec.received:
             words += ["--artifacts", spec.artifacts]
-        changes = list(self.changes)
-        for option in more:  # what is given anew replaces what was typed
-            if option.startswith("--") and option in changes:
-                at = changes.index(option)
-                del changes[at : at + 2]
-        words += [*changes, *more]
+        words += [*self.changes, *more]
         named = bool(spec.signed) and self.objective in (None, spec.objective)
         return shell_line([*words, *([] if named else trained_words(spec, self.objective))])
 
@@ -354,11 +313,6 @@ def trained_words(spec: SweepSpec, objective: str | None = None) -> list[str]:
         return shlex.split(spec.command)
     except ValueError:  # no program of this project has written it
         return [spec.command]
-
-
-def python_call(name: str) -> str:
-    """What to add to a call of `automl.sweep`, so that it goes on with this sweep."""
-    return f"run it again with name={name!r} and resume=True"
 
 
 @contextmanager

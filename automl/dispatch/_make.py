@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from automl.core import SweepSpec
-from automl.core.ranks import check_room
+from automl.core.spec import check_room
 from search_spaces.errors import UsageError, needs
 
 from .base import Dispatcher
@@ -96,10 +96,12 @@ def make_dispatcher(
     from .ray import RayDispatcher
 
     ray = sys.modules["ray"]
-    elsewhere = ray_address is not None or (spec.min_workers is not None and ray.is_initialized())
+    elsewhere = ray_address is not None or (
+        spec.workers is not None and spec.workers.elastic and ray.is_initialized()
+    )
     dispatcher = RayDispatcher(
         spec.name,
-        spec.worker_range if elsewhere else local_slots(spec),
+        spec.workers if elsewhere else local_slots(spec),
         spec.resources,
         objective=objective,
         workload=spec.workload,
@@ -117,9 +119,7 @@ def local_slots(spec: SweepSpec) -> int:
     """How many slots a sweep has on this machine; of a range, as many as there is room for."""
     if spec.workers is None:
         return spec.resources.local_slots()
-    if spec.min_workers is None:
-        return spec.workers
-    return min(max(spec.resources.local_slots(), spec.min_workers), spec.workers)
+    return min(max(spec.resources.local_slots(), spec.workers.min), spec.workers.max)
 
 
 def has_own_gpus(spec: SweepSpec, kind: type[Dispatcher], *, local: bool) -> bool:

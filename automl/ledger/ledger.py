@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import tempfile
@@ -27,7 +28,6 @@ from automl.core import (
     Trial,
 )
 from automl.core.arguments import MAX_NAME, check_name
-from automl.core.garbage import no_collection
 from automl.errors import UsageError
 from search_spaces.plugins import nearest
 from workers.files.folder import Folder
@@ -155,8 +155,13 @@ def read_sweep(database: Database, name: str, read: Callable[[sa.Connection, Swe
         found = database.sweeps(connection, SWEEPS.c.name == name)
         return [read(connection, sweep) for sweep in found]
 
-    with no_collection():  # it would scan all rows again and again
+    collects = gc.isenabled()
+    gc.disable()  # it would scan all rows again and again
+    try:
         found = database.run(find)
+    finally:
+        if collects:
+            gc.enable()
     if found:
         return found[0]
     names = [sweep.name for sweep in database.run(database.sweeps)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from automl.core import Goal, Snapshot, Trial, TrialState
 from automl.core.arguments import companion
-from automl.core.text import goal_value, number
+from automl.core.text import number
 from search_spaces import Space
 from workers.protocol import Params
 
@@ -209,7 +209,7 @@ def candidates(snapshot: Snapshot, space: Space, count: int) -> list[Trial]:
     scored = [
         (snapshot.goals[0].loss(value), trial.number, trial)
         for trial in snapshot.trials
-        if trial.state.finished and (value := goal_value(trial, snapshot)) is not None
+        if trial.state.finished and (value := snapshot.value(trial)) is not None
     ]
     found: dict[Hashable, Trial] = {}
     for _, _, trial in sorted(scored, key=lambda item: item[:2]):
@@ -239,6 +239,6 @@ def read(ledger: Ledger, snapshot: Snapshot) -> Confirmation | None:
 
 
 def _repeats(number: int, runs: Sequence[Trial], again: Snapshot) -> Repeats:
-    values = [goal_value(trial, again) for trial in runs]
+    values = [again.value(trial) for trial in runs]
     failed = sum(trial.state is TrialState.FAILED for trial in runs)
     return Repeats(number, tuple(value for value in values if value is not None), failed)

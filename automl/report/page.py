@@ -19,7 +19,6 @@ from typing import Any, Final
 from automl.core import Snapshot, SweepSpec, Trial, TrialState, text
 from automl.core.arguments import compact_json, duration
 from automl.core.keys import DURATION, keys_of
-from automl.core.snapshot import Standings
 from automl.errors import UsageError
 
 from .answer import answer
@@ -248,7 +247,7 @@ def card(snapshot: Snapshot) -> str:
 
 def state_card(snapshot: Snapshot) -> str:
     """The state and the best so far; the first error if no trial has succeeded."""
-    lines = state_lines(snapshot, Standings.of(snapshot).counts())
+    lines = state_lines(snapshot, snapshot.counts())
     state = "<br>".join(map(escape, lines if snapshot.state == "running" else lines[:1]))
     found = f"<p><b>{_escaped(snapshot.sweep)}</b>: {state}</p>"
     if snapshot.best is not None:

@@ -11,7 +11,6 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from automl.core import Noted, Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration
 from automl.core.events import GRACE_SECONDS
-from automl.core.snapshot import Standings
 
 if TYPE_CHECKING:
     from automl.ledger.ledger import SweepInfo
@@ -152,7 +151,7 @@ class PlainLines:
     def __init__(self, out: Any, *, starts: bool = True) -> None:
         self.console = out
         self.starts = starts
-        self.standings = Standings()
+        self.begun = False
         self.next_status = STATUS_SECONDS
         self.said: set[str] = set()  # lines and errors that are said once
 
@@ -168,15 +167,15 @@ class PlainLines:
                 if event.message == "interrupted":
                     how = "once more ends them at once"
                 self._once(snapshot, how, f"{why}: waits for running trials: {waiting}; {how}")
-        is_first = not self.standings.values and not snapshot.events
-        self.standings.follow(snapshot)
+        is_first = not self.begun and not snapshot.events
+        self.begun = self.begun or bool(snapshot.trials)
         for trial, state in snapshot.transitions:
             if self.starts or state not in (TrialState.RUNNING, TrialState.PAUSED):
                 self._print_trial(snapshot, trial, state)
         is_due = snapshot.seconds >= self.next_status and snapshot.state == "running"
         if is_due or (is_first and snapshot.trials):
             self.next_status = snapshot.seconds + STATUS_SECONDS
-            counts = text.outcomes(snapshot, self.standings.counts())
+            counts = text.outcomes(snapshot, snapshot.counts())
             self._line(snapshot, " - ".join([budget_text(snapshot), *counts]))
 
     def _print_trial(self, snapshot: Snapshot, trial: Trial, state: TrialState) -> None:
@@ -198,11 +197,11 @@ class PlainLines:
     def _result(self, snapshot: Snapshot, trial: Trial) -> list[str]:
         if trial.failure:
             return [trial.failure.replace("_", " ")]
-        goal, value = snapshot.goals[0], text.goal_value(trial, snapshot)
+        goal, value = snapshot.goals[0], snapshot.value(trial)
         if value is None:
             return [text.violation(trial, snapshot) or f"no {goal.metric}"]
         found = [f"{goal.metric} {text.number(value)}", f"in {duration(trial.seconds)}"]
-        if self.standings.best() == trial.number:
+        if snapshot.best is trial:
             found.append("best so far")
         return found
 

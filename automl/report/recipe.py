@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from automl.core import SweepSpec, Trial
-from automl.core.arguments import compact_json, yaml_scalar
+from automl.core.arguments import compact_json
 from automl.core.text import shell_line, trained_words
 
 
@@ -23,9 +23,9 @@ def learned_space(spec: SweepSpec) -> str:
             entry.setdefault("ordered", False)
         if parameter.kind == "float":  # else bounds without decimals would be whole numbers
             entry |= {end: float(entry[end]) for end in ("low", "high")}
-        lines.append(f"  {yaml_scalar(name)}: {compact_json(entry)}")
+        lines.append(f"  {compact_json(name)}: {compact_json(entry)}")
     texts = [*spec.constraints, *spec.space.constraints]
-    lines.append(f"constraints: [{', '.join(yaml_scalar(str(one)) for one in texts)}]")
+    lines.append(f"constraints: [{', '.join(compact_json(str(one)) for one in texts)}]")
     trials = spec.budget.trials or 50
     return "\n".join([*lines, f"budget: {{trials: {trials}}}", f"seed: {spec.seed}", ""])
 
@@ -40,20 +40,14 @@ def recipe(spec: SweepSpec, trial: Trial, file: Path | None = None) -> str:
         lines.append(f"workload: {spec.workload}")
     sections = {"data": spec.data, "fixed": spec.fixed, "reports": spec.reports}
     for section, values in sections.items():
-        items = [f"  {yaml_scalar(key)}: {yaml_scalar(value)}" for key, value in values.items()]
+        items = [f"  {compact_json(key)}: {compact_json(value)}" for key, value in values.items()]
         lines += [f"{section}:", *items] if values else []
     lines.append(f"goals: [{', '.join(map(str, spec.goals))}]")
     if spec.constraints:
-        bounds = ", ".join(yaml_scalar(str(one)) for one in spec.constraints)
+        bounds = ", ".join(compact_json(str(one)) for one in spec.constraints)
         lines.append(f"constraints: [{bounds}]")
-    resources = f"{{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}"
-    lines += [
-        "space:",
-        *(f"  {name}: [{yaml_scalar(value)}]" for name, value in trial.params.items()),
-        "budget: {trials: 1}",
-        "suggester: sobol",
-        f"resources: {resources}",
-        f"seed: {spec.seed}",
-        "",
-    ]
-    return "\n".join(lines)
+    lines.append("space:")
+    lines += [f"  {name}: [{compact_json(value)}]" for name, value in trial.params.items()]
+    lines += ["budget: {trials: 1}", "suggester: sobol"]
+    lines.append(f"resources: {{cpus: {spec.resources.cpus}, gpus: {spec.resources.gpus}}}")
+    return "\n".join([*lines, f"seed: {spec.seed}", ""])

@@ -13,7 +13,6 @@ from automl.core import (
     SweepSpec,
     SweepState,
     Trial,
-    text,
 )
 from automl.errors import AutomlError, StoreError
 from search_spaces import Space
@@ -105,6 +104,6 @@ class Record:
         found = [
             (trial, value)
             for trial in self.trials
-            if (value := text.goal_value(trial, self.snapshot)) is not None
+            if (value := self.snapshot.value(trial)) is not None
         ]
         return sorted(found, key=lambda item: (self.goal.loss(item[1]), item[0].number))

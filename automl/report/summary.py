@@ -114,7 +114,7 @@ def _metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> RenderableType
 def compared_metrics(snapshot: Snapshot, best: Trial, baseline: Trial) -> Iterator[tuple[str, ...]]:
     """Name and values of each metric of two trials: those of the goals first."""
     for index, goal in enumerate(snapshot.goals):
-        ours, theirs = (text.goal_value(trial, snapshot, index) for trial in (best, baseline))
+        ours, theirs = (snapshot.value(trial, index) for trial in (best, baseline))
         last = best.metrics.get(goal.metric), baseline.metrics.get(goal.metric)
         peaked = ours != last[0] or theirs not in (None, last[1])  # infeasible: no value counts
         label = f"{goal.metric} (best report)" if peaked else goal.metric
@@ -144,7 +144,7 @@ def pareto_table(record: Record) -> RenderableType:
     middle, names = knee(snapshot, front), [goal.metric for goal in snapshot.goals]
     rows = []
     for trial in front if snapshot.trials[0] in front else [*front, snapshot.trials[0]]:
-        values = [text.goal_value(trial, snapshot, index) for index in range(len(names))]
+        values = [snapshot.value(trial, index) for index in range(len(names))]
         cells = ["-" if value is None else text.number(value) for value in values]
         marks = ["knee"] * (trial.number == middle) + ["default"] * (trial.number == 0)
         name = " ".join([str(trial.number), *marks])

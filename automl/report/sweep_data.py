@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from automl.core import Command, Goal, Snapshot, Trial, TrialState, ranking, text
 from automl.core.arguments import compact_json
-from automl.core.snapshot import Standings
 from automl.core.text import Typed
 from automl.suggesters.domain import updated_limits
 
@@ -73,7 +72,6 @@ class SweepData:
     def _begin(self) -> None:
         self.epoch = self._base + self._follower.epoch
         self._changes: list[int] = []  # of each trial: the version of its last change
-        self._standings = Standings()
         self._metrics = list(dict.fromkeys(goal.metric for goal in self.snapshot.goals))
         spec = self.snapshot.spec
         self._params = list(spec.known_space.parameters) if spec else []
@@ -83,7 +81,6 @@ class SweepData:
 
     def _take(self, number: int) -> None:
         trial = self.snapshot.trials[number]
-        self._standings.take(trial, self.snapshot)
         self._changes[number : number + 1] = [self.version]
         new = [name for name in trial.metrics if name not in self._metrics]
         self._metrics += new[: MAX_METRICS - len(self._metrics)]
@@ -136,13 +133,11 @@ class SweepData:
     def row(self) -> dict[str, Any]:
         """The line of the sweep in the list of sweeps: its result and how it got there."""
         with self._lock:
-            number, values = self._standings.best(), self._standings.values
-            goals = self.snapshot.goals
-            course = [goals[0].loss(loss) for loss in self._standings.trajectory()]
+            best, course = self.snapshot.best, self.snapshot.trajectory()
             return {
-                "goals": [_goal(one) for one in goals],
-                "value": None if number is None else values[number][0],
-                "states": self._standings.counts(),
+                "goals": [_goal(one) for one in self.snapshot.goals],
+                "value": None if best is None else self.snapshot.value(best),
+                "states": self.snapshot.counts(),
                 "spark": text.thinned(course, SPARK_POINTS),
                 "share": self.snapshot.share,
                 "budget": vars(self.snapshot.budget),
@@ -163,14 +158,14 @@ class SweepData:
             "rows": [self._cells(trial) for trial, version in trials if version > since],
         }
 
-    def value(self, number: int) -> tuple[float | None, ...]:
+    def values(self, trial: Trial) -> list[float | None]:
         """The values of a trial for the goals."""
-        return self._standings.values[number]
+        return [self.snapshot.value(trial, index) for index in range(len(self.snapshot.goals))]
 
     def _cells(self, trial: Trial) -> list[Any]:
         last = trial.reports[-1] if trial.reports else None
         facts = [
-            trial.number, self._standings.outcomes[trial.number], trial.failure,
+            trial.number, self.snapshot.outcome(trial), trial.failure,
             trial.message[:300], trial.source, trial.attempts, trial.seconds,
             trial.peak_memory_bytes, trial.started, trial.ended,
             last.sequence + 1 if last else 0, last.step if last else None,
@@ -180,21 +175,21 @@ class SweepData:
             "none" if given.get(name, "") is None else given.get(name) for name in self._params
         ]
         metrics = [trial.metrics.get(name) for name in self._metrics]
-        return [*facts, *self.value(trial.number), *params, *metrics]
+        return [*facts, *self.values(trial), *params, *metrics]
 
     def describe(self) -> dict[str, Any]:
         """Everything on the page but the trials."""
-        snapshot, standings, spec = self.snapshot, self._standings, self.snapshot.spec
+        snapshot, spec = self.snapshot, self.snapshot.spec
         assert spec is not None, "a ledger knows the spec"
-        best, trials = standings.best(), snapshot.trials
-        valued = [t for t, v in zip(trials, standings.values, strict=True) if None not in v]
+        best, trials = snapshot.best, snapshot.trials
+        valued = [trial for trial in trials if None not in self.values(trial)]
         several = len(snapshot.goals) > 1
         front = ranking.pareto(valued, snapshot.goals, snapshot.constraints) if several else []
         headline = text.why_no_best(snapshot)
         if best is not None:
-            found = f"{snapshot.goals[0].metric} {text.number(self.value(best)[0])}"
-            headline = f"Best so far: {found} in trial {best}"
-        running = [trials[number] for number in standings.numbers(TrialState.RUNNING)]
+            found = f"{snapshot.goals[0].metric} {text.number(snapshot.value(best))}"
+            headline = f"Best so far: {found} in trial {best.number}"
+        running = snapshot.in_state(TrialState.RUNNING)
         return {
             "name": self.name,
             "version": self.version,
@@ -207,12 +202,12 @@ class SweepData:
             "constraints": [str(constraint) for constraint in snapshot.constraints],
             "budget": vars(snapshot.budget),
             "share": snapshot.share,
-            "states": standings.counts(),
+            "states": snapshot.counts(),
             "headline": headline,
             "answer": self.answer,
             "lines": state_lines(snapshot, {}),  # the counts are beside them
             "warnings": self.warnings,
-            "best": None if best is None else self._whole(trials[best]),
+            "best": None if best is None else self._whole(best),
             "first": self._whole(trials[0]) if trials else None,
             "has_default": text.has_default(snapshot),
             "pareto": [trial.number for trial in front],
@@ -240,7 +235,7 @@ class SweepData:
         }
 
     def _whole(self, trial: Trial) -> dict[str, Any]:
-        return {**trial.summary(), "values": self.value(trial.number)}
+        return {**trial.summary(), "values": self.values(trial)}
 
     def _curve(self, trial: Trial) -> dict[str, Any]:
         """A running trial with its reports of the first goal's metric."""

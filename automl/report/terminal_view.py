@@ -14,7 +14,6 @@ from rich.text import Text
 
 from automl.core import Snapshot, Trial, TrialState, text
 from automl.core.arguments import duration
-from automl.core.snapshot import Standings
 
 from .console import Escaped, table
 from .console import console as default_console
@@ -46,13 +45,12 @@ class SweepView:
         width = min(options.max_width, MAX_WIDTH)
         state = (text.sweep_state(self.snapshot), SWEEP_STYLES.get(self.snapshot.state, ""))
         name = Text.assemble((self.snapshot.sweep, "bold"), "  ", state)
-        standings = Standings.of(self.snapshot)
         yield _apart(name, Text(_left_text(self.snapshot), style="dim"), width)
         yield _progress(self.snapshot, width)
         yield Text("" if self.snapshot.reason == self.snapshot.state else self.snapshot.reason)
-        yield from _best(self.snapshot, standings, width)
+        yield from _best(self.snapshot, width)
         yield Text()
-        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot, standings)]
+        footer = [*_error(self.snapshot, self.height), *_footer(self.snapshot)]
         num_rows = max(self.height - 8 - len(footer), 3)
         yield _trials(self.snapshot, num_rows)
         yield Text()
@@ -91,7 +89,7 @@ def state_lines(snapshot: Snapshot, counts: Mapping[str, int]) -> list[str]:
     """The state of the sweep, in a few lines of text.
 
     Args:
-        counts: of the sweep's `Standings`.
+        counts: of outcomes.
     """
     counted = text.outcomes(snapshot, counts)
     words = [text.explained_state(snapshot), budget_text(snapshot), *counted]
@@ -135,20 +133,18 @@ def _progress(snapshot: Snapshot, width: int) -> RenderableType:
     return row
 
 
-def _best(snapshot: Snapshot, standings: Standings, width: int) -> list[RenderableType]:
-    number, goal = standings.best(), snapshot.goals[0]
-    if number is None:
+def _best(snapshot: Snapshot, width: int) -> list[RenderableType]:
+    best, goal = snapshot.best, snapshot.goals[0]
+    if best is None:
         return [Text(f"no {goal.metric} yet", style="dim"), Text()]
-    best, value = snapshot.trials[number], standings.values[number][0]
-    assert value is not None, "the best trial has a value"
+    value = snapshot.value(best)
     words = Text.assemble(
         "best  ", (f"{goal.metric} {text.number(value)}", "bold green"), f"  trial {best.number}"
     )
     if len(snapshot.goals) > 1:
         words.append(f"  {len(snapshot.pareto)} on the Pareto front", style="dim")
     room = width - words.cell_len - 2
-    course = [goal.loss(loss) for loss in standings.trajectory()]
-    spark = text.sparkline(course, min(room, width // 3), maximize=goal.maximize)
+    spark = text.sparkline(snapshot.trajectory(), min(room, width // 3), maximize=goal.maximize)
     params = Text("      " + text.configuration(best.params), no_wrap=True, overflow="ellipsis")
     return [_apart(words, Text(spark, style="green"), width), params]
 
@@ -187,7 +183,7 @@ def _trials(snapshot: Snapshot, num_rows: int) -> RenderableType:
 def _row(
     snapshot: Snapshot, trial: Trial, default: Mapping[str, Any], best: Trial | None
 ) -> tuple[RenderableType, ...]:
-    value = text.goal_value(trial, snapshot)
+    value = snapshot.value(trial)
     state = text.state_of(trial, snapshot)
     if trial.state is TrialState.RUNNING:
         state = f"step {trial.reports[-1].step}" if trial.reports else "running"
@@ -222,8 +218,8 @@ def _error(snapshot: Snapshot, height: int) -> list[RenderableType]:
     return [title, *(Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in frames)]
 
 
-def _footer(snapshot: Snapshot, standings: Standings) -> list[RenderableType]:
-    outcomes = text.outcomes(snapshot, standings.counts())
+def _footer(snapshot: Snapshot) -> list[RenderableType]:
+    outcomes = text.outcomes(snapshot, snapshot.counts())
     numbers = Text("   ".join(outcomes) or "no trial has ended yet")
     if snapshot.state != "running":
         return [numbers]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, ReportPoint, Trial, ranking
-from automl.core.reports import WIDTH, CurvePoint
+from automl.core.trial import WIDTH, CurvePoint
 
 Array = NDArray[np.float64]
 LossVector = tuple[float, ...]  # the constraint violation, then a loss per goal; smaller is better

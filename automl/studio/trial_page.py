@@ -43,7 +43,7 @@ def describe(ledger: Ledger, view: SweepData, number: int) -> dict[str, Any]:
     details = trial.facts
     return {
         **trial.summary(),
-        "values": view.value(number),
+        "values": view.values(trial),
         "values_from": [
             ranking.origin(trial, goal, view.snapshot.constraints) for goal in view.snapshot.goals
         ],

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.keys import PluginChoice, choose
-from automl.core.ranking import best_mean, deterministic, differ, due, may_repeat, original
+from automl.core.ranking import best, deterministic, differ, due, may_repeat, original
 from search_spaces.errors import AutomlError, SpaceError
 from workers.protocol import Params
 
@@ -222,7 +222,9 @@ class Proposer:
         The best is the first to run again: that shows whether runs differ.
         """
         first = all(trial.replicate_of is None for trial in history)
-        leader = best_mean(history, suggester.goals[0], suggester.constraints) if first else None
+        goal, constraints = suggester.goals[0], suggester.constraints
+        done = (trial for trial in history if trial.state is TrialState.COMPLETED)
+        leader = best(done, [goal], constraints) if first else None
         number = leader.number if leader is not None else prospect.repeat
         running = [trial.params for trial in pending]
         return [

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from automl.core import Snapshot, TrialState, text
-from automl.core.snapshot import INFEASIBLE, Standings
+from automl.core.state import INFEASIBLE
 
 # By name: what it is, and the label beside `sweep`.
 METRICS: Final[Mapping[str, tuple[str, str]]] = {
@@ -33,18 +33,17 @@ class RayMetrics:
             labels = ("sweep", label) if label else ("sweep",)
             self._made[name] = Gauge(f"automl_{name}", description, tag_keys=labels)
             self._made[name].set_default_tags({"sweep": sweep})
-        self._standings = Standings()
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Update every metric."""
-        self._standings.follow(snapshot)
-        counts = self._standings.counts()
+        counts = snapshot.counts()
         for state in (*TrialState, INFEASIBLE):
             self._set("trials", counts[state], state=str(state))
         for kind, count in text.failures(snapshot.trials).items():
             self._set("failed_trials", count, kind=kind)
         for index, goal in enumerate(snapshot.goals):
-            known = [v for values in self._standings.values if (v := values[index]) is not None]
+            values = (snapshot.value(trial, index) for trial in snapshot.trials)
+            known = [value for value in values if value is not None]
             if known:
                 self._set("best_goal", min(known, key=goal.loss), goal=goal.metric)
         slots = snapshot.num_slots

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from automl.core import Snapshot, Trial, TrialState, text
+from automl.core import Snapshot, Trial, TrialState
 
 from .base import TrackedSweep, Tracker
 
@@ -80,7 +80,7 @@ class TensorBoardTracker(Tracker):
         if trial.peak_memory_bytes is not None:
             writer.add_scalar("memory_bytes/peak", trial.peak_memory_bytes, step)
         values = {
-            f"goal/{goal.metric}": text.goal_value(trial, snapshot, index)
+            f"goal/{goal.metric}": snapshot.value(trial, index)
             for index, goal in enumerate(snapshot.goals)
         }
         known = {name: value for name, value in values.items() if value is not None}

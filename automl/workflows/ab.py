@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 from automl.control.beginning import create
 from automl.control.journal import writing
 from automl.core import Budget, Goal, Snapshot, SweepSpec, Trial, TrialState, ranking
-from automl.core.text import number, present_folder
+from automl.core.resources import WorkerRange
+from automl.core.text import number
 from automl.errors import UsageError
 from automl.ledger import Ledger
 from search_spaces import Choice, Space
@@ -144,11 +146,11 @@ def of_commands(goal: Goal, command: str, reports: Mapping[str, str], seed: int)
         (goal,),
         command=command,
         reports=reports,
-        workers=1,
+        workers=WorkerRange(1, 1),
         seed=seed,
         suggester="random",
         paired=True,
-        folder=present_folder(),
+        folder=str(Path.cwd()),
     )
 
 

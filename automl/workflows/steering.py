@@ -246,9 +246,9 @@ def tell(
             a goal has no value.
         AutomlError: the lease is over, or the trial has ended with other values.
     """
-    content: dict[str, Any] = {
-        "attempt": arguments.optional(arguments.whole, "attempt", attempt, least=1)
-    }
+    if attempt is not None:
+        attempt = arguments.whole("attempt", attempt, least=1)
+    content: dict[str, Any] = {"attempt": attempt}
     given = _metrics(ledger, sweep, {} if metrics is None else metrics)
     kind = "tell" if step is None else "report"
     if failed is not None:
@@ -268,9 +268,8 @@ def tell(
 
 
 def _metrics(ledger: Ledger, sweep: str, given: Any) -> dict[str, float]:
-    if isinstance(given, Mapping):
-        return arguments.numbers(given)
-    return arguments.value_of_goal([goal.metric for goal in ledger.spec(sweep).goals], given)
+    goals = () if isinstance(given, Mapping) else ledger.spec(sweep).goals
+    return arguments.numbers(given, [goal.metric for goal in goals])
 
 
 def whoami() -> str:

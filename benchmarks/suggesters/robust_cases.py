@@ -10,8 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from automl.core.goals import Constraint, Goal
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.suggesters.bayes import BayesSuggester
 from search_spaces import Choice, Float, Int, Space
 

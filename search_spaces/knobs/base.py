@@ -115,7 +115,7 @@ class Option:
             default = adjustments.get("defaults", {}).get(self.name)
             if default is None:
                 default = declared.get("default", self.default)
-            arguments["default"] = _nearest_legal(default, arguments)
+            arguments["default"] = nearest_legal(default, arguments)
         bounds = (arguments.get("low"), arguments.get("high"))
         number = Int if all(isinstance(bound, int) for bound in bounds) else Float
         kind: type[Parameter] = Choice if is_choice else number
@@ -159,7 +159,7 @@ class Option:
         return dict(change)
 
 
-def _nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
+def nearest_legal(default: Any, arguments: Mapping[str, Any]) -> Any:
     """The value nearest to the default that the parameter has."""
     if "choices" not in arguments:
         return min(max(default, arguments["low"]), arguments["high"])

@@ -12,8 +12,8 @@ from automl import sweeps
 from automl.core.events import Command, SweepEvent
 from automl.core.goals import parse_constraints, parse_goals
 from automl.core.resources import Budget
-from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
+from automl.core.state import Snapshot
 from automl.ledger import Ledger
 from search_spaces import Choice, Float, Space
 from workers.context import Context

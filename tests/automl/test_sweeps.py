@@ -12,7 +12,7 @@ import automl
 from automl import sweeps
 from automl.config import load as load_configuration
 from automl.core.events import Ended, Proposed
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger

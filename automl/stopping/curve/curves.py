@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, Trial, TrialState
-from automl.core.reports import violation
+from automl.core.trial import violation
 from automl.stopping._ranking import TrialCurves, progress
 
 Array = NDArray[np.float64]

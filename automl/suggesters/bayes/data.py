@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from automl.core import Constraint, Goal, Trial, TrialState
 from automl.core.ranking import observed
-from automl.core.reports import WIDTH, CurvePoint
+from automl.core.trial import WIDTH, CurvePoint
 from search_spaces import Space
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from automl.core.reports import ReportPoint
+from automl.core.trial import ReportPoint
 from benchmarks.suggesters.problems.base import Observation
 from search_spaces.errors import TrialFailure
 

@@ -10,8 +10,7 @@ from typing import Literal
 import numpy as np
 
 from automl.core.goals import Constraint, Goal, parse_constraints, parse_goals
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from search_spaces import Space
 from search_spaces.errors import TrialFailure
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from automl.core.reports import ReportPoint
+from automl.core.trial import ReportPoint
 from benchmarks.suggesters.problems.base import Metrics, Observation, Params, Problem, problem
 from search_spaces import Choice, Float, Int, Space
 from search_spaces.errors import TrialFailure

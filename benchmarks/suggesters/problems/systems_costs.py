@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from automl.core.reports import ReportPoint
+from automl.core.trial import ReportPoint
 from benchmarks.suggesters.problems._deadline import COSTS, GPU_80, SPEED, Resolve
 from benchmarks.suggesters.problems._simulator import (
     Noise,

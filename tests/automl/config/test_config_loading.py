@@ -60,8 +60,8 @@ def test_a_file_becomes_a_specification(tmp_path: Path) -> None:
     assert spec.constraints == (Constraint("peak_memory_bytes", 8e9),)
     assert spec.budget == Budget(trials=10, time=600.0, target=0.5)
     assert spec.resources == Resources(1, 0.5)
-    assert (spec.workers, spec.seed, spec.suggester, spec.stopper, spec.workload) == (
-        2,
+    assert (str(spec.workers), spec.seed, spec.suggester, spec.stopper, spec.workload) == (
+        "2",
         3,
         "bayes",
         "none",
@@ -126,7 +126,6 @@ def test_an_option_of_the_command_line_is_named_in_its_errors(tmp_path: Path) ->
         ("space.optimizer=[sgd, .inf]", "space.optimizer[1]: numbers must be finite"),
         ("space.optimizer=[sgd", "space.optimizer: not YAML"),
         ("space.optimizer=[*x]", "space.optimizer[0]: aliases are not allowed"),
-        (".".join("abcdefghijklmnop") + "=1", "a key has at most 12 parts"),
         ("name=a/b", "name: a name has 1 to 64 of"),
         ("name='nmt\\n'", "name: a name has 1 to 64 of"),
         ("budget=[1,2]", "budget: a mapping of names to values is needed"),
@@ -307,7 +306,7 @@ def test_a_wrong_option_is_one_error_with_its_line(
 
 def test_workers_may_be_a_range(tmp_path: Path) -> None:
     spec = loaded(tmp_path, TEXT, "workers={min: 2, max: 64}").spec
-    assert (spec.min_workers, spec.workers) == (2, 64)
+    assert str(spec.workers) == "2 to 64"
     for wrong, words in [
         ("{min: 2}", "workers: a mapping of min and max is needed"),
         ("{min: 2, maxi: 3}", "did you mean 'max'"),

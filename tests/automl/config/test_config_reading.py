@@ -161,14 +161,6 @@ def test_all_errors_are_told_at_once_in_the_order_of_the_file() -> None:
     ]
 
 
-def test_of_very_many_errors_the_first_are_told_and_the_rest_counted() -> None:
-    _, told = read("name: x\n" * 300)
-    lines = told.splitlines()
-    assert lines[0] == "299 errors in f.yaml:"
-    assert len(lines) == 52
-    assert lines[-1].strip() == "and 249 more"
-
-
 def test_a_file_with_a_byte_order_mark_is_read() -> None:
     assert read(b"\xef\xbb\xbfa: 1\n") == ({"a": 1}, "")
 

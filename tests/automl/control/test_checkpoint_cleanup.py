@@ -6,8 +6,7 @@ from pathlib import Path
 from objectives import make_spec
 
 from automl.control.controller import CheckpointCleanup
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from workers.files.folder import Folder
 
 

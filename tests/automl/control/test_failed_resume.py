@@ -7,7 +7,7 @@ from objectives import make_spec
 
 from automl.control.outcomes import ended
 from automl.core import Trial, TrialState
-from automl.core.reports import ReportLog, ReportPoint
+from automl.core.trial import ReportLog, ReportPoint
 from workers.protocol import Ending, Outcome
 
 

@@ -9,7 +9,7 @@ from objectives import make_spec
 
 import automl
 from automl import config
-from automl.core.ranks import follow_strategy
+from automl.core.spec import follow_strategy
 from automl.errors import ConfigError, SpaceError, UsageError
 from search_spaces import Choice, Float, Space
 

@@ -12,8 +12,8 @@ import automl
 from automl import sweeps
 from automl.core.goals import parse_goals
 from automl.core.resources import Budget
-from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
+from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.ledger import Ledger
 from automl.stopping import STOPPERS

@@ -62,9 +62,9 @@ def asked(folder: Path, **given: Any) -> automl.Optimizer:
 COMMON = "space goals constraints suggester seed store prior metrics"
 REFUSED = [
     (swept, f"{COMMON} objective trials workers budget stopper dispatcher resources name resume"),
-    (swept, "progress enqueue ray_address"),
+    (swept, "enqueue"),
     (simulated, f"{COMMON} replay workers seconds trials budget stopper max_steps max_retries"),
-    (simulated, "charge_suggestions mean_lifetime"),
+    (simulated, "mean_lifetime"),
     (asked, f"{COMMON} name"),
 ]
 # What of WRONG is right for an argument.

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from automl.core.arguments import parse_duration
 from automl.core.goals import Constraint, Goal
-from automl.errors import UsageError
 
 SECONDS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 
@@ -28,16 +27,6 @@ def test_a_goal_as_a_user_gives_it_reads_back_the_same(within: str) -> None:
     goal = Goal.parse(f"minimize loss at the end within {within}")
     assert goal.within == parse_duration(within)
     assert Goal.parse(str(goal)) == goal
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [("minimize", None), ("Minimize loss", "minimize"), ("minimise loss", "minimize")],
-)
-def test_a_hint_of_a_goal_says_something_new(text: str, hint: str | None) -> None:
-    with pytest.raises(UsageError) as error:
-        Goal.parse(text)
-    assert str(error.value).partition("; did you mean ")[2] == (f"{hint!r}?" if hint else "")
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.booleans())

@@ -76,7 +76,6 @@ def test_a_class_or_an_object_is_taken_as_it_is() -> None:
         ),
         ({"name": "asha", "factor": True}, "must be a whole number, got True"),
         ({"name": "ashaa"}, "unknown stopper 'ashaa': did you mean 'asha'"),
-        ({"grace": 5}, "a stopper with options needs a name"),
         (3, "a stopper is a name, a mapping with a name and options, a class that inherits"),
         (None, "got None of type 'NoneType'"),
         (Stopper, "a stopper is a name"),

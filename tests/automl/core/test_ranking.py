@@ -4,8 +4,7 @@ import math
 
 from automl.core import ranking
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 
 DONE = TrialState.COMPLETED
 

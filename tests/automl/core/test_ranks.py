@@ -8,8 +8,7 @@ import pytest
 from objectives import make_spec
 
 from automl.control.beginning import check_spec
-from automl.core.ranks import max_ranks, ranks_of
-from automl.core.spec import SweepSpec
+from automl.core.spec import SweepSpec, max_ranks, ranks_of
 from automl.errors import UsageError
 from search_spaces import Choice, Float, Int, Space
 

@@ -7,7 +7,7 @@ from functools import reduce
 import pytest
 
 from automl.core.events import lineage
-from automl.core.reports import ReportLog, ReportPoint
+from automl.core.trial import ReportLog, ReportPoint
 
 
 def point(number: int, attempt: int = 1, **metrics: float) -> ReportPoint:

@@ -29,11 +29,6 @@ def test_a_shell_reads_what_was_typed() -> None:
     ]
 
 
-def test_what_is_given_anew_replaces_what_was_typed() -> None:
-    typed = Typed(changes=("--workers", "8", "--trials", "8"))
-    assert " mine --workers 8 --trials 16 " in typed.line(spec(), "--trials", "16")
-
-
 @pytest.mark.parametrize("text", ["; touch caught", "$(touch caught)", "'; touch caught", "a\nb"])
 def test_the_command_of_a_received_store_adds_no_command_of_its_own(text: str) -> None:
     words = shlex.split(Typed().line(spec(command=f"-- true {text}")), posix=True)

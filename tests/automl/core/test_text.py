@@ -9,7 +9,7 @@ import pytest
 
 from automl.core import text
 from automl.core.goals import Goal, parse_constraints
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 
 
@@ -34,12 +34,6 @@ def test_a_sparkline_rises_as_the_goal_improves() -> None:
     assert text.sparkline([5.0], 10, maximize=True) == "▅"
     assert len(text.sparkline([float(i) for i in range(100)], 20, maximize=True)) == 20
     assert text.sparkline([], 10, maximize=True) == ""
-
-
-def test_different_configurations_look_different() -> None:
-    many = [{"lr": 0.12345, "n": 1}, {"lr": 0.12346, "n": 1}, {"lr": 0.5, "n": 1}]
-    shown = text.configurations([*many, many[0]])
-    assert shown == ["lr=0.12345  n=1", "lr=0.12346  n=1", "lr=0.5  n=1", "lr=0.12345  n=1"]
 
 
 def test_an_infeasible_trial_says_why() -> None:

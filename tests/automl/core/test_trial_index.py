@@ -18,6 +18,6 @@ def test_a_trial_is_in_one_list_at_a_time() -> None:
         pending = state in (TrialState.WAITING, TrialState.RUNNING)
         assert [t.number for t in index.pending] == ([0, 1, 2] if pending else [])
         assert [t.number for t in index.known] == ([] if pending else [0, 1, 2])
-        assert index.num_running == (3 if state is TrialState.RUNNING else 0)
+        assert len(index.running) == (3 if state is TrialState.RUNNING else 0)
         waiting = index.next_waiting
         assert (waiting.number if waiting else None) == (0 if state is TrialState.WAITING else None)

@@ -17,10 +17,10 @@ def test_a_number_is_a_range_of_one_and_a_spec_keeps_a_range() -> None:
     assert read_workers(3) == WorkerRange(3, 3)
     assert not WorkerRange(3, 3).elastic
     assert read_workers({"min": np.int64(2), "max": 8}) == WorkerRange(2, 8)
-    spec = make_spec(workers=8, min_workers=2)
+    spec = make_spec(workers={"min": 2, "max": 8})
     assert SweepSpec.from_dict(spec.to_dict()) == spec
-    assert str(spec.worker_range) == "2 to 8"
-    assert spec.with_workers(WorkerRange(4, 4)).min_workers is None
+    assert spec.workers == WorkerRange(2, 8)
+    assert str(spec.workers) == "2 to 8"
 
 
 WRONG = [

@@ -20,8 +20,8 @@ import automl
 from automl import sweeps
 from automl.core.events import Ended
 from automl.core.resources import Resources
-from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
+from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.dispatch.base import Dispatcher
 from automl.dispatch.inline import InlineDispatcher

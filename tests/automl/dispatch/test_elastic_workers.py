@@ -83,10 +83,10 @@ joined = {}
 with environment():
     head = {"num_cpus": 2, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=head)
-    spec = make_spec("test", budget=Budget(trials=500), workers=8, min_workers=2)
+    spec = make_spec("test", budget=Budget(trials=500), workers={"min": 2, "max": 8})
     snapshot = run(spec, cluster.address, person)
     stored = Ledger.open(folder).spec("test")
-    told(snapshot, **joined, workers=[stored.min_workers, stored.workers])
+    told(snapshot, **joined, workers=[stored.workers.min, stored.workers.max])
 """
 
 

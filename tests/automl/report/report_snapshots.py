@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from automl.core.events import Ended
 from automl.core.goals import Goal
-from automl.core.reports import ReportPoint
 from automl.core.resources import Budget
-from automl.core.snapshot import Snapshot
 from automl.core.spec import SweepSpec
-from automl.core.trial import Trial, TrialState
+from automl.core.state import Snapshot
+from automl.core.trial import ReportPoint, Trial, TrialState
 from search_spaces import Choice, Float, Space
 from workers.protocol import Ending, Outcome
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from automl.core.goals import Goal
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.report.caveats import caveats
 from search_spaces import Float, Space

@@ -10,7 +10,7 @@ from report_snapshots import snapshot, trial
 from test_page import opened
 
 from automl.core.goals import Goal
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.errors import AutomlError, UsageError
 from automl.report.console import console

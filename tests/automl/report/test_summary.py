@@ -10,7 +10,7 @@ from rich.console import Console
 
 from automl.core.goals import Goal
 from automl.core.resources import Budget
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.text import Typed
 from automl.core.trial import TrialState
 from automl.report.summary import NOTHING, print_summary

@@ -10,7 +10,7 @@ from report_snapshots import MIDDLE, ended, snapshot, trial
 from rich.console import Console
 
 from automl.core import Begun
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import TrialState
 from automl.report.terminal_view import PlainLines, SweepView
 

@@ -10,8 +10,7 @@ import pytest
 
 import automl
 from automl.core.goals import parse_goals
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.stopping import STOPPERS
 from automl.stopping.base import Decision, Stopper
 from search_spaces import Float, Space

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from automl.core.goals import parse_goals
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.stopping.curve.stopper import CurveStopper
 from automl.suggesters.base import SearchContext
 from automl.suggesters.domain import Domain, Limit

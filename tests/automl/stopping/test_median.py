@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from automl.core import ReportPoint, Trial, parse_constraints, parse_goals
-from automl.core.reports import violation
+from automl.core.trial import violation
 from automl.stopping._ranking import TrialCurves
 
 VALUES = st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.0, math.nan, math.inf])

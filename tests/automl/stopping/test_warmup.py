@@ -9,8 +9,7 @@ import pytest
 
 import automl
 from automl.core.goals import parse_goals
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.stopping import STOPPERS as STOPPERS_BY_NAME
 from automl.stopping._warmup import WarmUp
 from automl.sweeps import Simulation

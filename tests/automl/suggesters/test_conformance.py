@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from automl.core.goals import parse_constraints, parse_goals
-from automl.core.reports import ReportLog, ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportLog, ReportPoint, Trial, TrialState
 from automl.suggesters import SUGGESTERS
 from automl.suggesters.base import Suggester
 from search_spaces import Choice, Float, Int, Space

@@ -11,7 +11,7 @@ from objectives import make_spec
 from automl import sweeps
 from automl.cli import cli
 from automl.config.overrides import limit_of
-from automl.core.snapshot import Snapshot
+from automl.core.state import Snapshot
 from automl.core.trial import Trial, TrialState
 from automl.errors import UsageError
 from automl.ledger import Ledger

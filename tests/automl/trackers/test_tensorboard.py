@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from automl.core import Snapshot, Trial, TrialState
 from automl.core.goals import Goal
-from automl.core.reports import ReportLog, ReportPoint
+from automl.core.trial import ReportLog, ReportPoint
 from automl.trackers.base import TrackedSweep
 from automl.trackers.tensorboard import TensorBoardTracker
 

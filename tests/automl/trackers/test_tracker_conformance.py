@@ -14,7 +14,7 @@ from writing import write_all
 import automl
 from automl.core import Snapshot, Trial, TrialState
 from automl.core.goals import Goal
-from automl.core.reports import ReportLog, ReportPoint
+from automl.core.trial import ReportLog, ReportPoint
 from automl.trackers import TRACKERS
 from automl.trackers.base import TrackedSweep, check_trackers
 from search_spaces import Choice, Float, Space

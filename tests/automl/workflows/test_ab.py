@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from automl.core import Goal, Snapshot, Trial, TrialState
-from automl.core.reports import ReportPoint
+from automl.core.trial import ReportPoint
 from automl.workflows.ab import PairedTest, compared, gains, side_of
 
 GOAL = Goal.parse("minimize loss")

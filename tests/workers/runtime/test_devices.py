@@ -11,7 +11,6 @@ import torch
 from automl.core import resources
 from automl.core.resources import (
     Resources,
-    default_gpus,
     given_resources,
     local_gpus,
     slot_resources,
@@ -83,7 +82,7 @@ def test_gpus_of_a_slot_are_whole_or_a_share_of_one() -> None:
 def test_a_slot_has_a_gpu_by_default(
     monkeypatch: pytest.MonkeyPatch, num_gpus: int, workers: int | None, gpus: float
 ) -> None:
-    assert default_gpus(num_gpus, workers) == gpus
+    assert slot_resources({}, num_gpus, workers)[0].gpus == gpus
     assert not gpus or slots_on(num_gpus, gpus) >= (workers or num_gpus)
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setattr(resources, "may_have_gpus", lambda: True)

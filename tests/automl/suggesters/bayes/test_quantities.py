@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from automl.core.goals import Goal
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.suggesters.bayes.data import TrialReader
 from automl.suggesters.bayes.quantities import LatentThreshold
 from automl.suggesters.bayes.surrogates import FailurePosterior, Surrogates

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from automl.core.goals import Goal
-from automl.core.reports import ReportPoint
-from automl.core.trial import Trial, TrialState
+from automl.core.trial import ReportPoint, Trial, TrialState
 from automl.suggesters.bayes.data import TrialReader, best_rows, feasible_rows
 from search_spaces import Float, Space
 
