@@ -222,16 +222,14 @@ class Proposer:
         The best is the first to run again: that shows whether runs differ.
         """
         first = all(trial.replicate_of is None for trial in history)
-        goal, constraints = suggester.goals[0], suggester.constraints
-        done = (trial for trial in history if trial.state is TrialState.COMPLETED)
-        leader = best(done, [goal], constraints) if first else None
+        done = [trial for trial in history if trial.state is TrialState.COMPLETED]
+        leader = best(done, suggester.goals[:1], suggester.constraints) if first else None
         number = leader.number if leader is not None else prospect.repeat
-        running = [trial.params for trial in pending]
         return [
             Proposal(trial.params, self.name, original(trial))
             for trial in history
             if trial.number == number
-            and trial.params not in running
+            and trial.params not in [one.params for one in pending]
             and self._domain.legal(trial.params)
         ]
 

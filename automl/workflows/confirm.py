@@ -89,6 +89,9 @@ def prepare(
                 with_known_space(writer, replace(writer.spec, space=spec.space))
         except UsageError as error:
             raise UsageError(f"{error}: delete it with `automl delete {spec.name}`") from error
-    accepted = [spec.space.accept(params, surplus=True) for params in configurations]
-    enqueue(ledger, spec.name, accepted)
+    enqueue(
+        ledger,
+        spec.name,
+        [spec.space.accept(params, surplus=True) for params in configurations],
+    )
     return replace(spec, budget=Budget(trials=len(ledger.trials(spec.name))))
